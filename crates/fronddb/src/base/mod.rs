@@ -1,0 +1,21 @@
+//! The ground floor: what every other layer may use.
+//!
+//! Rooms, in reading order: [`error`] (what a caller can do about a failure), [`ids`] (numbers that
+//! name things), [`key`] (how a tree id and a key become one string of bytes), [`codec`] (bounds-checked
+//! reading and writing of integers and strings), [`compress`] (block codecs), [`checksum`],
+//! [`page_buf`] (aligned memory for direct I/O), [`clock`], [`metrics`], [`memory`] (the one budget).
+
+pub mod checksum;
+pub mod clock;
+pub mod codec;
+pub mod compress;
+pub mod error;
+pub mod ids;
+pub mod key;
+pub mod memory;
+pub mod metrics;
+pub mod page_buf;
+pub mod sync;
+
+pub use error::{Error, ErrorKind, Result};
+pub use ids::{CommitNumber, Lsn, RunId, TreeId, TxnId};

@@ -1,0 +1,1 @@
+//! Aligned memory (to come).

@@ -1,0 +1,101 @@
+//! Messages: what a write leaves behind, from the memtable down to the leaf.
+//!
+//! A message says what happens to one key. It is named by its inner key and carries a [`Stamp`] (who
+//! wrote it, or when that was committed), a [`Kind`] and a payload. Messages of one key are always kept
+//! **newest first**: by sequence number in memtables, by position in runs (within a run, and from run to
+//! run). Only runs that hold a range-delete also store sequence numbers, because there position does not
+//! say whether a message is older than the range-delete.
+//!
+//! Sequence numbers: the sequence number of a message is the LSN of the log record that carries it, so all
+//! messages of one record share it. Messages of one record that name the same key are ordered by their
+//! place in the record.
+
+use crate::base::{CommitNumber, Error, Result, TxnId};
+
+/// What a message does. The numbers are stored: never renumber.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// The key has the payload as its value.
+    Put = 1,
+    /// The key has the payload as its value unless it already has one.
+    InsertIfAbsent = 2,
+    /// The key has no value.
+    Delete = 3,
+    /// The key, written exactly once by a put since it last had no value, has no value: the pair annihilates.
+    SingleDelete = 4,
+    /// The value changes by the program in the payload (see [`crate::format::program`]).
+    Update = 5,
+}
+
+impl Kind {
+    /// The kind with this number.
+    ///
+    /// # Errors
+    /// `Corruption` for an unknown number.
+    pub fn from_number(number: u8) -> Result<Kind> {
+        Ok(match number {
+            1 => Kind::Put,
+            2 => Kind::InsertIfAbsent,
+            3 => Kind::Delete,
+            4 => Kind::SingleDelete,
+            5 => Kind::Update,
+            _ => return Err(Error::corruption(format!("unknown message kind, number={number}"))),
+        })
+    }
+}
+
+/// Who wrote a message, or when that was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stamp {
+    /// Committed, and visible to every snapshot that exists or will exist.
+    Settled,
+    /// Committed at this number.
+    Committed(CommitNumber),
+    /// Written by a transaction whose fate must be looked up.
+    Written {
+        /// The transaction.
+        txn: TxnId,
+        /// Which of its steps: a transaction counts its savepoints and rollbacks to them, so that a
+        /// rollback to a savepoint aborts an interval of steps.
+        step: u32,
+    },
+}
+
+/// A message, borrowed from where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The inner key.
+    pub key: &'a [u8],
+    /// Sequence number. In a run that stores none: the highest one in the run.
+    pub seq: u64,
+    /// Who wrote it.
+    pub stamp: Stamp,
+    /// What it does.
+    pub kind: Kind,
+    /// True when the payload is an encoded [`crate::format::blob::BlobRef`] and not the value itself.
+    /// Only for `Put` and `InsertIfAbsent`.
+    pub blob: bool,
+    /// Value or program; empty for deletes.
+    pub payload: &'a [u8],
+}
+
+/// Deletes every key of an interval that is older than it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RangeDelete {
+    /// Lowest inner key deleted.
+    pub start: Vec<u8>,
+    /// Lowest inner key above `start` that is not deleted. Never empty.
+    pub end: Vec<u8>,
+    /// It deletes the messages of lower sequence number. Comparable with [`Message::seq`].
+    pub seq: u64,
+    /// Who wrote it.
+    pub stamp: Stamp,
+}
+
+impl RangeDelete {
+    /// True when `key` lies in the interval.
+    pub fn covers(&self, key: &[u8]) -> bool {
+        self.start.as_slice() <= key && key < self.end.as_slice()
+    }
+}

@@ -1,0 +1,11 @@
+//! Bytes ↔ plain structs, and the rules by which messages combine. Pure: no I/O, no threads, no clock.
+//!
+//! Rooms, in reading order: [`message`], [`visibility`], [`program`] (updates), [`resolve`] (which message
+//! wins, what a snapshot sees, what may be dropped), [`block`], [`blob`], [`run_meta`], [`node`],
+//! [`record`] (log), [`superblock`].
+
+pub mod message;
+pub mod visibility;
+
+pub use message::{Kind, Message, RangeDelete, Stamp};
+pub use visibility::{Retention, Status, Statuses, View};

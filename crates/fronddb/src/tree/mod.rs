@@ -1,0 +1,1 @@
+//! (header to come with the layer)
