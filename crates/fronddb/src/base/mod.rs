@@ -15,7 +15,9 @@ pub mod key;
 pub mod memory;
 pub mod metrics;
 pub mod page_buf;
+pub mod space;
 pub mod sync;
 
 pub use error::{Error, ErrorKind, Result};
 pub use ids::{CommitNumber, Lsn, RunId, TreeId, TxnId};
+pub use space::{BlockPtr, Extent};
