@@ -5,7 +5,9 @@
 //! [`record`] (log), [`superblock`].
 
 pub mod message;
+pub mod superblock;
 pub mod visibility;
 
 pub use message::{Kind, Message, RangeDelete, Stamp};
+pub use superblock::{Slot, Superblock, SuperblockBody};
 pub use visibility::{Retention, Status, Statuses, View};
