@@ -276,7 +276,7 @@ fn survivors<'a>(
     sink: &mut impl Sink,
 ) -> Vec<Entry<'a>> {
     let mut entries: Vec<Entry<'a>> = Vec::with_capacity(messages.len() + covering.len());
-    let mut covering: SmallVec<[(u64, Stamp); 4]> = covering.iter().copied().collect();
+    let mut covering = covering.to_vec();
     covering.sort_by_key(|(seq, _)| *seq); // the newest last, to be popped first
     let key = messages.first().map_or(&[][..], |message| message.key);
     let mut weave = |entries: &mut Vec<Entry<'a>>, stamper: &mut Stamper, above: u64| {
@@ -308,13 +308,15 @@ fn supersede<'a>(
 ) -> Vec<Entry<'a>> {
     let mut kept: Vec<Entry<'a>> = Vec::with_capacity(entries.len());
     for entry in entries {
-        let Some(newer) = kept.iter().rposition(|newer| is_decisive(newer) && same_stripe(retention, &entry, newer)) else {
+        let Some(newer) = kept.iter().rposition(|newer| is_decisive(newer) && same_stripe(retention, &entry, newer))
+        else {
             kept.push(entry);
             continue;
         };
         let above = &kept[newer];
         let adjacent = newer + 1 == kept.len();
-        let pair = above.message.kind == Kind::SingleDelete && !above.ranged && entry.message.kind == Kind::Put && !bottom;
+        let pair =
+            above.message.kind == Kind::SingleDelete && !above.ranged && entry.message.kind == Kind::Put && !bottom;
         if pair && adjacent {
             drop_entry(&entry, sink);
             kept.pop();
@@ -379,7 +381,7 @@ fn fold<'a>(
                         }
                     }
                     Kind::Update => {
-                        entry.folded = Some(program::compose(older.payload(), entry.payload()));
+                        entry.folded = Some(program::compose(older.payload(), entry.payload())?);
                         done.pop();
                     }
                     Kind::InsertIfAbsent => {}

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use super::TreeEnv;
 use super::merge::{Group, Merge};
 use super::source::Source;
+use crate::base::codec::Decoder;
 use crate::base::{Extent, Result, key};
+use crate::format::RunMeta;
 use crate::format::blob::BlobRef;
 use crate::format::message::{Message, RangeDelete, Stamp};
 use crate::format::resolve::{self, Sink, Stamper};
 use crate::format::visibility::Retention;
-use crate::run::{Run, RunMeta, RunOptions, RunWriter};
+use crate::run::{Run, RunOptions, RunWriter};
 
 /// Where one output run ends and the next begins.
 #[derive(Debug)]
@@ -71,7 +73,12 @@ pub struct Outcome {
 ///
 /// # Errors
 /// Those of reading and writing runs; nothing has changed then.
-pub fn run(env: &TreeEnv, retention: &Retention<'_>, compaction: Compaction, collect_kept_blobs: bool) -> Result<Outcome> {
+pub fn run(
+    env: &TreeEnv,
+    retention: &Retention<'_>,
+    compaction: Compaction,
+    collect_kept_blobs: bool,
+) -> Result<Outcome> {
     let mut stamper = Stamper::new();
     let mut ranges: Vec<RangeDelete> = compaction.range_deletes;
     ranges.retain_mut(|range| match stamper.restamp(retention, range.stamp) {
@@ -208,7 +215,7 @@ impl Writer<'_> {
                 has_seq,
                 codecs: self.env.codecs.clone(),
             };
-            self.open = Some(RunWriter::new(&self.env.store, self.env.next_run_id(), options));
+            self.open = Some(RunWriter::new(&self.env.store, self.env.next_run_id(), &options, 0));
         }
         Ok(self.open.as_mut().unwrap_or_else(|| unreachable!("opened above")))
     }
@@ -231,7 +238,7 @@ impl Writer<'_> {
         }
         if let Some(writer) = self.open.take() {
             let meta = writer.finish()?;
-            let run = Run::new(meta, &self.env.store, &self.env.cache);
+            let run = Run::new(meta, &self.env.store, &self.env.cache, &self.env.run_counters);
             self.outcome.outputs.push(Output { lower: self.lower.clone(), run });
         }
         if let Some(cut) = cut {
@@ -254,7 +261,7 @@ impl Sink for Writer<'_> {
     #[inline]
     fn keep(&mut self, message: &Message<'_>) -> Result<()> {
         if message.blob && self.collect_kept_blobs {
-            self.outcome.kept_blobs.extend(BlobRef::decode(message.payload)?.extents);
+            self.outcome.kept_blobs.extend(blob_ref(message.payload)?.extents);
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(message.key);
@@ -268,7 +275,7 @@ impl Sink for Writer<'_> {
     fn drop_blob(&mut self, payload: &[u8]) {
         // A reference that does not decode passed its block's checksum: a bug. Leaking its space is safer
         // than guessing, and `check` finds it.
-        if let Ok(blob) = BlobRef::decode(payload) {
+        if let Ok(blob) = blob_ref(payload) {
             self.outcome.dropped_blobs.extend(blob.extents);
         }
     }
@@ -279,6 +286,11 @@ impl Drop for Writer<'_> {
         // Outputs left here were never handed out: a step failed.
         discard(self.env, std::mem::take(&mut self.outcome.outputs).iter().map(|output| output.run.meta()));
     }
+}
+
+/// Reads the blob reference in a message's payload.
+pub(super) fn blob_ref(payload: &[u8]) -> Result<BlobRef> {
+    BlobRef::decode(&mut Decoder::new(payload))
 }
 
 /// Gives back the space of runs that no root has ever held.

@@ -320,7 +320,8 @@ impl TreeCursor {
             (Some(leaf), Some(own)) => Some(leaf.min(own).to_vec()),
             (leaf, own) => leaf.or(own).map(<[u8]>::to_vec),
         };
-        let touches = |first: &[u8], last: &[u8]| last >= lower.as_slice() && upper.as_deref().is_none_or(|upper| first < upper);
+        let touches =
+            |first: &[u8], last: &[u8]| last >= lower.as_slice() && upper.as_deref().is_none_or(|upper| first < upper);
         let view = self.view.view();
         let mut ranges: Vec<RangeDelete> = Vec::new();
         let mut keep = |list: &[RangeDelete]| {
@@ -486,8 +487,10 @@ impl TreeCursor {
         loop {
             self.current = Current::None;
             let Some(leaf) = &mut self.leaf else { return Ok(false) };
-            let inside =
-                leaf.order.last().is_some_and(|place| leaf.streams[place.rank as usize].source.key() >= leaf.lower.as_slice());
+            let inside = leaf
+                .order
+                .last()
+                .is_some_and(|place| leaf.streams[place.rank as usize].source.key() >= leaf.lower.as_slice());
             if !inside {
                 let next = std::mem::take(&mut leaf.lower);
                 if next <= self.lower {

@@ -39,11 +39,12 @@ impl BeTree {
             state.past.pop_front();
         }
         let oldest = state.past.front().map_or(u64::MAX, |(number, _)| *number);
-        while let Some(retired) = state.retired.pop_front_if(|retired| retired.since <= oldest) {
+        while state.retired.front().is_some_and(|retired| retired.since <= oldest) {
+            let Some(retired) = state.retired.pop_front() else { break };
             for extent in &retired.extents {
                 self.env.cache.remove_range(*extent);
             }
-            self.env.store.release(retired.extents);
+            self.env.store.release(&retired.extents);
         }
     }
 
@@ -85,7 +86,9 @@ impl BeTree {
         let env = &self.env;
         let root = replace(env, &root, &job.name, &mut |node, index| {
             let slot = &node.slots()[index];
-            let Target::Node(child) = slot.target() else { unreachable!("P1: only this job changes its slot's target") };
+            let Target::Node(child) = slot.target() else {
+                unreachable!("P1: only this job changes its slot's target")
+            };
             let mut child = child.loaded().unwrap_or_else(|| unreachable!("the job loaded it")).clone();
             for output in outputs {
                 let at = child.find(&output.lower);

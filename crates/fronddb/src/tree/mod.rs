@@ -67,7 +67,7 @@ use crate::base::{BlockPtr, Extent, Result, RunId, TxnId};
 use crate::cache::Cache;
 use crate::format::Statuses;
 use crate::memtable::{Level0, Memtable};
-use crate::run::{CodecTable, Run};
+use crate::run::{CodecTable, Run, RunCounters};
 use crate::store::Store;
 
 pub use cursor::{CursorOptions, TreeCursor};
@@ -97,6 +97,8 @@ pub struct TreeEnv {
     pub budget: MemoryBudget,
     /// States of transactions.
     pub statuses: Arc<dyn Statuses>,
+    /// Reads by cause.
+    pub run_counters: Arc<RunCounters>,
     /// Keeps count of undecided transactions in runs.
     pub holders: Arc<dyn RunHolders>,
     /// Sizes and thresholds.
@@ -185,12 +187,7 @@ impl BeTree {
     ///
     /// # Errors
     /// Those of loading the root.
-    pub fn open(
-        env: TreeEnv,
-        root: Option<BlockPtr>,
-        sealed: Vec<Level0>,
-        active: Arc<Memtable>,
-    ) -> Result<BeTree> {
+    pub fn open(env: TreeEnv, root: Option<BlockPtr>, sealed: Vec<Level0>, active: Arc<Memtable>) -> Result<BeTree> {
         let (root, published) = match root {
             Some(ptr) => {
                 let root = Node::load(&env, ptr)?;

@@ -19,6 +19,7 @@ use super::tuning::TreeTuning;
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Extent, Result};
+use crate::format::block::{self, BlockKind};
 use crate::format::message::Kind;
 use crate::format::node::{NodeImage, SlotImage, TargetImage, Totals};
 use crate::run::Run;
@@ -143,13 +144,13 @@ impl Node {
         assert!(self.saved.set(ptr).is_ok(), "a node is saved once");
     }
 
-    /// Its stored form; every child must have been saved (N4).
-    pub(super) fn image(&self) -> NodeImage {
+    /// Its stored form; `ptr_of` says where each child is stored (N4).
+    pub(super) fn image(&self, ptr_of: &dyn Fn(&Child) -> BlockPtr) -> NodeImage {
         let slots = self.slots.iter().map(|slot| {
             let target = match &slot.target {
                 Target::Leaf(base) => TargetImage::Leaf(base.as_ref().map(|run| Box::new(run.meta().clone()))),
                 Target::Node(child) => {
-                    let ptr = child.ptr();
+                    let ptr = ptr_of(child);
                     assert!(!ptr.is_none(), "N4: children are saved first");
                     TargetImage::Node(ptr, child.totals)
                 }
@@ -165,11 +166,14 @@ impl Node {
     /// # Errors
     /// `Corruption` when it is damaged, `Io` when it cannot be read.
     pub fn load(env: &TreeEnv, ptr: BlockPtr) -> Result<Arc<Node>> {
-        let raw = crate::run::read_block(&env.store, crate::format::block::BlockKind::Node, ptr)?;
-        let image =
-            NodeImage::decode(&raw).map_err(|error| error.context(format!("node in data.frond, offset={}", ptr.offset)))?;
+        let image = env
+            .store
+            .read_with(ptr.offset, ptr.stored as usize, |bytes| {
+                NodeImage::decode(&block::open(BlockKind::Node, ptr.offset, bytes)?)
+            })
+            .map_err(|error| error.context(format!("node in data.frond, offset={}", ptr.offset)))?;
         let slots = image.slots.into_iter().map(|slot| {
-            let open = |meta| Run::new(meta, &env.store, &env.cache);
+            let open = |meta| Run::new(meta, &env.store, &env.cache, &env.run_counters);
             let buffer = slot.buffer.into_iter().map(open).collect();
             let target = match slot.target {
                 TargetImage::Leaf(base) => Target::Leaf(base.map(|meta| open(*meta))),
@@ -263,8 +267,10 @@ fn own_urgency(tuning: &TreeTuning, buffer: &[Arc<Run>], target: &Target, totals
         }
     };
     // Deletes make readers pass over what they delete: they go down before their bytes would ask for it.
-    let deletes: u64 =
-        buffer.iter().map(|run| run.meta().kinds[Kind::Delete as usize] + run.meta().kinds[Kind::SingleDelete as usize]).sum();
+    let deletes: u64 = buffer
+        .iter()
+        .map(|run| run.meta().kinds[Kind::Delete as usize] + run.meta().kinds[Kind::SingleDelete as usize])
+        .sum();
     let by_deletes = if deletes >= 1000 { ratio(2 * deletes, totals.base_messages.max(1000)).min(2.0) } else { 0.0 };
     // A range-delete gives space back only when it meets what it deletes.
     let by_ranges = if buffer.iter().any(|run| run.meta().range_deletes > 0) { 1.2 } else { 0.0 };
@@ -301,7 +307,11 @@ impl Child {
 
     /// Where it is stored; [`BlockPtr::NONE`] if it is not.
     pub fn ptr(&self) -> BlockPtr {
-        if self.stored.is_none() { self.node.get().and_then(|node| node.saved()).unwrap_or_default() } else { self.stored }
+        if self.stored.is_none() {
+            self.node.get().and_then(|node| node.saved()).unwrap_or_default()
+        } else {
+            self.stored
+        }
     }
 
     /// What lies in and below it.

@@ -6,12 +6,12 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use super::compact::blob_ref;
 use super::node::{Node, Target};
 use super::value::Value;
 use super::{BeTree, Version};
 use crate::base::checksum::key_hash;
 use crate::base::{CommitNumber, Result};
-use crate::format::blob::BlobRef;
 use crate::format::message::{Message, RangeDelete, Stamp};
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::{Status, View};
@@ -131,8 +131,7 @@ impl BeTree {
     /// # Errors
     /// `Corruption` and `Io` from reading blocks.
     pub fn get(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
-        let mut getter =
-            Getter { view, key, hash: key_hash(key), reader: KeyReader::new(), base: Base::Unknown };
+        let mut getter = Getter { view, key, hash: key_hash(key), reader: KeyReader::new(), base: Base::Unknown };
         self.visit_path(version, key, &mut getter)?;
         let Getter { mut reader, base, .. } = getter;
         let base = match base {
@@ -151,7 +150,7 @@ impl BeTree {
     /// # Errors
     /// `Corruption` and `Io` from reading blocks.
     pub fn read_blob(&self, reference: &[u8]) -> Result<Vec<u8>> {
-        run::read_blob(&self.env.store, &BlobRef::from_bytes(reference)?)
+        run::read_blob(&self.env.store, &blob_ref(reference)?)
     }
 
     /// The commit number of the newest committed change of `key`, deletes included; 0 for one that every
@@ -171,7 +170,11 @@ impl BeTree {
         let active = Level0::Active(version.active.clone());
         for level0 in std::iter::once(&active).chain(&version.sealed) {
             if level0.has_range_deletes() {
-                level0.range_deletes().iter().filter(|range| range.covers(key)).for_each(|range| visitor.range_delete(range));
+                level0
+                    .range_deletes()
+                    .iter()
+                    .filter(|range| range.covers(key))
+                    .for_each(|range| visitor.range_delete(range));
             }
             if visitor.stop(Stop::Level0(level0))?.is_break() {
                 return Ok(());
@@ -186,7 +189,10 @@ impl BeTree {
             };
             for run in slot.buffer().iter().chain(base) {
                 if run.meta().range_deletes > 0 {
-                    run.range_deletes()?.iter().filter(|range| range.covers(key)).for_each(|range| visitor.range_delete(range));
+                    run.range_deletes()?
+                        .iter()
+                        .filter(|range| range.covers(key))
+                        .for_each(|range| visitor.range_delete(range));
                 }
                 if visitor.stop(Stop::Run(run))?.is_break() {
                     return Ok(());

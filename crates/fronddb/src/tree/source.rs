@@ -24,7 +24,7 @@ macro_rules! forward {
                     cursor.$name($($arg),*);
                     Ok(())
                 }
-                Source::Run(cursor) => cursor.$name($($arg),*),
+                Source::Run(cursor) => cursor.$name($($arg),*).map(|_| ()),
             }
         })*
     };

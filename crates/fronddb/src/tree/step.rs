@@ -7,14 +7,13 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::compact::{self, Compaction, Cuts, Outcome, Output};
+use super::compact::{self, Compaction, Cuts, Outcome, Output, blob_ref};
 use super::node::{Node, Slot, Target};
 use super::plan::{self, Job};
 use super::source::Source;
 use super::{BeTree, TreeEnv};
 use crate::base::metrics::Counter;
 use crate::base::{Extent, Result};
-use crate::format::blob::BlobRef;
 use crate::format::message::{RangeDelete, Stamp};
 use crate::format::visibility::Retention;
 use crate::memtable::Level0;
@@ -163,9 +162,8 @@ impl BeTree {
         let mut compaction = self.compaction(job, runs, true, cuts)?;
         compaction.filter_bits = tuning.base_filter_bits;
         if let Some(base) = kept_base {
-            compaction.lower = first_key(&job.slot).map_or(compaction.lower, |first| {
-                Arc::from(crate::base::key::separator(&base.meta().last_key, first))
-            });
+            compaction.lower = first_key(&job.slot)
+                .map_or(compaction.lower, |first| Arc::from(crate::base::key::separator(&base.meta().last_key, first)));
         }
         let mut outcome = compact::run(&self.env, retention, compaction, false)?;
         self.count(&outcome, &self.counters.compactions, &self.counters.compaction_bytes);
@@ -210,7 +208,8 @@ impl BeTree {
                     && job.upper.as_ref().is_some_and(|upper| upper <= &range.end);
                 if covers && stamper.restamp(retention, range.stamp) == Some(Stamp::Settled) {
                     let keep = index + 1;
-                    let nothing_older = keep == job.slot.buffer().len() && matches!(job.slot.target(), Target::Leaf(None));
+                    let nothing_older =
+                        keep == job.slot.buffer().len() && matches!(job.slot.target(), Target::Leaf(None));
                     return Ok((!nothing_older).then_some(keep));
                 }
             }
@@ -269,7 +268,7 @@ pub(super) fn collect_blobs(run: &Arc<Run>, extents: &mut Vec<Extent>) -> Result
     while cursor.valid() {
         let message = cursor.message();
         if message.blob {
-            extents.extend(BlobRef::decode(message.payload)?.extents);
+            extents.extend(blob_ref(message.payload)?.extents);
         }
         cursor.next()?;
     }
