@@ -422,3 +422,6 @@ fn become_value(entry: &mut Entry<'_>, value: Option<Vec<u8>>) {
     entry.message.blob = false;
     entry.folded = Some(value.unwrap_or_default());
 }
+
+#[cfg(test)]
+mod tests;

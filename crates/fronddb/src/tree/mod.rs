@@ -38,10 +38,11 @@
 //!
 //! Rooms, in reading order: [`tuning`], [`node`], [`source`], [`merge`], [`compact`] (the merge rules on
 //! streams), [`plan`] (what next), [`step`] (flush, compaction, drop, seal), [`install`] (new versions),
-//! [`publish`], [`read`] (get), [`cursor`], [`estimate`], [`verify`].
+//! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`verify`].
 
 pub mod compact;
 pub mod cursor;
+pub mod dead;
 pub mod estimate;
 pub mod install;
 pub mod merge;
@@ -173,6 +174,7 @@ pub struct BeTree {
     sealing: Mutex<()>,
     publishing: Mutex<publish::LastPublished>,
     counters: step::TreeCounters,
+    dead: dead::DeadRanges,
 }
 
 impl std::fmt::Debug for BeTree {
@@ -205,6 +207,7 @@ impl BeTree {
             sealing: Mutex::new(()),
             publishing: Mutex::new(publish::LastPublished::new(published)),
             counters: step::TreeCounters::default(),
+            dead: dead::DeadRanges::default(),
         })
     }
 
@@ -228,6 +231,11 @@ impl BeTree {
     /// Counters of the steps.
     pub fn counters(&self) -> &step::TreeCounters {
         &self.counters
+    }
+
+    /// Intervals that hold nothing visible; every write must be reported to them.
+    pub fn dead_ranges(&self) -> &dead::DeadRanges {
+        &self.dead
     }
 
     /// How far flushing is behind.
