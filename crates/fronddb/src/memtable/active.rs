@@ -59,11 +59,7 @@ pub struct Memtable {
 impl Memtable {
     /// Empty. Its memory is counted in `budget` as [`Purpose::Level0`].
     pub fn new(id: u64, budget: &MemoryBudget) -> Memtable {
-        let books = Books {
-            kinds: Default::default(),
-            min_seq: AtomicU64::new(u64::MAX),
-            max_seq: AtomicU64::new(0),
-        };
+        let books = Books { kinds: Default::default(), min_seq: AtomicU64::new(u64::MAX), max_seq: AtomicU64::new(0) };
         Memtable {
             id,
             list: Arc::new(SkipList::new(budget)),

@@ -162,9 +162,8 @@ impl Drop for Arena {
 fn map_zeroed(bytes: usize) -> NonNull<u8> {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
     // Safety: a fresh private map at an address of the system's choice touches no memory in use.
-    let mapped = unsafe {
-        mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
-    };
+    let mapped =
+        unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
     match mapped.ok().and_then(|pointer| NonNull::new(pointer.cast())) {
         Some(base) => base,
         None => std::alloc::handle_alloc_error(layout(bytes)),

@@ -36,8 +36,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crossbeam_utils::CachePadded;
 
 use super::arena::Arena;
-use crate::base::memory::MemoryBudget;
 use crate::base::TxnId;
+use crate::base::memory::MemoryBudget;
 use crate::format::{Kind, Message, Stamp};
 
 /// Most levels. A node has one more level with probability 1/4: enough for 16 million nodes.
@@ -335,9 +335,8 @@ impl SkipList {
             // Safety: by contract; the release below publishes the node and this link (S1, S2).
             unsafe { next_of(node, level).store(next, Ordering::Relaxed) };
             // Safety: `before` is of this level.
-            let swapped = unsafe {
-                next_of(before, level).compare_exchange(next, node, Ordering::Release, Ordering::Relaxed)
-            };
+            let swapped =
+                unsafe { next_of(before, level).compare_exchange(next, node, Ordering::Release, Ordering::Relaxed) };
             if swapped.is_ok() {
                 return;
             }
