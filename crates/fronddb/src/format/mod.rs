@@ -10,8 +10,10 @@ pub mod filter;
 pub mod message;
 pub mod program;
 pub mod run_meta;
+pub mod superblock;
 pub mod visibility;
 
 pub use message::{Kind, Message, RangeDelete, Stamp};
 pub use run_meta::RunMeta;
+pub use superblock::{Slot, Superblock, SuperblockBody};
 pub use visibility::{Retention, Status, Statuses, View};

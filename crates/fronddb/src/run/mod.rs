@@ -16,6 +16,4 @@ pub use options::{CodecTable, RunOptions};
 pub use reader::Run;
 pub use writer::RunWriter;
 
-/// Placeholder until the store is merged.
-#[derive(Debug)]
-pub struct Store {}
+use crate::store::Store;
