@@ -16,3 +16,8 @@ pub use cursor::{CursorMode, RunCursor};
 pub use options::{CodecTable, RunOptions};
 pub use reader::Run;
 pub use writer::RunWriter;
+<<<<<<< HEAD
+=======
+
+use crate::store::Store;
+>>>>>>> run
