@@ -9,15 +9,11 @@ pub mod options;
 pub mod reader;
 pub mod writer;
 
-use crate::store::Store;
 pub use blob_io::{read_blob, write_blob};
 pub use counters::RunCounters;
 pub use cursor::{CursorMode, RunCursor};
 pub use options::{CodecTable, RunOptions};
 pub use reader::Run;
 pub use writer::RunWriter;
-<<<<<<< HEAD
-=======
 
 use crate::store::Store;
->>>>>>> run
