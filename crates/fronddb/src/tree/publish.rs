@@ -237,5 +237,5 @@ fn write_node(
     let seal = |address, out: &mut Vec<u8>| {
         block::seal(BlockKind::Node, Codec::default(), &raw, address, compressor, out).map(|_| ())
     };
-    Ok(publication.write_block(bytes_max, seal)?.0)
+    publication.write_block(bytes_max, seal)
 }
