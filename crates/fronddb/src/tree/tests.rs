@@ -271,7 +271,7 @@ fn play(harness: &mut Harness, step: &Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn the_tree_answers_like_a_sorted_map_of_versions(steps in steps()) {
