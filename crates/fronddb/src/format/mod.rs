@@ -5,6 +5,7 @@
 //! [`record`] (log), [`superblock`].
 
 pub mod message;
+pub mod record;
 pub mod visibility;
 
 pub use message::{Kind, Message, RangeDelete, Stamp};
