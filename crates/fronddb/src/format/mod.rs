@@ -6,7 +6,9 @@
 
 pub mod message;
 pub mod record;
+pub mod superblock;
 pub mod visibility;
 
 pub use message::{Kind, Message, RangeDelete, Stamp};
+pub use superblock::{Slot, Superblock, SuperblockBody};
 pub use visibility::{Retention, Status, Statuses, View};
