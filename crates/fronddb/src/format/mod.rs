@@ -1,9 +1,12 @@
 //! Bytes ↔ plain structs, and the rules by which messages combine. Pure: no I/O, no threads, no clock.
 //!
 //! Rooms, in reading order: [`message`], [`visibility`], [`program`] (updates), [`resolve`] (which message
-//! wins, what a snapshot sees, what may be dropped), [`block`], [`blob`], [`run_meta`], [`node`],
+//! wins, what a snapshot sees, what may be dropped), [`block`], [`filter`], [`blob`], [`run_meta`], [`node`],
 //! [`record`] (log), [`superblock`].
 
+pub mod blob;
+pub mod block;
+pub mod filter;
 pub mod message;
 pub mod record;
 pub mod superblock;
@@ -11,4 +14,7 @@ pub mod visibility;
 
 pub use message::{Kind, Message, RangeDelete, Stamp};
 pub use superblock::{Slot, Superblock, SuperblockBody};
+pub mod program;
+pub mod run_meta;
+pub use run_meta::RunMeta;
 pub use visibility::{Retention, Status, Statuses, View};
