@@ -8,13 +8,15 @@ pub mod blob;
 pub mod block;
 pub mod filter;
 pub mod message;
+pub mod node;
+pub mod program;
 pub mod record;
+pub mod resolve;
+pub mod run_meta;
 pub mod superblock;
 pub mod visibility;
 
 pub use message::{Kind, Message, RangeDelete, Stamp};
-pub use superblock::{Slot, Superblock, SuperblockBody};
-pub mod program;
-pub mod run_meta;
 pub use run_meta::RunMeta;
+pub use superblock::{Slot, Superblock, SuperblockBody};
 pub use visibility::{Retention, Status, Statuses, View};

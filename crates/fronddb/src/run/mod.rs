@@ -9,13 +9,10 @@ pub mod options;
 pub mod reader;
 pub mod writer;
 
+use crate::store::Store;
 pub use blob_io::{read_blob, write_blob};
 pub use counters::RunCounters;
 pub use cursor::{CursorMode, RunCursor};
 pub use options::{CodecTable, RunOptions};
 pub use reader::Run;
 pub use writer::RunWriter;
-
-/// Placeholder until the store is merged.
-#[derive(Debug)]
-pub struct Store {}
