@@ -75,6 +75,7 @@ pub(crate) struct Engine {
     pub(crate) switching: Mutex<()>,
     pub(crate) checkpoints: super::checkpoint::Ledger,
     pub(crate) next_tree: AtomicU32,
+    pub(crate) opened_micros: u64,
     /// Changeable copies of options.
     pub(crate) checkpoint_interval_ms: AtomicU64,
     pub(crate) recovery_target_ms: AtomicU64,
