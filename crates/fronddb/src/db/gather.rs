@@ -10,6 +10,7 @@ use crate::base::memory::Purpose;
 use crate::base::metrics::Histogram;
 use crate::base::{Error, Result, TreeId};
 use crate::lock::Mode;
+use crate::log::Log;
 use crate::store::DATA_FILE;
 
 /// Most locks listed.
@@ -49,7 +50,7 @@ impl Engine {
         let version = self.tree.version_guard();
         let recovery = self.estimated_recovery();
         let used = |purpose| self.budget.used(purpose) as u64;
-        let log = self.log.as_ref().map(crate::log::Log::statistics).unwrap_or_default();
+        let log = self.log.as_ref().map(Log::statistics).unwrap_or_default();
         Statistics {
             uptime_micros: self.clock.micros().saturating_sub(self.opened_micros),
             begins: counters.begins.get(),
@@ -104,7 +105,7 @@ impl Engine {
             height: u64::from(version.root.height()),
             transactions_open: self.sessions.count() as u64,
             transactions_prepared: self.prepared_count() as u64,
-            aborted_ids: self.statuses.aborted_count() as u64,
+            aborted_ids: self.statuses.backlog().ids as u64,
             locks_held: (locks.points + locks.ranges) as u64,
             commit_number: self.statuses.visible().0,
             oldest_snapshot: self.snapshots.horizon().0,
@@ -118,7 +119,12 @@ impl Engine {
             commit: distribution(&counters.commit, 1),
             read: distribution(&counters.read, 1000),
             stall: distribution(&counters.stall, 1),
-            log_sync: log.sync,
+            log_sync: Distribution {
+                count: log.syncs,
+                sum_micros: log.sync_micros,
+                max_micros: log.sync_micros_max,
+                ..Distribution::default()
+            },
         }
     }
 
@@ -147,8 +153,8 @@ impl Engine {
     /// Locks held and waited for.
     pub(crate) fn lock_list(&self) -> Vec<LockInfo> {
         let snapshot = self.locks.snapshot(LOCKS_LISTED_MAX);
-        let held = snapshot.held.into_iter().map(|info| (info.owner, info.lock, Vec::new()));
-        let waiting = snapshot.waiting.into_iter().map(|info| (info.owner, info.lock, info.blockers));
+        let held = snapshot.locks.into_iter().map(|info| (info.owner, info.lock, Vec::new()));
+        let waiting = snapshot.waits.into_iter().map(|info| (info.owner, info.lock, info.blockers));
         let info = |(txn, lock, waits_for): (_, crate::lock::HeldLock, _)| LockInfo {
             txn,
             tree: lock.tree,

@@ -30,7 +30,8 @@ use crate::base::clock::Clock;
 use crate::base::codec::Decoder;
 use crate::base::compress::Codec;
 use crate::base::key;
-use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::memory::MemoryBudget;
+use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
 use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TxnId};
 use crate::cache::Cache;
@@ -226,12 +227,25 @@ impl Recovery<'_> {
 
     /// Makes the files of an empty database: the log first, because the data file refers to it.
     fn create(&self) -> Result<()> {
-        self.storage.create_dir_all(&self.log_directory)?;
+        self.clear_log_directory()?;
         let uuid = draw_uuid();
         let start = Lsn(0);
         drop(Log::create(self.storage.clone(), &self.log_directory, self.log_options(uuid), start)?);
         let body = SuperblockBody { log_start: start, ..SuperblockBody::default() };
         Store::create(&self.storage, &self.directory, &self.store_options(None), uuid, body).map(|_| ())
+    }
+
+    /// Removes the log of a creation that a crash interrupted. A directory that the caller named may belong to another
+    /// database and is left alone.
+    fn clear_log_directory(&self) -> Result<()> {
+        self.storage.create_dir_all(&self.log_directory)?;
+        if self.options.log_dir.is_none() {
+            for name in self.storage.list(&self.log_directory)? {
+                self.storage.remove(&self.log_directory.join(name))?;
+            }
+            self.storage.sync_dir(&self.log_directory)?;
+        }
+        Ok(())
     }
 
     fn store_options(&self, generation: Option<u64>) -> StoreOptions {
@@ -244,14 +258,19 @@ impl Recovery<'_> {
     }
 
     fn log_options(&self, uuid: [u8; 16]) -> LogOptions {
-        let ring = (self.options.memory_bytes / 64).clamp(256 << 10, 4 << 20);
+        let options = self.options;
+        let ring = 1usize << (options.memory_bytes / 64).clamp(256 << 10, 4 << 20).ilog2();
+        // A segment belongs to one memtable, whose messages take less room in the log than in memory.
+        let needed = options.level0_limit(options.memory_bytes) as u64;
+        let segment = options.log_segment_bytes.min(needed).max(4 * ring as u64).next_multiple_of(PAGE_BYTES);
         LogOptions {
-            uuid,
-            segment_bytes: self.options.log_segment_bytes,
-            buffer_bytes: 1 << ring.ilog2(),
-            direct: self.options.direct_io,
-            codec: if self.options.log_compression { Codec::Lz4 } else { Codec::None },
+            segment_bytes: segment,
+            buffer_bytes: ring,
+            direct: options.direct_io,
+            codec: if options.log_compression { Codec::Lz4 } else { Codec::None },
             compress_bytes_min: COMPRESS_BYTES_MIN,
+            clock: self.clock.clone(),
+            ..LogOptions::new(uuid, &self.budget)
         }
     }
 
@@ -350,7 +369,7 @@ impl Recovery<'_> {
 
     /// Reads the log from `start` on, in parallel.
     fn read_log(&self, store: &Store, options: &LogOptions, start: Lsn) -> Result<(Vec<Reading>, LogTail)> {
-        let reader = LogReader::open(self.storage.clone(), &self.log_directory, options, start)?;
+        let reader = LogReader::open(&*self.storage, &self.log_directory, options, start)?;
         let total = reader.bytes_total();
         let reader = Mutex::new(reader);
         let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(READERS));
@@ -395,10 +414,7 @@ impl Recovery<'_> {
         let mut locks = HashMap::new();
         for (lsn, event) in events {
             let applied = match event {
-                Event::Seen(txn) => {
-                    statuses.replay_seen(txn);
-                    Ok(())
-                }
+                Event::Seen(txn) => statuses.replay_seen(txn),
                 Event::Commit(txn, number) => {
                     self.report.committed += 1;
                     locks.remove(&txn);
@@ -446,7 +462,6 @@ impl Recovery<'_> {
             prepared.recovered(&undecided);
             self.report.prepared += 1;
         }
-        budget.add(Purpose::Work, log.as_ref().map_or(0, |_| self.log_options(superblock.uuid).buffer_bytes));
         self.phase(RecoveryPhase::Transactions, RecoveryPhase::Done);
         let now = self.clock.micros();
         self.report.total_micros = now.saturating_sub(self.started);
