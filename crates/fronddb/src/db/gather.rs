@@ -105,7 +105,7 @@ impl Engine {
             height: u64::from(version.root.height()),
             transactions_open: self.sessions.count() as u64,
             transactions_prepared: self.prepared_count() as u64,
-            aborted_ids: self.statuses.backlog().ids as u64,
+            aborted_ids: self.statuses.backlog().aborted as u64,
             locks_held: (locks.points + locks.ranges) as u64,
             commit_number: self.statuses.visible().0,
             oldest_snapshot: self.snapshots.horizon().0,

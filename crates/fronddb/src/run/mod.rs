@@ -15,3 +15,5 @@ pub use cursor::{CursorMode, RunCursor};
 pub use options::{CodecTable, RunOptions};
 pub use reader::Run;
 pub use writer::RunWriter;
+
+use crate::store::Store;
