@@ -46,6 +46,7 @@ impl Engine {
         let store = self.store.statistics();
         let cache = self.cache.statistics();
         let locks = self.locks.stats();
+        let runs = self.run_counters.statistics();
         let debt = self.tree.debt();
         let version = self.tree.version_guard();
         let recovery = self.estimated_recovery();
@@ -81,7 +82,7 @@ impl Engine {
             checkpoints_by_size: counters.checkpoints_by_size.get(),
             checkpoints_by_target: counters.checkpoints_by_target.get(),
             checkpoints_by_request: counters.checkpoints_by_request.get(),
-            blocks_read: cache.misses.iter().sum(),
+            blocks_read: runs.block_reads_point + runs.block_reads_scan + runs.block_reads_meta,
             bytes_read: store.read_bytes,
             cache_hits: cache.hits.iter().sum(),
             cache_misses: cache.misses.iter().sum(),

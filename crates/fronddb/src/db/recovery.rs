@@ -361,7 +361,7 @@ impl Recovery<'_> {
 
     fn statuses(&self, store: &Store, superblock: &Superblock) -> Result<Arc<StatusTable>> {
         if superblock.body.status.is_empty() {
-            return Ok(Arc::new(StatusTable::new()));
+            return Ok(Arc::new(StatusTable::restore(&StatusTable::new().image())?));
         }
         let image = store.read_image(&superblock.body.status)?;
         Ok(Arc::new(StatusTable::restore(&image).map_err(|error| error.context("transaction statuses"))?))
