@@ -8,7 +8,7 @@ use super::compact::{Outcome, Output};
 use super::node::{Node, Slot, Target};
 use super::plan::{Job, SlotName};
 use super::{BeTree, Retired, State, TreeEnv, Version, extents_of};
-use crate::base::Extent;
+use crate::base::{Extent, TxnId};
 use crate::memtable::{Level0, Memtable};
 use crate::run::Run;
 
@@ -45,14 +45,15 @@ impl BeTree {
                 self.env.cache.remove_range(*extent);
             }
             self.env.store.release(&retired.extents);
+            retired.txns.iter().for_each(|txns| self.env.holders.run_released(txns));
         }
     }
 
     /// `extents` are read by no version from the next one on.
-    fn retire(&self, state: &mut State, extents: Vec<Extent>) {
-        if !extents.is_empty() {
+    fn retire(&self, state: &mut State, extents: Vec<Extent>, txns: Vec<Vec<TxnId>>) {
+        if !extents.is_empty() || !txns.is_empty() {
             state.removed.extend(&extents);
-            state.retired.push_back(Retired { since: self.version.load().number + 1, extents });
+            state.retired.push_back(Retired { since: self.version.load().number + 1, extents, txns });
         }
     }
 
@@ -80,7 +81,7 @@ impl BeTree {
             });
         }
         state.blobs_added.extend(kept_blobs);
-        self.retire(state, dropped_blobs);
+        self.retire(state, dropped_blobs, Vec::new());
         let mut sealed = version.sealed.clone();
         sealed.pop();
         self.install(state, |number| Version { number, active: version.active.clone(), sealed, root });
@@ -181,7 +182,8 @@ impl BeTree {
         let mut gone = extents_of(&removed);
         gone.extend(dropped_blobs);
         let root = self.shape_root(state, root, job);
-        self.retire(state, gone);
+        let txns = removed.iter().map(|run| run.meta().unresolved.clone()).filter(|txns| !txns.is_empty()).collect();
+        self.retire(state, gone, txns);
         self.install_root(state, root);
         state.reservations.end_job(job);
     }

@@ -138,7 +138,13 @@ impl BeTree {
     /// # Errors
     /// `NoSpace` and `Io` before the superblock is written (nothing changed, try again); `Poisoned` after
     /// a failed sync.
-    pub fn publish(&self, input: impl FnOnce(&Version) -> PublishInput) -> Result<Published> {
+    ///
+    /// `ready` is called before the superblock is written: it makes durable what the input relies on.
+    pub fn publish(
+        &self,
+        input: impl FnOnce(&Version) -> PublishInput,
+        ready: impl FnOnce() -> Result<()>,
+    ) -> Result<Published> {
         let mut last = self.publishing.lock();
         let captured = {
             let mut state = self.state.lock();
@@ -151,7 +157,7 @@ impl BeTree {
                 removed: std::mem::take(&mut state.removed),
             }
         };
-        match self.publish_captured(&last, &captured) {
+        match self.publish_captured(&last, &captured, ready) {
             Ok(published) => {
                 last.root = Some(captured.version.root.clone());
                 drop(captured);
@@ -167,7 +173,12 @@ impl BeTree {
         }
     }
 
-    fn publish_captured(&self, last: &LastPublished, captured: &Captured) -> Result<Published> {
+    fn publish_captured(
+        &self,
+        last: &LastPublished,
+        captured: &Captured,
+        ready: impl FnOnce() -> Result<()>,
+    ) -> Result<Published> {
         let root = &captured.version.root;
         let difference = Difference::between(&self.env, last.root.as_ref(), root)?;
         let mut publication = self.env.store.begin_publication()?;
@@ -200,6 +211,7 @@ impl BeTree {
             next_commit: input.next_commit,
             extra: input.extra.clone(),
         };
+        ready()?;
         let superblock = publication.commit(&SpaceChanges { added, removed }, body)?;
         for node in &difference.new_nodes {
             if let Some(ptr) = places.get(&Arc::as_ptr(node)) {

@@ -28,6 +28,7 @@ struct NoHolders;
 impl RunHolders for NoHolders {
     fn run_added(&self, _txns: &[TxnId]) {}
     fn run_removed(&self, _txns: &[TxnId]) {}
+    fn run_released(&self, _txns: &[TxnId]) {}
 }
 
 struct Harness {
@@ -136,7 +137,7 @@ impl Harness {
             next_commit: CommitNumber(self.now + 1),
             extra: Vec::new(),
         };
-        self.tree.publish(input).expect("publish");
+        self.tree.publish(input, || Ok(())).expect("publish");
     }
 
     /// Stops without warning right after a publication, and opens what is stored.
