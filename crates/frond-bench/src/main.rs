@@ -16,11 +16,15 @@ struct Cli {
 enum Command {
     /// Run one workload on one engine
     Run(RunCommand),
+    /// Serve a parent process
+    #[command(hide = true)]
+    Child,
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(command) => command.execute(),
+        Command::Child => frond_bench::child::serve(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
