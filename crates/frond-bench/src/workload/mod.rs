@@ -152,6 +152,9 @@ pub enum EngineName {
 }
 
 impl EngineName {
+    /// The default.
+    pub const FIRST: EngineName = EngineName::Model;
+
     /// As on the command line.
     pub fn name(self) -> &'static str {
         match self {
