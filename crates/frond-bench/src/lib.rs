@@ -1,0 +1,18 @@
+//! Workloads for FrondDB, and the same workloads for its rivals.
+//!
+//! Rooms, in reading order: [`engine`] (what a workload may ask of a storage engine, and who answers: FROND, RocksDB
+//! behind the cargo feature `rocksdb`, and a sorted map in memory for tests) · [`generate`] (seeded rows, keys and
+//! distributions) · [`measure`] (latency, CPU, bytes and memory of one phase of a run) · [`workload`] (the runs
+//! themselves) · [`report`] (tables, JSON, ratios) ·
+//! [`cli`] (the commands, shared by the binaries `frond-bench` and `frond bench`).
+#![deny(unsafe_code, missing_docs)]
+
+pub mod cli;
+pub mod engine;
+pub mod error;
+pub mod generate;
+pub mod measure;
+pub mod report;
+pub mod workload;
+
+pub use error::{Error, Result};
