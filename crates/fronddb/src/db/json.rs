@@ -60,6 +60,18 @@ impl JsonWriter {
         self.comma = true;
     }
 
+    pub(crate) fn begin_array_field(&mut self, name: &str) {
+        self.name(name);
+        self.separate();
+        self.out.push('[');
+        self.comma = false;
+    }
+
+    pub(crate) fn end_array(&mut self) {
+        self.out.push(']');
+        self.comma = true;
+    }
+
     pub(crate) fn field(&mut self, name: &str, value: u64) {
         self.name(name);
         self.separate();

@@ -2,15 +2,19 @@
 //!
 //! Rooms, in reading order: [`options`] (every knob), [`database`] (open, close, upkeep), [`transaction`],
 //! [`batch`], [`cursor`], [`tree_handle`] (trees and their names), [`monitor`] (looking at transactions and locks),
-//! [`statistics`], [`report`] (recovery), [`json`].
+//! [`statistics`], [`report`] (recovery), [`json`]; and for databases that nobody has open: [`check`], [`salvage`],
+//! [`log_print`].
 
 pub mod batch;
+pub mod check;
 pub mod cursor;
 pub mod database;
 pub(crate) mod json;
+pub mod log_print;
 pub mod monitor;
 pub mod options;
 pub mod report;
+pub mod salvage;
 pub mod statistics;
 pub mod transaction;
 pub mod tree_handle;
