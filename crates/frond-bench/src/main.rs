@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use frond_bench::cli::RunCommand;
+use frond_bench::cli::{CompareCommand, RenderCommand, RunCommand};
 
 #[derive(Debug, Parser)]
 #[command(about = "Benchmarks of FrondDB and its rivals", version)]
@@ -16,11 +16,21 @@ struct Cli {
 enum Command {
     /// Run one workload on one engine
     Run(RunCommand),
+    /// Run one workload on several engines, each in a process of its own, and compare
+    Compare(CompareCommand),
+    /// Write docs/benchmarks.md anew from the recorded results
+    Render(RenderCommand),
+    /// Serve a parent process
+    #[command(hide = true)]
+    Child,
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(command) => command.execute(),
+        Command::Compare(command) => command.execute(),
+        Command::Render(command) => command.execute(),
+        Command::Child => frond_bench::child::serve(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -28,5 +38,15 @@ fn main() -> ExitCode {
             eprintln!("frond-bench: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
     }
 }

@@ -48,10 +48,15 @@ impl Curve {
         starts.map(|start| self.operations_at(start + 1.0) - self.operations_at(start)).min_by(f64::total_cmp)
     }
 
-    /// Rate in each whole second.
-    pub fn per_second(&self) -> Vec<f64> {
-        let seconds = self.end().map_or(0.0, |end| end.seconds).floor() as u64;
-        (0..seconds).map(|at| self.operations_at(at as f64 + 1.0) - self.operations_at(at as f64)).collect()
+    /// The middle of each whole period of `period` seconds, and the rate in it.
+    pub fn rates(&self, period: f64) -> Vec<(f64, f64)> {
+        let periods = (self.end().map_or(0.0, |end| end.seconds) / period).floor() as u64;
+        let rate = |at: u64| {
+            let begin = at as f64 * period;
+            let operations = self.operations_at(begin + period) - self.operations_at(begin);
+            (begin + period / 2.0, operations / period)
+        };
+        (0..periods).map(rate).collect()
     }
 
     /// The curve thinned to at most `count` samples, for storing.
@@ -108,8 +113,8 @@ mod tests {
     #[test]
     fn a_pause_across_two_seconds_is_found() {
         assert!(paused().slowest_second().expect("longer than a second") < 1e-9);
-        assert_eq!(paused().per_second().len(), 5);
-        assert!((paused().per_second()[1] - 50.0).abs() < 1e-6);
+        assert_eq!(paused().rates(1.0).len(), 5);
+        assert!((paused().rates(1.0)[1].1 - 50.0).abs() < 1e-6);
     }
 
     #[test]

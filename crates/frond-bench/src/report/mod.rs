@@ -1,5 +1,12 @@
 //! Outcomes as tables and data.
+//!
+//! Rooms: [`table`] (one engine) · [`ratio`] (engines side by side) · [`goals`] (what must be reached) · [`markdown`]
+//! (`docs/benchmarks.md`) · [`machine`] (where it was measured).
 
+mod goals;
+mod machine;
+mod markdown;
+mod ratio;
 mod table;
 
 use std::collections::BTreeMap;
@@ -7,8 +14,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::measure::Phase;
+use crate::plot::{Chart, Scale, Series};
 use crate::workload::{Outcome, Spec};
 
+pub use goals::{Bound, Goal, goals};
+pub use machine::{commit, machine};
+pub use markdown::{section, with_section};
+pub use ratio::ratio_table;
 pub use table::{facts_table, phases_table};
 
 /// An outcome with what is needed to repeat it.
@@ -41,6 +54,63 @@ impl Report {
             codec: spec.common.codec.to_string(),
             tuning: spec.common.tuning.clone(),
             outcome,
+        })
+    }
+
+    /// The phase of this name.
+    pub fn phase(&self, name: &str) -> Option<&Phase> {
+        self.outcome.phases.iter().find(|phase| phase.name == name)
+    }
+
+    /// The further figure of this name.
+    pub fn fact(&self, name: &str) -> Option<f64> {
+        self.outcome.facts.iter().find(|fact| fact.name == name).map(|fact| fact.value)
+    }
+
+    /// A numeric option of the workload.
+    pub fn number(&self, option: &str) -> Option<f64> {
+        self.parameters.get(option)?.as_f64()
+    }
+}
+
+/// The same workload on several engines, one after the other in one invocation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Heading of its section.
+    pub title: String,
+    /// To repeat it.
+    pub command: String,
+    /// Of the sources.
+    pub commit: String,
+    /// In general words.
+    pub machine: String,
+    /// Ours first.
+    pub reports: Vec<Report>,
+}
+
+/// Phases shorter than this have no picture.
+const PICTURE_SECONDS_MIN: f64 = 10.0;
+
+impl Comparison {
+    /// Name of the workload.
+    pub fn workload(&self) -> &str {
+        self.reports.first().map_or("", |report| report.workload.as_str())
+    }
+
+    /// Rates over time of the first phase, if it ran long enough to have any.
+    pub fn chart(&self) -> Option<Chart> {
+        let phase = self.reports.first()?.outcome.phases.first()?;
+        (phase.seconds >= PICTURE_SECONDS_MIN).then(|| {
+            let line = |report: &Report| {
+                report.phase(&phase.name).map(|phase| Series::of_curve(&report.engine, &phase.curve, 0.0, 1.0))
+            };
+            Chart {
+                title: format!("{}: {}", self.title, phase.name),
+                unit: "per second".to_owned(),
+                scale: Scale::Linear,
+                series: self.reports.iter().filter_map(line).collect(),
+                marks: Vec::new(),
+            }
         })
     }
 }

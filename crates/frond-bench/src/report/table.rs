@@ -4,13 +4,15 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 
 use super::Report;
+use super::ratio::show;
 use crate::measure::Phase;
 
 const MIB: f64 = (1u64 << 20) as f64;
 
-fn table(header: &[&str]) -> Table {
+/// An empty table; numbers to the right.
+pub(super) fn table<T: AsRef<str>>(header: &[T]) -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_FULL_CONDENSED).set_header(header);
+    table.load_preset(UTF8_FULL_CONDENSED).set_header(header.iter().map(AsRef::as_ref));
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
 }
@@ -41,30 +43,26 @@ fn grouped(value: f64) -> String {
     out
 }
 
-fn maybe(value: Option<f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), number)
-}
-
 /// A phase's figures, as label and value.
-pub(super) fn figures(phase: &Phase, base_bytes: u64) -> Vec<(&'static str, String)> {
+pub(super) fn figures(phase: &Phase, base_bytes: u64) -> Vec<(&'static str, Option<f64>)> {
     let latency = phase.latency;
     vec![
-        ("operations", number(phase.operations as f64)),
-        ("seconds", number(phase.seconds)),
-        ("rate /s", number(phase.rate)),
-        ("first quarter /s", maybe(phase.first_quarter)),
-        ("last quarter /s", maybe(phase.last_quarter)),
-        ("slowest second /s", maybe(phase.slowest_second)),
-        ("p50 µs", maybe(latency.map(|latency| latency.p50_us))),
-        ("p99 µs", maybe(latency.map(|latency| latency.p99_us))),
-        ("p99.9 µs", maybe(latency.map(|latency| latency.p999_us))),
-        ("max µs", maybe(latency.map(|latency| latency.max_us))),
-        ("CPU µs each", number(phase.cpu_us_per_operation)),
-        ("written B each", number(phase.written_bytes_per_operation)),
-        ("read B each", number(phase.read_bytes_per_operation)),
-        ("reads each", number(phase.read_calls_per_operation)),
-        ("on disk MiB", number(phase.disk_bytes as f64 / MIB)),
-        ("memory peak MiB", number(phase.memory_peak_bytes.saturating_sub(base_bytes) as f64 / MIB)),
+        ("operations", Some(phase.operations as f64)),
+        ("seconds", Some(phase.seconds)),
+        ("rate /s", Some(phase.rate)),
+        ("first quarter /s", phase.first_quarter),
+        ("last quarter /s", phase.last_quarter),
+        ("slowest second /s", phase.slowest_second),
+        ("p50 µs", latency.map(|latency| latency.p50_us)),
+        ("p99 µs", latency.map(|latency| latency.p99_us)),
+        ("p99.9 µs", latency.map(|latency| latency.p999_us)),
+        ("max µs", latency.map(|latency| latency.max_us)),
+        ("CPU µs each", Some(phase.cpu_us_per_operation)),
+        ("written B each", Some(phase.written_bytes_per_operation)),
+        ("read B each", Some(phase.read_bytes_per_operation)),
+        ("reads each", Some(phase.read_calls_per_operation)),
+        ("on disk MiB", Some(phase.disk_bytes as f64 / MIB)),
+        ("memory peak MiB", Some(phase.memory_peak_bytes.saturating_sub(base_bytes) as f64 / MIB)),
     ]
 }
 
@@ -79,7 +77,7 @@ pub fn phases_table(report: &Report) -> String {
     };
     let mut table = table(&header);
     for (at, (label, _)) in first.iter().enumerate() {
-        table.add_row(std::iter::once((*label).to_owned()).chain(columns.iter().map(|column| column[at].1.clone())));
+        table.add_row(std::iter::once((*label).to_owned()).chain(columns.iter().map(|column| show(column[at].1))));
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table.to_string()

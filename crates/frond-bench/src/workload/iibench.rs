@@ -5,15 +5,16 @@
 //! row from the seed and checks it through all four trees.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::parallel::{pace, parallel};
 use super::{Common, DURABLE, Outcome};
 use crate::engine::{Cursor, Durability, Engine, Transaction};
 use crate::generate::{INDEXES, Purchase};
-use crate::measure::{Meter, Worker};
+use crate::measure::{Meter, Phase};
 use crate::{Error, Result};
 
 /// Options of the load.
@@ -71,23 +72,14 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
     let written_in_load = phase.written_bytes_per_operation;
     outcome.phases.push(phase);
     // Background work that the load left behind belongs to its price.
-    let mut meter = common.meter("settle", 0);
-    meter.add(worker_of_one(&meter, || engine.settle())?);
-    let settle = meter.finish(&common.directory)?;
-    outcome.fact(
-        "bytes written per row, background work included",
-        written_in_load + settle.written_bytes_per_operation / options.rows as f64,
-        "B",
-    );
+    let settle = once(common, "settle", || engine.settle())?;
+    let written = written_in_load + settle.written_bytes_per_operation / options.rows as f64;
+    outcome.fact("bytes written per row, background work included", written, "B");
     outcome.fact("disk bytes per row at rest", settle.disk_bytes as f64 / options.rows as f64, "B");
     outcome.phases.push(settle);
     outcome.statistics = engine.statistics()?;
     if options.compact {
-        let meter = common.meter("compact", 0);
-        let worker = worker_of_one(&meter, || engine.compact())?;
-        let mut meter = meter;
-        meter.add(worker);
-        let phase = meter.finish(&common.directory)?;
+        let phase = once(common, "compact", || engine.compact())?;
         outcome.fact("disk bytes per row, compacted", phase.disk_bytes as f64 / options.rows as f64, "B");
         outcome.phases.push(phase);
     }
@@ -98,45 +90,30 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Times `work` as one operation.
-fn worker_of_one(meter: &Meter, work: impl FnOnce() -> Result<()>) -> Result<Worker> {
+/// Times `work` as a phase of one operation.
+fn once(common: &Common, name: &str, work: impl FnOnce() -> Result<()>) -> Result<Phase> {
+    let mut meter = common.meter(name, 0);
     let mut worker = meter.worker();
     worker.time(1, work)?;
-    Ok(worker)
+    meter.add(worker);
+    meter.finish(&common.directory)
 }
 
 /// Inserts rows 1 to `options.rows`.
 pub fn load<E: Engine>(engine: &E, seed: u64, options: &Options, meter: &mut Meter) -> Result<()> {
     let next = AtomicU64::new(1);
     let began = Instant::now();
-    let recorders: Vec<Worker> = (0..options.threads.max(1)).map(|_| meter.worker()).collect();
-    let done: Vec<Result<Worker>> = std::thread::scope(|scope| {
-        let insert = |mut worker: Worker| {
-            loop {
-                let first = next.fetch_add(options.batch, Ordering::Relaxed);
-                if first > options.rows {
-                    return Ok(worker);
-                }
-                let end = (first + options.batch).min(options.rows + 1);
-                pace(began, first - 1, options.rate);
-                worker.time(end - first, || insert_rows(engine, seed, first, end, options))?;
+    parallel(meter, options.threads, |_, worker| {
+        loop {
+            let first = next.fetch_add(options.batch, Ordering::Relaxed);
+            if first > options.rows {
+                return Ok(());
             }
-        };
-        let threads: Vec<_> = recorders.into_iter().map(|worker| scope.spawn(move || insert(worker))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(Error::new("a thread panicked"))))
-            .collect()
-    });
-    done.into_iter().try_for_each(|worker| worker.map(|worker| meter.add(worker)))
-}
-
-/// Waits until `operations` are due at `rate` per second.
-fn pace(began: Instant, operations: u64, rate: u64) {
-    if rate > 0 {
-        let due = Duration::from_secs_f64(operations as f64 / rate as f64);
-        std::thread::sleep(due.saturating_sub(began.elapsed()));
-    }
+            let end = (first + options.batch).min(options.rows + 1);
+            pace(began, first - 1, options.rate);
+            worker.time(end - first, || insert_rows(engine, seed, first, end, options))?;
+        }
+    })
 }
 
 /// One transaction: rows `first..end` of the table into all four trees.
@@ -207,32 +184,12 @@ mod tests {
     use super::*;
     use crate::engine::model::Model;
 
-    fn small() -> Options {
-        Options { rows: 2_500, batch: 100, threads: 3, unique: true, verify: true, ..Options::default() }
-    }
-
-    #[test]
-    fn the_model_loads_and_verifies() -> Result<()> {
-        let directory = std::env::temp_dir().join(format!("frond-bench-iibench-{}", std::process::id()));
-        std::fs::create_dir_all(&directory)?;
-        let common = Common::new(&directory);
-        let engine = Model::open(&common.open_options(&INDEXES))?;
-        let mut meter = common.meter("load", 0);
-        load(&engine, 1, &small(), &mut meter)?;
-        let phase = meter.finish(&directory)?;
-        assert_eq!(phase.operations, 2_500);
-        assert_eq!(phase.latency.map(|latency| latency.samples), Some(25));
-        verify(&engine, 1, 2_500)?;
-        std::fs::remove_dir_all(&directory)?;
-        Ok(())
-    }
-
     #[test]
     fn a_missing_and_a_foreign_entry_are_found() -> Result<()> {
         let directory = std::env::temp_dir();
         let common = Common::new(&directory);
         let engine = Model::open(&common.open_options(&INDEXES))?;
-        insert_rows(&engine, 1, 1, 11, &small())?;
+        insert_rows(&engine, 1, 1, 11, &Options::default())?;
         verify(&engine, 1, 10)?;
         assert!(verify(&engine, 1, 11).is_err());
         assert!(verify(&engine, 2, 10).is_err());

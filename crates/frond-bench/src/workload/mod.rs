@@ -1,7 +1,16 @@
 //! The runs. Each is a function from an engine type, the [`Common`] settings and its own options to an [`Outcome`];
 //! [`run`] chooses by name.
 
+pub mod commit;
 pub mod iibench;
+mod parallel;
+pub mod queue;
+pub mod reads;
+mod records;
+pub mod recovery;
+pub mod rollback;
+pub mod scans;
+pub mod ycsb;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,6 +47,9 @@ pub struct Common {
     /// Keep the database afterwards
     #[arg(long, global = true)]
     pub keep: bool,
+    /// Arguments by which this program runs as a child of itself.
+    #[arg(skip = vec!["child".to_owned()])]
+    pub child_arguments: Vec<String>,
 }
 
 fn parse_setting(text: &str) -> Result<(String, String)> {
@@ -57,6 +69,7 @@ impl Common {
             tuning: Vec::new(),
             quiet: true,
             keep: false,
+            child_arguments: vec!["child".to_owned()],
         }
     }
 
@@ -73,6 +86,7 @@ impl Common {
     /// Opens a new, empty database.
     pub fn create<E: Engine>(&self, trees: &[&str]) -> Result<E> {
         self.remove()?;
+        std::fs::create_dir_all(&self.directory)?;
         E::open(&self.open_options(trees))
     }
 
@@ -138,6 +152,9 @@ pub enum EngineName {
 }
 
 impl EngineName {
+    /// The default.
+    pub const FIRST: EngineName = EngineName::Model;
+
     /// As on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -146,6 +163,24 @@ impl EngineName {
             EngineName::Rocksdb => crate::engine::rocksdb::Rocks::NAME,
         }
     }
+
+    /// Calls `work` with the engine's type.
+    pub fn dispatch<W: OnEngine>(self, work: W) -> Result<W::Answer> {
+        match self {
+            EngineName::Model => work.call::<Model>(),
+            #[cfg(feature = "rocksdb")]
+            EngineName::Rocksdb => work.call::<crate::engine::rocksdb::Rocks>(),
+        }
+    }
+}
+
+/// Something to do with an engine chosen at run time.
+pub trait OnEngine {
+    /// What comes of it.
+    type Answer;
+
+    /// Does it.
+    fn call<E: Engine>(self) -> Result<Self::Answer>;
 }
 
 /// Which workload, with its options.
@@ -154,6 +189,20 @@ impl EngineName {
 pub enum Workload {
     /// Load the iiBench table: auto-increment primary key, three secondary indexes on random values
     Iibench(iibench::Options),
+    /// YCSB workloads A to F
+    Ycsb(ycsb::Options),
+    /// Single-row commits
+    Commit(commit::Options),
+    /// Random point reads, existing and absent
+    Reads(reads::Options),
+    /// Whole-table and short scans, after a load and after random updates
+    Scans(scans::Options),
+    /// Roll back small and large transactions
+    Rollback(rollback::Options),
+    /// Insert at the tail, delete at the head
+    Queue(queue::Options),
+    /// Kill -9 under load and reopen
+    Recovery(recovery::Options),
 }
 
 impl Workload {
@@ -161,6 +210,13 @@ impl Workload {
     pub fn name(&self) -> &'static str {
         match self {
             Workload::Iibench(_) => "iibench",
+            Workload::Ycsb(_) => "ycsb",
+            Workload::Commit(_) => "commit",
+            Workload::Reads(_) => "reads",
+            Workload::Scans(_) => "scans",
+            Workload::Rollback(_) => "rollback",
+            Workload::Queue(_) => "queue",
+            Workload::Recovery(_) => "recovery",
         }
     }
 
@@ -169,12 +225,6 @@ impl Workload {
         let value = serde_json::to_value(self)?;
         let options = value.as_object().and_then(|one| one.values().next()?.as_object()).cloned();
         Ok(options.unwrap_or_default().into_iter().collect())
-    }
-
-    fn run_on<E: Engine>(&self, common: &Common) -> Result<Outcome> {
-        match self {
-            Workload::Iibench(options) => iibench::run::<E>(common, options),
-        }
     }
 }
 
@@ -189,13 +239,27 @@ pub struct Spec {
     pub workload: Workload,
 }
 
+impl OnEngine for &Spec {
+    type Answer = Outcome;
+
+    fn call<E: Engine>(self) -> Result<Outcome> {
+        let common = &self.common;
+        match &self.workload {
+            Workload::Iibench(options) => iibench::run::<E>(common, options),
+            Workload::Ycsb(options) => ycsb::run::<E>(common, options),
+            Workload::Commit(options) => commit::run::<E>(common, options),
+            Workload::Reads(options) => reads::run::<E>(common, options),
+            Workload::Scans(options) => scans::run::<E>(common, options),
+            Workload::Rollback(options) => rollback::run::<E>(common, options),
+            Workload::Queue(options) => queue::run::<E>(common, options),
+            Workload::Recovery(options) => recovery::run::<E>(common, options, self.engine),
+        }
+    }
+}
+
 /// Does a run in this process, and removes its database unless asked to keep it.
 pub fn run(spec: &Spec) -> Result<Outcome> {
-    let outcome = match spec.engine {
-        EngineName::Model => spec.workload.run_on::<Model>(&spec.common),
-        #[cfg(feature = "rocksdb")]
-        EngineName::Rocksdb => spec.workload.run_on::<crate::engine::rocksdb::Rocks>(&spec.common),
-    }?;
+    let outcome = spec.engine.dispatch(spec)?;
     if !spec.common.keep {
         spec.common.remove()?;
     }
@@ -204,3 +268,6 @@ pub fn run(spec: &Spec) -> Result<Outcome> {
 
 /// Durability's default on the command line.
 pub(crate) const DURABLE: Durability = Durability::Sync;
+
+#[cfg(test)]
+mod tests;
