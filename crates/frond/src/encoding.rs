@@ -13,7 +13,7 @@ use crate::failure::{Failure, Outcome};
 
 /// How keys and values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     /// As they are, nothing escaped
     Text,
     /// Two hexadecimal digits a byte
@@ -25,7 +25,7 @@ pub enum Encoding {
 
 /// `--encoding`, for all commands that take or print keys.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct EncodingArgs {
+pub(crate) struct EncodingArgs {
     /// How keys and values are written in arguments, input and output
     #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
     pub encoding: Encoding,
@@ -33,21 +33,21 @@ pub struct EncodingArgs {
 
 impl EncodingArgs {
     /// The bytes that an argument stands for.
-    pub fn argument(self, what: &str, argument: &OsStr) -> Outcome<Vec<u8>> {
+    pub(crate) fn argument(self, what: &str, argument: &OsStr) -> Outcome<Vec<u8>> {
         self.encoding
             .decode(argument.as_bytes())
             .map_err(|reason| Failure::usage(format!("{what} {argument:?}: {reason}, encoding={}", self.encoding.name())))
     }
 
     /// As [`EncodingArgs::argument`], for an option that may be left out.
-    pub fn option(self, what: &str, argument: Option<&OsString>) -> Outcome<Option<Vec<u8>>> {
+    pub(crate) fn option(self, what: &str, argument: Option<&OsString>) -> Outcome<Option<Vec<u8>>> {
         argument.map(|argument| self.argument(what, argument)).transpose()
     }
 }
 
 impl Encoding {
     /// As on the command line.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Encoding::Text => "text",
             Encoding::Hex => "hex",
@@ -56,7 +56,7 @@ impl Encoding {
     }
 
     /// Appends the written form of `bytes` to `out`.
-    pub fn encode(self, bytes: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn encode(self, bytes: &[u8], out: &mut Vec<u8>) {
         match self {
             Encoding::Text => out.extend_from_slice(bytes),
             Encoding::Hex => bytes.iter().for_each(|byte| push_hex(out, *byte)),
@@ -65,7 +65,7 @@ impl Encoding {
     }
 
     /// The bytes that `text` stands for; an error says what is wrong with it.
-    pub fn decode(self, text: &[u8]) -> Result<Vec<u8>, String> {
+    pub(crate) fn decode(self, text: &[u8]) -> Result<Vec<u8>, String> {
         match self {
             Encoding::Text => Ok(text.to_vec()),
             Encoding::Hex => unhex(text),
@@ -75,7 +75,7 @@ impl Encoding {
 }
 
 /// The escaped form, for messages.
-pub fn shown(bytes: &[u8]) -> String {
+pub(crate) fn shown(bytes: &[u8]) -> String {
     let mut out = Vec::new();
     escape(bytes, &mut out);
     String::from_utf8_lossy(&out).into_owned()
@@ -153,7 +153,7 @@ fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 /// A tree's name as people see it: names are text, so only what a terminal must not get is escaped.
-pub fn shown_name(name: &str) -> String {
+pub(crate) fn shown_name(name: &str) -> String {
     let mut out = String::new();
     for character in name.chars() {
         if character.is_control() {

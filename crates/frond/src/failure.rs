@@ -10,46 +10,46 @@ use std::process::ExitCode;
 use fronddb::{Error, ErrorKind};
 
 /// The answer is no.
-pub const NEGATIVE: u8 = 1;
+pub(crate) const NEGATIVE: u8 = 1;
 /// Wrong usage, as clap has it.
-pub const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 /// A line of the input is not what it should be.
-pub const INPUT: u8 = 3;
+pub(crate) const INPUT: u8 = 3;
 /// Standard input, standard output or a plain file failed.
-pub const FILES: u8 = 4;
+pub(crate) const FILES: u8 = 4;
 /// The engine's status codes begin at 1; its exit codes here follow this one.
-pub const ENGINE: u8 = 10;
+pub(crate) const ENGINE: u8 = 10;
 /// As the shell shows a program that SIGPIPE ended.
 const PIPE: u8 = 141;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     code: u8,
     message: String,
 }
 
 /// Result of a command.
-pub type Outcome<T = ()> = Result<T, Failure>;
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     /// An exit code and its line; an empty one prints nothing.
-    pub fn new(code: u8, message: impl Into<String>) -> Failure {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Failure {
         Failure { code, message: message.into() }
     }
 
     /// The answer is no.
-    pub fn negative(message: impl Into<String>) -> Failure {
+    pub(crate) fn negative(message: impl Into<String>) -> Failure {
         Failure::new(NEGATIVE, message)
     }
 
     /// Wrong usage that only shows when the command runs.
-    pub fn usage(message: impl Into<String>) -> Failure {
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
         Failure::new(USAGE, message)
     }
 
     /// A failure of a plain file or stream. A pipe that nobody reads ends the tool silently.
-    pub fn files(place: impl Display, error: &std::io::Error) -> Failure {
+    pub(crate) fn files(place: impl Display, error: &std::io::Error) -> Failure {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Failure::new(PIPE, "");
         }
@@ -57,14 +57,14 @@ impl Failure {
     }
 
     /// An error of the engine, met while doing `what`.
-    pub fn engine(what: impl Display, error: &Error) -> Failure {
+    pub(crate) fn engine(what: impl Display, error: &Error) -> Failure {
         let advice = advice(error.kind());
         let separator = if advice.is_empty() { "" } else { "; " };
         Failure::new(ENGINE + error.kind() as u8, format!("{what}: {error}{separator}{advice}"))
     }
 
     /// The same failure, with more said in front.
-    pub fn context(mut self, what: impl Display) -> Failure {
+    pub(crate) fn context(mut self, what: impl Display) -> Failure {
         if !self.message.is_empty() {
             self.message = format!("{what}: {}", self.message);
         }
@@ -72,13 +72,13 @@ impl Failure {
     }
 
     /// The same failure, with advice behind it.
-    pub fn then(mut self, advice: impl Display) -> Failure {
+    pub(crate) fn then(mut self, advice: impl Display) -> Failure {
         self.message = format!("{}; {advice}", self.message);
         self
     }
 
     /// Prints the line and gives the exit code.
-    pub fn report(&self) -> ExitCode {
+    pub(crate) fn report(&self) -> ExitCode {
         if !self.message.is_empty() {
             let line = self.message.replace('\n', " ");
             // There is nowhere left to tell it if standard error is gone.
@@ -104,7 +104,7 @@ fn advice(kind: ErrorKind) -> &'static str {
 }
 
 /// Adds what was being done to an engine's error.
-pub trait During<T> {
+pub(crate) trait During<T> {
     /// See [`Failure::engine`].
     fn during(self, what: impl Display) -> Outcome<T>;
 }

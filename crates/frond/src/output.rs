@@ -10,7 +10,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// Where a command's result goes: standard output, or a file that gets its name when it is complete. Dropped
 /// unfinished, the file is gone.
-pub struct Output {
+pub(crate) struct Output {
     writer: Option<BufWriter<Box<dyn Write>>>,
     file: Option<Unfinished>,
 }
@@ -24,12 +24,12 @@ struct Unfinished {
 
 impl Output {
     /// Standard output.
-    pub fn standard() -> Output {
+    pub(crate) fn standard() -> Output {
         Output { writer: Some(BufWriter::with_capacity(BUFFER_BYTES, Box::new(std::io::stdout()))), file: None }
     }
 
     /// A new file; one of that name is replaced when this one is complete. `-` is standard output.
-    pub fn create(path: &Path) -> Outcome<Output> {
+    pub(crate) fn create(path: &Path) -> Outcome<Output> {
         if path.as_os_str() == "-" {
             return Ok(Output::standard());
         }
@@ -50,7 +50,7 @@ impl Output {
     }
 
     /// Writes bytes.
-    pub fn write(&mut self, bytes: &[u8]) -> Outcome {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Outcome {
         let result = match &mut self.writer {
             Some(writer) => writer.write_all(bytes),
             None => Ok(()),
@@ -59,13 +59,13 @@ impl Output {
     }
 
     /// Writes a line.
-    pub fn line(&mut self, line: impl AsRef<[u8]>) -> Outcome {
+    pub(crate) fn line(&mut self, line: impl AsRef<[u8]>) -> Outcome {
         self.write(line.as_ref())?;
         self.write(b"\n")
     }
 
     /// Makes it complete: flushed, and for a file synced and given its name.
-    pub fn finish(mut self) -> Outcome {
+    pub(crate) fn finish(mut self) -> Outcome {
         let name = self.name();
         let failed = |error| Failure::files(format_args!("write {name}"), &error);
         if let Some(mut writer) = self.writer.take() {
@@ -100,21 +100,21 @@ impl Drop for Output {
 }
 
 /// Writes a whole file.
-pub fn write_file(path: &Path, content: &str) -> Outcome {
+pub(crate) fn write_file(path: &Path, content: &str) -> Outcome {
     let mut output = Output::create(path)?;
     output.write(content.as_bytes())?;
     output.finish()
 }
 
 /// Prints text and a newline to standard output.
-pub fn print(text: &str) -> Outcome {
+pub(crate) fn print(text: &str) -> Outcome {
     let mut output = Output::standard();
     output.line(text)?;
     output.finish()
 }
 
 /// Says something on standard error that is no failure.
-pub fn note(text: &str) {
+pub(crate) fn note(text: &str) {
     // Nobody listens: then it need not be said.
     let _ = writeln!(std::io::stderr(), "frond: {text}");
 }

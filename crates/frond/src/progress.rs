@@ -5,23 +5,23 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar. Hidden where there is no terminal; gone when dropped.
-pub struct Progress {
+pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
     /// Bytes of `total` (0: unknown).
-    pub fn bytes(what: &str, total: u64) -> Progress {
+    pub(crate) fn bytes(what: &str, total: u64) -> Progress {
         Progress::new(what, total, "{bytes}", "{total_bytes}", "{bytes_per_sec}")
     }
 
     /// Rows of `total` (0: unknown).
-    pub fn rows(what: &str, total: u64) -> Progress {
+    pub(crate) fn rows(what: &str, total: u64) -> Progress {
         Progress::new(what, total, "{human_pos}", "{human_len}", "{per_sec}")
     }
 
     /// Only a line of words.
-    pub fn words(what: &str) -> Progress {
+    pub(crate) fn words(what: &str) -> Progress {
         Progress::styled(what, 0, "{prefix} {spinner} {elapsed} {wide_msg}")
     }
 
@@ -46,24 +46,24 @@ impl Progress {
     }
 
     /// Sets how much is done.
-    pub fn set(&self, done: u64) {
+    pub(crate) fn set(&self, done: u64) {
         self.bar.set_position(done);
     }
 
     /// Sets how much there is.
-    pub fn set_total(&self, total: u64) {
+    pub(crate) fn set_total(&self, total: u64) {
         if total > 0 && self.bar.length() != Some(total) {
             self.bar.set_length(total);
         }
     }
 
     /// Says something beside the bar.
-    pub fn say(&self, message: impl Into<String>) {
+    pub(crate) fn say(&self, message: impl Into<String>) {
         self.bar.set_message(message.into());
     }
 
     /// True when nobody sees it.
-    pub fn is_hidden(&self) -> bool {
+    pub(crate) fn is_hidden(&self) -> bool {
         self.bar.is_hidden()
     }
 }

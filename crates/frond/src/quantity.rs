@@ -1,12 +1,12 @@
 //! Sizes, counts and times, from and for people.
 
 /// Parses a size: bytes, or with K, M, G, T (powers of 1024; `KiB` and the like are the same).
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     parse(text.trim_end_matches("iB").trim_end_matches('B'), 1 << 10)
 }
 
 /// Parses a count: a number, or with k, M, G (powers of 1000); `_` and `,` may group digits.
-pub fn parse_count(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     parse(text, 1_000)
 }
 
@@ -36,7 +36,7 @@ fn parse(text: &str, thousand: u64) -> Result<u64, String> {
 }
 
 /// A number of bytes, with a unit.
-pub fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     let mut value = count as f64;
     let mut unit = "B";
     for next in ["KiB", "MiB", "GiB", "TiB"] {
@@ -50,7 +50,7 @@ pub fn bytes(count: u64) -> String {
 }
 
 /// A count, its thousands grouped.
-pub fn count(value: u64) -> String {
+pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -63,7 +63,7 @@ pub fn count(value: u64) -> String {
 }
 
 /// A time given in microseconds, with the unit that fits.
-pub fn micros(value: u64) -> String {
+pub(crate) fn micros(value: u64) -> String {
     match value {
         0..1_000 => format!("{value} µs"),
         1_000..1_000_000 => format!("{} ms", digits(value as f64 / 1e3)),

@@ -13,7 +13,7 @@ use crate::quantity::parse_bytes;
 
 /// The database, and how it is opened.
 #[derive(Debug, Clone, Args)]
-pub struct Target {
+pub(crate) struct Target {
     /// Directory of the database
     #[arg(value_name = "DATABASE")]
     pub path: PathBuf,
@@ -23,7 +23,7 @@ pub struct Target {
 
 /// How a database is opened.
 #[derive(Debug, Clone, Args)]
-pub struct Opening {
+pub(crate) struct Opening {
     /// Memory for everything: level 0, cache, filters
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "64M")]
     pub memory: u64,
@@ -34,12 +34,12 @@ pub struct Opening {
 
 impl Opening {
     /// As engine options.
-    pub fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         Options::new().memory_bytes(usize::try_from(self.memory).unwrap_or(usize::MAX)).log_dir(self.log_dir.clone())
     }
 
     /// For commands that work on a database without opening it.
-    pub fn check_options(&self) -> CheckOptions {
+    pub(crate) fn check_options(&self) -> CheckOptions {
         CheckOptions {
             log_dir: self.log_dir.clone(),
             memory_bytes: usize::try_from(self.memory).unwrap_or(usize::MAX),
@@ -50,22 +50,22 @@ impl Opening {
 
 impl Target {
     /// Its path, for messages.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
     }
 
     /// Opens it for reading; not a byte of it changes.
-    pub fn open_read_only(&self) -> Outcome<Database> {
+    pub(crate) fn open_read_only(&self) -> Outcome<Database> {
         self.open_with(self.opening.options().read_only(true))
     }
 
     /// Opens it for reading and writing.
-    pub fn open(&self) -> Outcome<Database> {
+    pub(crate) fn open(&self) -> Outcome<Database> {
         self.open_with(self.opening.options())
     }
 
     /// Opens it with these options, showing recovery when it takes long.
-    pub fn open_with(&self, options: Options) -> Outcome<Database> {
+    pub(crate) fn open_with(&self, options: Options) -> Outcome<Database> {
         let progress = Arc::new(Progress::bytes("recovery", 0));
         let shown = Arc::clone(&progress);
         let options = options.on_recovery_progress(Some(Arc::new(move |at| {
@@ -83,13 +83,13 @@ impl Target {
     }
 
     /// A transaction that reads one snapshot and writes nothing.
-    pub fn begin_read(&self, db: &Database) -> Outcome<Transaction> {
+    pub(crate) fn begin_read(&self, db: &Database) -> Outcome<Transaction> {
         let options = TxnOptions { read_only: true, consistent_snapshot: true, ..TxnOptions::default() };
         db.begin(options).during(format_args!("read {}", self.name()))
     }
 
     /// Opens a tree.
-    pub fn open_tree(&self, db: &Database, name: &str) -> Outcome<Tree> {
+    pub(crate) fn open_tree(&self, db: &Database, name: &str) -> Outcome<Tree> {
         db.open_tree(name).map_err(|error| {
             let failure = Failure::engine(format_args!("open tree {:?} of {}", name, self.name()), &error);
             match (error.kind(), db.trees()) {
@@ -100,7 +100,7 @@ impl Target {
     }
 
     /// Closes it; a failure counts only if nothing failed before.
-    pub fn close(&self, db: Database) -> Outcome {
+    pub(crate) fn close(&self, db: Database) -> Outcome {
         db.close().during(format_args!("close {}", self.name()))
     }
 }

@@ -13,14 +13,14 @@ Examples:
   frond bench --json result.json iibench
 
 `make bench` runs the same workloads side by side with RocksDB.")]
-pub struct Bench {
+pub(crate) struct Bench {
     #[command(flatten)]
     run: RunCommand,
 }
 
 impl Bench {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         self.run.execute().map_err(|error| Failure::negative(format!("bench: {error}")))
     }
 }

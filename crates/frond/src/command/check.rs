@@ -17,7 +17,7 @@ Examples:
   frond check demo --json | jq '.findings[].file'
 
 It changes nothing and needs the database closed. Each damage is a line: file, offset, tree, what is wrong.")]
-pub struct Check {
+pub(crate) struct Check {
     #[command(flatten)]
     target: Target,
     /// The report as JSON
@@ -27,7 +27,7 @@ pub struct Check {
 
 impl Check {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let progress = Progress::bytes("check", 0);
         let report = fronddb::check(&self.target.path, &self.target.opening.check_options(), &mut |at| {
             progress.set_total(at.total);
@@ -52,7 +52,7 @@ impl Check {
 }
 
 /// One damage as a line.
-pub fn line(finding: &Finding) -> String {
+pub(crate) fn line(finding: &Finding) -> String {
     let offset = finding.offset.map(|offset| format!(" offset={offset}")).unwrap_or_default();
     let tree = finding.tree.map(|tree| format!(" tree={tree}")).unwrap_or_default();
     format!("file={}{offset}{tree}: {}", finding.file, finding.message)

@@ -13,7 +13,7 @@ Examples:
   frond create demo                    an empty database in the directory `demo`
   frond create demo fruit vegetables   with two trees; in a database that is there, only the trees are new
   frond create demo archive --codec zstd:9")]
-pub struct Create {
+pub(crate) struct Create {
     #[command(flatten)]
     target: Target,
     /// Trees to make
@@ -29,7 +29,7 @@ pub struct Create {
 
 impl Create {
     /// Does it: all trees or none.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let db = self.target.open_with(self.target.opening.options().create_if_missing(true))?;
         let options = TreeOptions { codec: self.codec, ..TreeOptions::default() };
         if !self.trees.is_empty() {
@@ -48,7 +48,7 @@ impl Create {
 }
 
 /// Parses a codec as the command line has it.
-pub fn parse_codec(text: &str) -> Result<Codec, String> {
+pub(crate) fn parse_codec(text: &str) -> Result<Codec, String> {
     let (name, level) = text.split_once(':').unwrap_or((text, "1"));
     match (name, level.parse::<i8>()) {
         ("none", _) => Ok(Codec::None),
@@ -60,7 +60,7 @@ pub fn parse_codec(text: &str) -> Result<Codec, String> {
 }
 
 /// A codec as the command line has it.
-pub fn show_codec(codec: Codec) -> String {
+pub(crate) fn show_codec(codec: Codec) -> String {
     match codec {
         Codec::None => "none".to_owned(),
         Codec::Lz4 => "lz4".to_owned(),

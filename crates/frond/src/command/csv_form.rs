@@ -5,10 +5,10 @@ use csv::{ByteRecord, ReaderBuilder, Terminator, WriterBuilder};
 use crate::encoding::Encoding;
 
 /// The header that a dump begins with.
-pub const HEADER: [&str; 2] = ["key", "value"];
+pub(crate) const HEADER: [&str; 2] = ["key", "value"];
 
 /// Replaces `out` by a record with its newline.
-pub fn record(fields: [&[u8]; 2], out: &mut Vec<u8>) -> std::io::Result<()> {
+pub(crate) fn record(fields: [&[u8]; 2], out: &mut Vec<u8>) -> std::io::Result<()> {
     out.clear();
     let mut writer = WriterBuilder::new().terminator(Terminator::Any(b'\n')).from_writer(&mut *out);
     writer.write_record(fields)?;
@@ -16,14 +16,14 @@ pub fn record(fields: [&[u8]; 2], out: &mut Vec<u8>) -> std::io::Result<()> {
 }
 
 /// A CSV input, record by record.
-pub struct Records<R> {
+pub(crate) struct Records<R> {
     reader: csv::Reader<R>,
     record: ByteRecord,
     encoding: Encoding,
 }
 
 /// A row, and where it began.
-pub struct Row {
+pub(crate) struct Row {
     /// Line of the input, from 1.
     pub line: u64,
     /// Decoded.
@@ -33,17 +33,17 @@ pub struct Row {
 }
 
 /// What is wrong, and on which line.
-pub type LineError = (u64, String);
+pub(crate) type LineError = (u64, String);
 
 impl<R: std::io::Read> Records<R> {
     /// Reads from `input`; its first record is skipped if it is a header.
-    pub fn new(input: R, header: bool, encoding: Encoding) -> Records<R> {
+    pub(crate) fn new(input: R, header: bool, encoding: Encoding) -> Records<R> {
         let reader = ReaderBuilder::new().has_headers(header).flexible(true).from_reader(input);
         Records { reader, record: ByteRecord::new(), encoding }
     }
 
     /// The next row; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<Row>, LineError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Row>, LineError> {
         let before = self.reader.position().line();
         match self.reader.read_byte_record(&mut self.record) {
             Ok(false) => return Ok(None),

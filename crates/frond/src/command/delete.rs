@@ -15,7 +15,7 @@ Examples:
   frond delete demo fruit apple                  exit code 1 if there was none
   frond delete demo fruit --from a --to c        all keys from `a` up to, but not including, `c`
   frond delete demo fruit --drop                 the tree with all its rows")]
-pub struct Delete {
+pub(crate) struct Delete {
     #[command(flatten)]
     target: Target,
     /// The tree
@@ -38,7 +38,7 @@ pub struct Delete {
 
 impl Delete {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let key = self.encoding.option("key", self.key.as_ref())?;
         let from = self.encoding.option("--from", self.from.as_ref())?.unwrap_or_default();
         let to = self.encoding.option("--to", self.to.as_ref())?.unwrap_or_default();

@@ -14,7 +14,7 @@ use crate::target::Target;
 
 /// A text form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Form {
+pub(crate) enum Form {
     /// Everything, trees with their options, losslessly; see `frond load`
     Lines,
     /// The keys and values of one tree
@@ -29,7 +29,7 @@ Examples:
   frond dump demo fruit --output fruit.lines            one tree; the file appears when it is complete
   frond dump demo fruit --format csv -o fruit.csv       key,value for a spreadsheet
   frond dump demo | ssh host frond load demo --create   to another machine")]
-pub struct Dump {
+pub(crate) struct Dump {
     #[command(flatten)]
     target: Target,
     /// Trees to dump [default: all]
@@ -47,7 +47,7 @@ pub struct Dump {
 
 impl Dump {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         if self.format == Form::Csv && self.trees.len() != 1 {
             return Err(Failure::usage("CSV holds one tree: name it, or use --format lines"));
         }

@@ -16,7 +16,7 @@ Examples:
   frond get demo fruit apple
   frond get demo fruit apple --raw > apple.jpg         byte for byte, no newline added
   frond get demo fruit pear || echo no pear")]
-pub struct Get {
+pub(crate) struct Get {
     #[command(flatten)]
     target: Target,
     /// The tree
@@ -32,7 +32,7 @@ pub struct Get {
 
 impl Get {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let key = self.encoding.argument("key", &self.key)?;
         let db = self.target.open_read_only()?;
         let tree = self.target.open_tree(&db, &self.tree)?;

@@ -16,15 +16,15 @@ use super::create::{parse_codec, show_codec};
 use crate::encoding::Encoding;
 
 /// What the first line says, and how a dump is told from CSV.
-pub const FIRST: &str = "frond-dump 1";
+pub(crate) const FIRST: &str = "frond-dump 1";
 /// How the first line of any version begins.
-pub const FIRST_WORD: &str = "frond-dump ";
+pub(crate) const FIRST_WORD: &str = "frond-dump ";
 
 const ESCAPED: Encoding = Encoding::Escaped;
 
 /// A line, decoded.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line {
+pub(crate) enum Line {
     /// A tree begins.
     Tree {
         /// Its name.
@@ -49,7 +49,7 @@ pub enum Line {
 }
 
 /// Reads a line that is not the first, without its newline.
-pub fn parse(line: &[u8]) -> Result<Line, String> {
+pub(crate) fn parse(line: &[u8]) -> Result<Line, String> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b'\t').collect();
     match fields.as_slice() {
         [key, value] => Ok(Line::Row { key: ESCAPED.decode(key)?, value: ESCAPED.decode(value)? }),
@@ -67,7 +67,7 @@ pub fn parse(line: &[u8]) -> Result<Line, String> {
 }
 
 /// Replaces `out` by the line that begins a tree.
-pub fn tree_line(name: &str, codec: Codec, metadata: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn tree_line(name: &str, codec: Codec, metadata: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(b"tree\t");
     ESCAPED.encode(name.as_bytes(), out);
@@ -78,7 +78,7 @@ pub fn tree_line(name: &str, codec: Codec, metadata: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Replaces `out` by a row's line.
-pub fn row_line(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn row_line(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.clear();
     ESCAPED.encode(key, out);
     out.push(b'\t');
@@ -86,7 +86,7 @@ pub fn row_line(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The last line.
-pub fn end_line(rows: u64) -> String {
+pub(crate) fn end_line(rows: u64) -> String {
     format!("end rows={rows}")
 }
 

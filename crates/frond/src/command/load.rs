@@ -40,7 +40,7 @@ Examples:
 
 Rows are committed durably in transactions of --batch bytes. When a line is wrong, the message names it, nothing of its
 transaction is stored, and all transactions before it are: mend the line and load again.")]
-pub struct Load {
+pub(crate) struct Load {
     #[command(flatten)]
     target: Target,
     /// The file to read; `-` is standard input
@@ -70,7 +70,7 @@ pub struct Load {
 
 impl Load {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let progress = Rc::new(Progress::bytes("load", self.input_bytes()));
         let mut input = self.open_input(&progress)?;
         let mut first = Vec::new();

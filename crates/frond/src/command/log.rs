@@ -15,7 +15,7 @@ Examples:
   frond log demo | head
   frond log demo --txn 17                  what one transaction did
   frond log demo --tree 3 --from 1000000   changes of one tree (ids: `frond trees`), from a position on")]
-pub struct Log {
+pub(crate) struct Log {
     #[command(flatten)]
     target: Target,
     /// Only from this position (LSN) on
@@ -36,7 +36,7 @@ pub struct Log {
 
 impl Log {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let mut output = Output::standard();
         let mut left = self.limit.unwrap_or(u64::MAX);
         let mut written = Ok(());

@@ -24,7 +24,7 @@ use crate::failure::Outcome;
 
 /// What the tool can do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     Create(create::Create),
     Put(put::Put),
     Get(get::Get),
@@ -46,7 +46,7 @@ pub enum Command {
 
 impl Command {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         match self {
             Command::Create(command) => command.run(),
             Command::Put(command) => command.run(),

@@ -17,7 +17,7 @@ Examples:
   frond put demo fruit apple - < apple.jpg             the value is the input, byte for byte
   frond put demo fruit --encoding hex 0001 cafe
   frond put demo fruit --insert apple green            fails with exit code 14 if there is one")]
-pub struct Put {
+pub(crate) struct Put {
     #[command(flatten)]
     target: Target,
     /// The tree
@@ -36,7 +36,7 @@ pub struct Put {
 
 impl Put {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let key = self.encoding.argument("key", &self.key)?;
         let value = if self.value == "-" { standard_input()? } else { self.encoding.argument("value", &self.value)? };
         let db = self.target.open()?;

@@ -21,7 +21,7 @@ Examples:
 
 The damaged database is only read. In the new one each row has its newest readable version: where the damage hid a newer
 version or a delete, that is an older one.")]
-pub struct Salvage {
+pub(crate) struct Salvage {
     #[command(flatten)]
     target: Target,
     /// Directory of the new database; must not exist
@@ -34,7 +34,7 @@ pub struct Salvage {
 
 impl Salvage {
     /// Does it, under a temporary name until it is complete.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         if self.new.exists() {
             return Err(Failure::usage(format!("{} exists; name a directory that does not", self.new.display())));
         }

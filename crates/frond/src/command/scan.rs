@@ -21,7 +21,7 @@ Examples:
   frond scan demo fruit --after b --through d    from `b` (excluded) to `d` (included)
   frond scan demo fruit --reverse --limit 1      the last row
   frond scan demo fruit --count                  how many")]
-pub struct Scan {
+pub(crate) struct Scan {
     #[command(flatten)]
     target: Target,
     /// The tree
@@ -59,7 +59,7 @@ pub struct Scan {
 
 impl Scan {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let options = self.cursor_options()?;
         let db = self.target.open_read_only()?;
         let tree = self.target.open_tree(&db, &self.tree)?;

@@ -17,7 +17,7 @@ Examples:
 
 The counters of a running program are in its own statistics (`Database::statistics`, `frond_statistics`); this command
 opens a database that nobody has open, so what it counts began a moment ago.")]
-pub struct Stat {
+pub(crate) struct Stat {
     #[command(flatten)]
     target: Target,
     /// Everything, as JSON
@@ -27,7 +27,7 @@ pub struct Stat {
 
 impl Stat {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let db = self.target.open_read_only()?;
         let during = || format!("read statistics of {}", self.target.name());
         let statistics = db.statistics().during(during())?;

@@ -16,7 +16,7 @@ use crate::target::Target;
 Examples:
   frond trees demo
   frond trees demo --names | while read -r tree; do frond scan demo \"$tree\" --count; done")]
-pub struct Trees {
+pub(crate) struct Trees {
     #[command(flatten)]
     target: Target,
     /// Only the names, one a line
@@ -29,7 +29,7 @@ pub struct Trees {
 
 impl Trees {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let db = self.target.open_read_only()?;
         let trees = db.trees().during(format_args!("read the catalog of {}", self.target.name()))?;
         if self.names {

@@ -7,11 +7,11 @@ use crate::output::print;
 
 /// Print the version
 #[derive(Debug, Args)]
-pub struct Version {}
+pub(crate) struct Version {}
 
 impl Version {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         print(concat!("frond ", env!("CARGO_PKG_VERSION")))
     }
 }

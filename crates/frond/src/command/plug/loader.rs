@@ -18,7 +18,7 @@ use super::{Run, TRANSACTION_ROWS};
 use crate::failure::{During, Failure, Outcome};
 
 /// Name of the hidden subcommand.
-pub const LOADER: &str = "plug-load";
+pub(crate) const LOADER: &str = "plug-load";
 
 const TICK: Duration = Duration::from_millis(100);
 /// Rows of one write at full speed: several writes make a transaction, so that a kill can fall between them.
@@ -28,7 +28,7 @@ const WRITES_PER_SECOND: u64 = 50;
 
 /// The loading process of `frond plug`
 #[derive(Debug, Args)]
-pub struct PlugLoad {
+pub(crate) struct PlugLoad {
     #[arg(long)]
     database: PathBuf,
     #[arg(long)]
@@ -56,7 +56,7 @@ impl PlugLoad {
     }
 
     /// Inserts until the pipe or the process ends.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         let run = Run { database: self.database.clone(), memory: self.memory, seed: self.seed };
         let db = Database::open(&run.database, run.options().create_if_missing(true)).during("open")?;
         let table = Table::open_or_create(&db)?;

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use frond_bench::generate::Purchase;
 
-pub use loader::{LOADER, PlugLoad};
+pub(crate) use loader::{LOADER, PlugLoad};
 
 use crate::failure::{During, Failure, Outcome};
 use crate::output::{note, print, write_file};
@@ -34,10 +34,10 @@ use report::{Drop, Report};
 use timeline::Timeline;
 
 /// Rows of a transaction.
-pub const TRANSACTION_ROWS: u64 = 1_000;
+pub(crate) const TRANSACTION_ROWS: u64 = 1_000;
 
 /// Rows per second; `None`: as fast as it goes.
-pub type Rate = Option<u64>;
+pub(crate) type Rate = Option<u64>;
 
 /// Kill the database at full insert speed, and see what is left: the pulled plug
 #[derive(Debug, Args)]
@@ -52,7 +52,7 @@ It loads the iiBench table (primary key and three secondary indexes on random va
 rows, kills the loading process with SIGKILL in mid-insert, reopens, and checks every acknowledged transaction row by
 row through all four indexes. The results (table, JSON, picture) stay in a folder that it names. Exit code 1 if anything
 was lost or half-done.")]
-pub struct Plug {
+pub(crate) struct Plug {
     /// Rows to load at full speed before the first kill
     #[arg(long, value_parser = parse_count, default_value = "2M")]
     rows: u64,
@@ -89,7 +89,7 @@ struct Run {
 
 impl Plug {
     /// Does it.
-    pub fn run(self) -> Outcome {
+    pub(crate) fn run(self) -> Outcome {
         if self.rates.is_empty() || !self.seconds.is_finite() || self.seconds < 0.0 {
             return Err(Failure::usage("--rate names at least one rate, and --seconds a time"));
         }

@@ -60,7 +60,7 @@ fn short(rate: f64) -> String {
 }
 
 /// In blocks.
-pub fn terminal(timeline: &Timeline) -> String {
+pub(crate) fn terminal(timeline: &Timeline) -> String {
     let width = timeline.end() / COLUMNS as f64;
     let scale = Scale::of(timeline, width);
     let levels: Vec<Option<f64>> = (0..COLUMNS)
@@ -106,7 +106,7 @@ pub fn terminal(timeline: &Timeline) -> String {
 }
 
 /// As a picture for a browser.
-pub fn svg(timeline: &Timeline) -> String {
+pub(crate) fn svg(timeline: &Timeline) -> String {
     const STEP: f64 = 0.25;
     let (width, height) = (980.0, 430.0);
     let (left, right, top, bottom) = (70.0, 20.0, 60.0, 60.0);

@@ -9,7 +9,7 @@ use super::table::{Table, key};
 use crate::failure::{During, Failure, Outcome};
 
 /// An open database, and how long it took to answer.
-pub struct Reopened {
+pub(crate) struct Reopened {
     /// Open.
     pub db: Database,
     /// From the call that opens to the answer of the first query.
@@ -19,7 +19,7 @@ pub struct Reopened {
 }
 
 /// Opens, and asks for row `id` (0: none was ever acknowledged) by a secondary index and the primary key.
-pub fn reopen(run: &Run, id: u64, what: &str) -> Outcome<Reopened> {
+pub(crate) fn reopen(run: &Run, id: u64, what: &str) -> Outcome<Reopened> {
     let row = run.row(id.max(1));
     let start = Instant::now();
     let db = Database::open(&run.database, run.options()).during(what)?;

@@ -10,7 +10,7 @@ use super::Rate;
 use crate::quantity::{bytes, count, micros};
 
 /// One kill.
-pub struct Drop {
+pub(crate) struct Drop {
     /// Asked for.
     pub rate: Rate,
     /// Rows in the table before.
@@ -39,7 +39,7 @@ pub struct Drop {
 
 /// All kills.
 #[derive(Default)]
-pub struct Report {
+pub(crate) struct Report {
     pub rows_asked: u64,
     pub memory: u64,
     pub seed: u64,
@@ -51,13 +51,13 @@ pub struct Report {
 }
 
 /// A rate as it is asked for.
-pub fn rate_name(rate: Rate) -> String {
+pub(crate) fn rate_name(rate: Rate) -> String {
     rate.map_or_else(|| "full speed".to_owned(), |rate| format!("{} rows/s", count(rate)))
 }
 
 impl Drop {
     /// True when nothing is wrong.
-    pub fn is_good(&self) -> bool {
+    pub(crate) fn is_good(&self) -> bool {
         self.problems.is_empty()
     }
 
@@ -74,7 +74,7 @@ impl Drop {
     }
 
     /// In a line.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!(
             "killed at {} after {} rows; first answer after {}, {} of log replayed; {} rows verified through 4 indexes: {}",
             rate_name(self.rate),
@@ -89,18 +89,18 @@ impl Drop {
 
 impl Report {
     /// True when nothing is wrong.
-    pub fn is_good(&self) -> bool {
+    pub(crate) fn is_good(&self) -> bool {
         self.problems() == 0
     }
 
     /// How much is wrong.
-    pub fn problems(&self) -> usize {
+    pub(crate) fn problems(&self) -> usize {
         let damages = self.check.as_ref().map_or(0, |check| check.findings.len());
         self.drops.iter().map(|drop| drop.problems.len()).sum::<usize>() + damages
     }
 
     /// For people.
-    pub fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         let mut table = Table::new();
         table.load_preset(presets::UTF8_FULL_CONDENSED).set_header([
             "inserting at",
@@ -131,7 +131,7 @@ impl Report {
     }
 
     /// What the table means, and what else was seen.
-    pub fn legend(&self) -> String {
+    pub(crate) fn legend(&self) -> String {
         let load = self.drops.first();
         let per_row = load.map_or(0, |drop| drop.bytes_written / drop.rows_inserted().max(1));
         let check = match &self.check {
@@ -155,7 +155,7 @@ impl Report {
     }
 
     /// For programs.
-    pub fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let drops: Vec<Value> = self.drops.iter().map(Drop::to_json).collect();
         json!({
             "good": self.is_good(),

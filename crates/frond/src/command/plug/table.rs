@@ -6,19 +6,19 @@ use fronddb::{Database, ErrorKind, Tree, TreeOptions, WriteBatch};
 use crate::failure::{During, Outcome};
 
 /// The primary index and the three secondary ones.
-pub struct Table {
+pub(crate) struct Table {
     /// In the order of [`INDEXES`].
     pub trees: [Tree; 4],
 }
 
 impl Table {
     /// Opens it.
-    pub fn open(db: &Database) -> Outcome<Table> {
+    pub(crate) fn open(db: &Database) -> Outcome<Table> {
         Table::with(|name| db.open_tree(name))
     }
 
     /// Opens it, made if need be.
-    pub fn open_or_create(db: &Database) -> Outcome<Table> {
+    pub(crate) fn open_or_create(db: &Database) -> Outcome<Table> {
         Table::with(|name| match db.open_tree(name) {
             Err(error) if error.kind() == ErrorKind::NotFound => db.create_tree(name, &TreeOptions::default()),
             other => other,
@@ -31,7 +31,7 @@ impl Table {
     }
 
     /// Adds a row with its index entries to a batch. The lock on the primary key, which must be new, covers the entries.
-    pub fn insert(&self, row: &Purchase, batch: &mut WriteBatch) -> fronddb::Result<()> {
+    pub(crate) fn insert(&self, row: &Purchase, batch: &mut WriteBatch) -> fronddb::Result<()> {
         let [primary, price, register, date] = &self.trees;
         batch.set_covered(false);
         batch.insert(primary, &row.primary_key(), &row.value())?;
@@ -43,7 +43,7 @@ impl Table {
 }
 
 /// The key that a row has in an index, by the index's place in [`INDEXES`].
-pub fn key(index: usize, row: &Purchase) -> Vec<u8> {
+pub(crate) fn key(index: usize, row: &Purchase) -> Vec<u8> {
     match index {
         0 => row.primary_key().to_vec(),
         1 => row.price_customer_key().to_vec(),

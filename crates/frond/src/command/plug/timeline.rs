@@ -4,7 +4,7 @@ use std::time::Instant;
 
 /// What happened when, in seconds since the beginning.
 #[derive(Debug, Default)]
-pub struct Timeline {
+pub(crate) struct Timeline {
     origin: Option<Instant>,
     /// One per load.
     pub spans: Vec<Span>,
@@ -12,7 +12,7 @@ pub struct Timeline {
 
 /// A load, its kill, and the first answer after it.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub struct Span {
+pub(crate) struct Span {
     /// The rate asked for.
     pub name: String,
     /// Rows inserted by the span's process, at times; the first at 0 rows.
@@ -25,7 +25,7 @@ pub struct Span {
 
 impl Timeline {
     /// Nothing yet.
-    pub fn new() -> Timeline {
+    pub(crate) fn new() -> Timeline {
         Timeline::default()
     }
 
@@ -34,13 +34,13 @@ impl Timeline {
     }
 
     /// A load begins.
-    pub fn begin(&mut self, at: Instant, name: &str) {
+    pub(crate) fn begin(&mut self, at: Instant, name: &str) {
         let start = self.seconds(at);
         self.spans.push(Span { name: name.to_owned(), rows: vec![(start, 0)], ..Span::default() });
     }
 
     /// So many rows are inserted by now.
-    pub fn rows(&mut self, at: Instant, rows: u64) {
+    pub(crate) fn rows(&mut self, at: Instant, rows: u64) {
         let seconds = self.seconds(at);
         if let Some(span) = self.spans.last_mut() {
             span.rows.push((seconds, rows));
@@ -48,7 +48,7 @@ impl Timeline {
     }
 
     /// The kill.
-    pub fn killed(&mut self, at: Instant) {
+    pub(crate) fn killed(&mut self, at: Instant) {
         let seconds = self.seconds(at);
         if let Some(span) = self.spans.last_mut() {
             (span.killed, span.answering) = (seconds, seconds);
@@ -56,7 +56,7 @@ impl Timeline {
     }
 
     /// The first answer after it.
-    pub fn answering(&mut self, at: Instant) {
+    pub(crate) fn answering(&mut self, at: Instant) {
         let seconds = self.seconds(at);
         if let Some(span) = self.spans.last_mut() {
             span.answering = seconds;
@@ -64,14 +64,14 @@ impl Timeline {
     }
 
     /// When it ends.
-    pub fn end(&self) -> f64 {
+    pub(crate) fn end(&self) -> f64 {
         self.spans.last().map_or(1.0, |span| span.answering).max(1e-3)
     }
 }
 
 impl Span {
     /// When it began.
-    pub fn start(&self) -> f64 {
+    pub(crate) fn start(&self) -> f64 {
         self.rows.first().map_or(0.0, |(at, _)| *at)
     }
 
@@ -88,7 +88,7 @@ impl Span {
     }
 
     /// Mean rate from `from` to `to`, in rows per second, cut to the span; `None` outside it.
-    pub fn rate(&self, from: f64, to: f64) -> Option<f64> {
+    pub(crate) fn rate(&self, from: f64, to: f64) -> Option<f64> {
         let (from, to) = (from.max(self.start()), to.min(self.killed));
         (to > from).then(|| (self.inserted(to) - self.inserted(from)).max(0.0) / (to - from))
     }

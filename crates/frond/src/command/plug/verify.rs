@@ -18,7 +18,7 @@ use crate::progress::Progress;
 const TOLD_MAX: usize = 10;
 
 /// What was found.
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// Rows in the primary index.
     pub rows: u64,
     /// What is wrong; empty if nothing is.
@@ -26,7 +26,7 @@ pub struct Verdict {
 }
 
 /// Reads the whole table through its four indexes.
-pub fn verify(db: &Database, seed: u64, acknowledged: u64) -> Outcome<Verdict> {
+pub(crate) fn verify(db: &Database, seed: u64, acknowledged: u64) -> Outcome<Verdict> {
     let table = Table::open(db)?;
     let txn = db
         .begin(TxnOptions { read_only: true, consistent_snapshot: true, ..TxnOptions::default() })

@@ -17,7 +17,7 @@ use crate::quantity::{bytes, count, micros};
 
 /// When it is time to kill.
 #[derive(Debug, Clone, Copy)]
-pub enum Goal {
+pub(crate) enum Goal {
     /// When this many rows of the table are acknowledged.
     Rows(u64),
     /// After this time, and one acknowledged transaction.
@@ -25,7 +25,7 @@ pub enum Goal {
 }
 
 /// What was seen until the kill.
-pub struct Watched {
+pub(crate) struct Watched {
     /// The last row acknowledged.
     pub acknowledged: u64,
     /// Rows written and not acknowledged, as last told.
@@ -64,7 +64,7 @@ impl Drop for Victim {
 }
 
 /// Starts a child that goes on after `rows` rows, kills it with SIGKILL at a random moment once `goal` is reached.
-pub fn load_and_kill(
+pub(crate) fn load_and_kill(
     run: &Run,
     rate: Rate,
     rows: u64,
