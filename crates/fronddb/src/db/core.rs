@@ -45,6 +45,8 @@ pub(crate) struct TxnCore {
     txn: AtomicU64,
     /// Messages written; for monitoring.
     messages: AtomicU64,
+    /// Mirrors `TxnState::ended`, for cursors, which step without the latch.
+    over: AtomicBool,
     state: Mutex<TxnState>,
 }
 
@@ -98,6 +100,7 @@ impl TxnCore {
             cancelled: AtomicBool::new(false),
             txn: AtomicU64::new(0),
             messages: AtomicU64::new(0),
+            over: AtomicBool::new(false),
             state: Mutex::new(TxnState::default()),
         });
         if options.consistent_snapshot {
@@ -128,6 +131,16 @@ impl TxnCore {
             return Err(Error::new(ErrorKind::Closed, "transaction has ended"));
         }
         Ok(state)
+    }
+
+    /// Fails with `Closed` once it has ended or the database is closed.
+    #[inline]
+    pub(crate) fn check_live(&self) -> Result<()> {
+        self.engine.check_open()?;
+        if self.over.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "transaction has ended"));
+        }
+        Ok(())
     }
 
     /// As [`TxnCore::active`], for a call that writes.
@@ -168,9 +181,11 @@ impl TxnCore {
     /// The snapshot that a plain read uses now; `None` for the latest committed state.
     pub(crate) fn snapshot(&self, state: &mut TxnState) -> Option<Arc<Snapshot>> {
         match self.options.isolation {
-            Isolation::ReadUncommitted | Isolation::Serializable => None,
+            // A snapshot is serializable for who only reads.
+            Isolation::Serializable if !self.options.read_only => None,
+            Isolation::ReadUncommitted => None,
             Isolation::ReadCommitted => Some(Arc::new(self.engine.snapshots.acquire())),
-            Isolation::RepeatableRead => {
+            Isolation::RepeatableRead | Isolation::Serializable => {
                 Some(state.snapshot.get_or_insert_with(|| Arc::new(self.engine.snapshots.acquire())).clone())
             }
         }
@@ -349,6 +364,7 @@ impl TxnCore {
 
     fn finish(&self, state: &mut TxnState) {
         state.ended = true;
+        self.over.store(true, Ordering::Release);
         state.snapshot = None;
         state.writer = None;
         state.savepoints = Vec::new();

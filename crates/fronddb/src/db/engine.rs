@@ -58,7 +58,7 @@ pub(crate) struct Engine {
     pub(crate) cache: Arc<Cache>,
     /// None in a database that was opened read-only.
     pub(crate) log: Option<Log>,
-    pub(crate) tree: BeTree,
+    pub(crate) tree: Arc<BeTree>,
     pub(crate) run_counters: Arc<RunCounters>,
     pub(crate) statuses: Arc<StatusTable>,
     pub(crate) snapshots: Snapshots,
@@ -80,6 +80,8 @@ pub(crate) struct Engine {
     pub(crate) recovery_target_ms: AtomicU64,
 
     pub(crate) directory_lock: DirectoryLock,
+    /// The first background work has been done.
+    pub(crate) begun: AtomicBool,
     pub(crate) closed: AtomicBool,
     pub(crate) poison: OnceLock<Error>,
 }

@@ -250,3 +250,6 @@ impl BeTree {
 fn extents_of<'a>(runs: impl IntoIterator<Item = &'a Arc<Run>>) -> Vec<Extent> {
     runs.into_iter().flat_map(|run| run.meta().extents.iter().copied()).collect()
 }
+
+#[cfg(test)]
+mod tests;
