@@ -5,7 +5,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
+#[cfg(test)]
+use std::os::unix::ffi::OsStringExt;
 
 use clap::{Args, ValueEnum};
 
@@ -34,9 +36,9 @@ pub(crate) struct EncodingArgs {
 impl EncodingArgs {
     /// The bytes that an argument stands for.
     pub(crate) fn argument(self, what: &str, argument: &OsStr) -> Outcome<Vec<u8>> {
-        self.encoding
-            .decode(argument.as_bytes())
-            .map_err(|reason| Failure::usage(format!("{what} {argument:?}: {reason}, encoding={}", self.encoding.name())))
+        self.encoding.decode(argument.as_bytes()).map_err(|reason| {
+            Failure::usage(format!("{what} {argument:?}: {reason}, encoding={}", self.encoding.name()))
+        })
     }
 
     /// As [`EncodingArgs::argument`], for an option that may be left out.

@@ -63,14 +63,6 @@ impl Failure {
         Failure::new(ENGINE + error.kind() as u8, format!("{what}: {error}{separator}{advice}"))
     }
 
-    /// The same failure, with more said in front.
-    pub(crate) fn context(mut self, what: impl Display) -> Failure {
-        if !self.message.is_empty() {
-            self.message = format!("{what}: {}", self.message);
-        }
-        self
-    }
-
     /// The same failure, with advice behind it.
     pub(crate) fn then(mut self, advice: impl Display) -> Failure {
         self.message = format!("{}; {advice}", self.message);

@@ -43,3 +43,8 @@ pub use db::salvage::{SalvageReport, SalvagedTree, salvage};
 pub use db::statistics::{Distribution, Statistics};
 pub use db::transaction::{Locked, Savepoint, Transaction, Value};
 pub use db::tree_handle::{RangeEstimate, Tree, TreeInfo};
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

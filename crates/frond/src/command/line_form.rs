@@ -101,8 +101,7 @@ mod tests {
         row_line(nasty, b"", &mut out);
         assert_eq!(parse(&out), Ok(Line::Row { key: nasty.to_vec(), value: Vec::new() }));
         tree_line("a\tb", Codec::Zstd { level: 3 }, nasty, &mut out);
-        let tree =
-            Line::Tree { name: "a\tb".to_owned(), codec: Codec::Zstd { level: 3 }, metadata: nasty.to_vec() };
+        let tree = Line::Tree { name: "a\tb".to_owned(), codec: Codec::Zstd { level: 3 }, metadata: nasty.to_vec() };
         assert_eq!(parse(&out), Ok(tree));
         assert_eq!(parse(end_line(7).as_bytes()), Ok(Line::End { rows: 7 }));
     }

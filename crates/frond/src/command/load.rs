@@ -154,7 +154,9 @@ impl Loader<'_> {
     fn lines(&mut self, first: &[u8], mut input: impl BufRead) -> Outcome {
         self.line = 1;
         if first.trim_ascii_end() != line_form::FIRST.as_bytes() {
-            return Err(self.wrong(format_args!("not a dump that this version reads; it begins `{}`", line_form::FIRST)));
+            return Err(
+                self.wrong(format_args!("not a dump that this version reads; it begins `{}`", line_form::FIRST))
+            );
         }
         let mut tree = None;
         let mut rows = 0;

@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Salvage(salvage::Salvage),
     Log(log::Log),
     Bench(bench::Bench),
+    #[command(name = bench::CHILD, hide = true)]
+    BenchChild(bench::BenchChild),
     Plug(plug::Plug),
     #[command(name = plug::LOADER, hide = true)]
     PlugLoad(plug::PlugLoad),
@@ -61,6 +63,7 @@ impl Command {
             Command::Salvage(command) => command.run(),
             Command::Log(command) => command.run(),
             Command::Bench(command) => command.run(),
+            Command::BenchChild(command) => command.run(),
             Command::Plug(command) => command.run(),
             Command::PlugLoad(command) => command.run(),
             Command::Version(command) => command.run(),

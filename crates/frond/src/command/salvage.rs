@@ -45,13 +45,12 @@ impl Salvage {
         partial.push(format!(".{}.partial", std::process::id()));
         let partial = self.new.with_file_name(partial);
         let progress = Progress::rows("salvage", 0);
-        let salvaged =
-            fronddb::salvage(&self.target.path, &partial, &self.target.opening.check_options(), &mut |at| {
-                progress.set_total(at.total);
-                progress.set(at.done);
-                progress.say(format!("{}, {} damages", at.phase, at.findings));
-            })
-            .during(format_args!("salvage {}", self.target.name()));
+        let salvaged = fronddb::salvage(&self.target.path, &partial, &self.target.opening.check_options(), &mut |at| {
+            progress.set_total(at.total);
+            progress.set(at.done);
+            progress.say(format!("{}, {} damages", at.phase, at.findings));
+        })
+        .during(format_args!("salvage {}", self.target.name()));
         drop(progress);
         let report = match salvaged {
             Ok(report) => report,

@@ -96,11 +96,8 @@ pub(crate) fn terminal(timeline: &Timeline) -> String {
     let _ = writeln!(out, "       {}", marks.iter().collect::<String>().trim_end());
     let end = format!("{:.0} s", timeline.end());
     let _ = writeln!(out, "       0 s{:>1$}", end, COLUMNS - 3);
-    let kills: Vec<String> = timeline
-        .spans
-        .iter()
-        .map(|span| format!("✖ {:.1} s, at {}", span.killed, span.name))
-        .collect();
+    let kills: Vec<String> =
+        timeline.spans.iter().map(|span| format!("✖ {:.1} s, at {}", span.killed, span.name)).collect();
     let _ = write!(out, "       killed: {}; between: reopening, verifying all rows, reopening", kills.join(" · "));
     out
 }
@@ -123,15 +120,25 @@ pub(crate) fn svg(timeline: &Timeline) -> String {
          font-family=\"sans-serif\" font-size=\"12\">"
     ));
     line(format_args!("<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>"));
-    line(format_args!("<text x=\"{left}\" y=\"24\" font-size=\"16\" fill=\"#222\">The pulled plug: rows per second over time</text>"));
+    line(format_args!(
+        "<text x=\"{left}\" y=\"24\" font-size=\"16\" fill=\"#222\">The pulled plug: rows per second over time</text>"
+    ));
     line(format_args!(
         "<text x=\"{left}\" y=\"42\" fill=\"#666\">iiBench table, four indexes, durable transactions of 1,000 rows; red: \
          SIGKILL; grey: reopening and verifying every row</text>"
     ));
     for decade in scale.decades() {
         let at = y(decade);
-        line(format_args!("<line x1=\"{left}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>", width - right));
-        line(format_args!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#666\">{}</text>", left - 8.0, at + 4.0, short(decade)));
+        line(format_args!(
+            "<line x1=\"{left}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>",
+            width - right
+        ));
+        line(format_args!(
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#666\">{}</text>",
+            left - 8.0,
+            at + 4.0,
+            short(decade)
+        ));
     }
     let floor = height - bottom;
     let mut spans = timeline.spans.iter().peekable();
@@ -150,7 +157,9 @@ pub(crate) fn svg(timeline: &Timeline) -> String {
         }
         line(format_args!("<path d=\"{path}\" fill=\"none\" stroke=\"#2a7f3f\" stroke-width=\"1.6\"/>"));
         let kill = x(span.killed);
-        line(format_args!("<line x1=\"{kill:.1}\" x2=\"{kill:.1}\" y1=\"{top}\" y2=\"{floor}\" stroke=\"#c0392b\" stroke-width=\"1.6\"/>"));
+        line(format_args!(
+            "<line x1=\"{kill:.1}\" x2=\"{kill:.1}\" y1=\"{top}\" y2=\"{floor}\" stroke=\"#c0392b\" stroke-width=\"1.6\"/>"
+        ));
         line(format_args!(
             "<text x=\"{kill:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#c0392b\">✖ {}, answering after {:.0} ms </text>",
             top - 4.0,
@@ -158,7 +167,10 @@ pub(crate) fn svg(timeline: &Timeline) -> String {
             (span.answering - span.killed) * 1e3
         ));
     }
-    line(format_args!("<line x1=\"{left}\" x2=\"{:.1}\" y1=\"{floor}\" y2=\"{floor}\" stroke=\"#444\"/>", width - right));
+    line(format_args!(
+        "<line x1=\"{left}\" x2=\"{:.1}\" y1=\"{floor}\" y2=\"{floor}\" stroke=\"#444\"/>",
+        width - right
+    ));
     for tenth in 0..=10 {
         let seconds = timeline.end() * f64::from(tenth) / 10.0;
         line(format_args!(

@@ -100,12 +100,8 @@ mod tests {
 
     #[test]
     fn rates_are_those_of_the_rows_between() {
-        let span = Span {
-            name: "max".to_owned(),
-            rows: vec![(1.0, 0), (2.0, 100), (3.0, 300)],
-            killed: 3.0,
-            answering: 3.1,
-        };
+        let span =
+            Span { name: "max".to_owned(), rows: vec![(1.0, 0), (2.0, 100), (3.0, 300)], killed: 3.0, answering: 3.1 };
         assert_eq!(span.rate(1.0, 2.0), Some(100.0));
         assert_eq!(span.rate(2.0, 9.0), Some(200.0));
         assert_eq!(span.rate(1.5, 2.5), Some(150.0));

@@ -5,8 +5,8 @@
 //! under the key that the row's values make. Keys of an index ascend strictly and name their row, so counting the
 //! right ones proves both directions.
 
-use fronddb::{Cursor, CursorOptions, Database, TxnOptions};
 use frond_bench::generate::{INDEXES, Purchase};
+use fronddb::{Cursor, CursorOptions, Database, TxnOptions};
 
 use super::TRANSACTION_ROWS;
 use super::table::{Table, key};
