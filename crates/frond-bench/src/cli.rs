@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::child::{Task, Worker};
 use crate::report::{
-    Comparison, Report, commit, facts_table, goals, machine, phases_table, ratio_table, section, with_section,
+    Comparison, Report, commit, facts_table, goals, machine, phases_table, ratio_table, section, summary, with_section,
 };
+use crate::suite::{Entry, SUITE, parse_workload};
 use crate::workload::{Common, EngineName, Outcome, Spec, Workload, run};
 use crate::{Error, Result};
 
@@ -35,7 +36,7 @@ pub struct RunCommand {
 #[derive(Debug, Args)]
 pub struct CompareCommand {
     /// Which engines, the one to be judged first
-    #[arg(long, global = true, value_enum, value_delimiter = ',', default_values_t = EngineName::value_variants().iter().copied().filter(|name| *name != EngineName::Model).collect::<Vec<_>>())]
+    #[arg(long, global = true, value_enum, value_delimiter = ',', default_values_t = EngineName::compared())]
     pub engines: Vec<EngineName>,
     /// Settings
     #[command(flatten)]
@@ -52,6 +53,19 @@ pub struct CompareCommand {
     /// Which workload
     #[command(subcommand)]
     pub workload: Workload,
+}
+
+/// Run the recorded comparisons, all or some, and write docs/benchmarks.md.
+#[derive(Debug, Args)]
+pub struct SuiteCommand {
+    /// Names of the comparisons; all when none is given
+    names: Vec<String>,
+    /// The same in small: minutes instead of an hour, and nothing is recorded
+    #[arg(long)]
+    quick: bool,
+    /// Settings
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Write docs/benchmarks.md anew from the recorded results.
@@ -95,6 +109,10 @@ impl RunCommand {
 impl CompareCommand {
     /// Runs each engine, prints the ratios, records.
     pub fn execute(self) -> Result<()> {
+        self.execute_as(command_line())
+    }
+
+    fn execute_as(self, command: String) -> Result<()> {
         let machine = machine(&self.common.directory)?;
         let mut reports = Vec::new();
         for &engine in &self.engines {
@@ -103,7 +121,7 @@ impl CompareCommand {
             reports.push(Report::new(&spec, outcome)?);
         }
         let title = self.title.unwrap_or_else(|| self.workload.name().to_owned());
-        let comparison = Comparison { title, command: command_line(), commit: commit(), machine, reports };
+        let comparison = Comparison { title, command, commit: commit(), machine, reports };
         if let Some(name) = &self.record {
             record(Path::new("docs"), name, &comparison)?;
         }
@@ -119,6 +137,30 @@ impl CompareCommand {
     }
 }
 
+impl SuiteCommand {
+    /// Runs one comparison after the other.
+    pub fn execute(self) -> Result<()> {
+        if let Some(name) = self.names.iter().find(|name| SUITE.iter().all(|entry| entry.name != name.as_str())) {
+            let known: Vec<&str> = SUITE.iter().map(|entry| entry.name).collect();
+            return Err(Error::new(format!("no such comparison; there are {} name={name}", known.join(", "))));
+        }
+        let chosen = |entry: &&Entry| self.names.is_empty() || self.names.iter().any(|name| name == entry.name);
+        for entry in SUITE.iter().filter(chosen) {
+            print(&format!("\n{}", entry.title))?;
+            let compare = CompareCommand {
+                engines: EngineName::compared(),
+                common: self.common.clone(),
+                record: (!self.quick).then(|| entry.name.to_owned()),
+                title: Some(entry.title.to_owned()),
+                json: None,
+                workload: parse_workload(if self.quick { entry.quick } else { entry.line })?,
+            };
+            compare.execute_as(format!("frond-bench compare {}", if self.quick { entry.quick } else { entry.line }))?;
+        }
+        Ok(())
+    }
+}
+
 impl RenderCommand {
     /// Rewrites every recorded section.
     pub fn execute(self) -> Result<()> {
@@ -131,7 +173,7 @@ impl RenderCommand {
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             write_page(&self.docs, &name, &comparison)?;
         }
-        Ok(())
+        write_summary(&self.docs)
     }
 }
 
@@ -144,7 +186,23 @@ fn record(docs: &Path, name: &str, comparison: &Comparison) -> Result<()> {
     let directory = docs.join("benchmarks");
     std::fs::create_dir_all(&directory)?;
     std::fs::write(directory.join(format!("{name}.json")), serde_json::to_string_pretty(&comparison)?)?;
-    write_page(docs, name, &comparison)
+    write_page(docs, name, &comparison)?;
+    write_summary(docs)
+}
+
+/// All goals in one table, in the suite's order.
+fn write_summary(docs: &Path) -> Result<()> {
+    let mut recorded = Vec::new();
+    for entry in SUITE {
+        let path = docs.join("benchmarks").join(format!("{}.json", entry.name));
+        if path.exists() {
+            recorded.push(serde_json::from_slice::<Comparison>(&std::fs::read(path)?)?);
+        }
+    }
+    let path = docs.join("benchmarks.md");
+    let page = std::fs::read_to_string(&path)?;
+    std::fs::write(path, with_section(&page, "summary", &summary(&recorded)))?;
+    Ok(())
 }
 
 fn write_page(docs: &Path, name: &str, comparison: &Comparison) -> Result<()> {

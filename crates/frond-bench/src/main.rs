@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use frond_bench::cli::{CompareCommand, RenderCommand, RunCommand};
+use frond_bench::cli::{CompareCommand, RenderCommand, RunCommand, SuiteCommand};
 
 #[derive(Debug, Parser)]
 #[command(about = "Benchmarks of FrondDB and its rivals", version)]
@@ -18,6 +18,8 @@ enum Command {
     Run(RunCommand),
     /// Run one workload on several engines, each in a process of its own, and compare
     Compare(CompareCommand),
+    /// Run the recorded comparisons, all or some, and write docs/benchmarks.md
+    Suite(SuiteCommand),
     /// Write docs/benchmarks.md anew from the recorded results
     Render(RenderCommand),
     /// Serve a parent process
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(command) => command.execute(),
         Command::Compare(command) => command.execute(),
+        Command::Suite(command) => command.execute(),
         Command::Render(command) => command.execute(),
         Command::Child => frond_bench::child::serve(),
     };

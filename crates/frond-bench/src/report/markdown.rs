@@ -33,6 +33,25 @@ pub fn section(comparison: &Comparison, plot: Option<&str>) -> String {
     out
 }
 
+/// The goals of all comparisons in one table.
+pub fn summary(comparisons: &[Comparison]) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    write_summary(comparisons, &mut out).unwrap_or_default();
+    out
+}
+
+fn write_summary(comparisons: &[Comparison], out: &mut String) -> std::fmt::Result {
+    writeln!(out, "| workload | must reach | bound | measured | |\n|---|---|---:|---:|---|")?;
+    for comparison in comparisons {
+        for goal in goals(comparison) {
+            write!(out, "| {} ", comparison.title)?;
+            write_goal(&goal, out)?;
+        }
+    }
+    Ok(())
+}
+
 fn write_section(comparison: &Comparison, plot: Option<&str>, out: &mut String) -> std::fmt::Result {
     writeln!(out, "## {}\n", comparison.title)?;
     writeln!(out, "`{}`  ", comparison.command)?;

@@ -20,7 +20,7 @@ use crate::workload::{Outcome, Spec};
 
 pub use goals::{Bound, Goal, goals};
 pub use machine::{commit, machine};
-pub use markdown::{section, with_section};
+pub use markdown::{section, summary, with_section};
 pub use ratio::ratio_table;
 pub use table::{facts_table, phases_table};
 

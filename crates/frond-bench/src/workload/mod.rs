@@ -155,6 +155,11 @@ impl EngineName {
     /// The default.
     pub const FIRST: EngineName = EngineName::Model;
 
+    /// Those worth comparing, ours first.
+    pub fn compared() -> Vec<EngineName> {
+        EngineName::value_variants().iter().copied().filter(|name| *name != EngineName::Model).collect()
+    }
+
     /// As on the command line.
     pub fn name(self) -> &'static str {
         match self {

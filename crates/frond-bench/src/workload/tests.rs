@@ -1,19 +1,11 @@
 //! Every workload on the model: the checks inside the workloads are the tests.
 
-use clap::Parser;
-
 use super::*;
-
-#[derive(Debug, Parser)]
-struct Line {
-    #[command(subcommand)]
-    workload: Workload,
-}
+use crate::suite::parse_workload;
 
 /// Runs a workload given as on the command line.
 fn run_on_model(line: &str) -> Result<Outcome> {
-    let words: Vec<&str> = std::iter::once("test").chain(line.split_whitespace()).collect();
-    let workload = Line::try_parse_from(&words).map_err(|error| Error::new(error.to_string()))?.workload;
+    let workload = parse_workload(line)?;
     let name = format!("frond-bench-{}-{}", line.replace(' ', ""), std::process::id());
     let directory = std::env::temp_dir().join(name);
     let common = Common { memory: 1, keep: true, ..Common::new(&directory) };
