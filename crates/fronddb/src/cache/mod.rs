@@ -138,12 +138,7 @@ impl Cache {
     }
 
     #[cold]
-    fn load(
-        &self,
-        offset: u64,
-        priority: Priority,
-        load: impl FnOnce() -> Result<CachedBlock>,
-    ) -> Result<CachedBlock> {
+    fn load(&self, offset: u64, priority: Priority, load: impl FnOnce() -> Result<CachedBlock>) -> Result<CachedBlock> {
         /// Lets the waiters go also when `load` panics.
         struct Reservation<'a>(&'a Shard, u64);
         impl Drop for Reservation<'_> {
@@ -228,7 +223,10 @@ impl Cache {
     ) -> Result<Arc<EntryBlock>> {
         match self.get(offset, priority, || Ok(CachedBlock::Entries(load()?)))? {
             CachedBlock::Entries(block) => Ok(block),
-            other => Err(Error::internal(format!("cache holds another kind of block, kind={} offset={offset}", other.cause()))),
+            other => Err(Error::internal(format!(
+                "cache holds another kind of block, kind={} offset={offset}",
+                other.cause()
+            ))),
         }
     }
 }

@@ -125,9 +125,8 @@ impl Shard {
     pub(super) fn remove_in(&self, mebibyte: u64, start: u64, end: u64) -> usize {
         let mut table = self.table.lock();
         let Some(all) = table.by_mebibyte.get(&mebibyte) else { return 0 };
-        let inside = |at: &u32| {
-            table.entries[*at as usize].as_ref().is_some_and(|entry| (start..end).contains(&entry.offset))
-        };
+        let inside =
+            |at: &u32| table.entries[*at as usize].as_ref().is_some_and(|entry| (start..end).contains(&entry.offset));
         let inside: Vec<u32> = all.iter().copied().filter(inside).collect();
         inside.into_iter().map(|at| table.remove(at)).sum()
     }

@@ -25,6 +25,7 @@ use std::time::Duration;
 use super::engine::Engine;
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, ErrorKind, Result};
+use crate::store::ShrinkLimits;
 
 /// Urgency at which flushes and compactions begin.
 const WORK_THRESHOLD: f32 = 1.0;
@@ -216,7 +217,7 @@ impl Engine {
         more |= self.locks.sweep_step(SWEEP_LOCKS);
         self.statuses.advance(self.snapshots.horizon());
         self.forget_unread();
-        more |= self.store.shrink_step()?;
+        more |= !self.store.shrink_step(ShrinkLimits::default())?.is_done;
         self.cache.trim();
         if self.admission.disk_full.load(Ordering::Acquire) && self.tree.version_guard().sealed.is_empty() {
             self.admission.disk_full.store(false, Ordering::Release);

@@ -139,7 +139,7 @@ impl WriteBatch {
         self.add(Kind::SingleDelete, 0, tree, key, &[])
     }
 
-    /// The value of `key` changes by an encoded update program ([`crate::Program`]). Needs no read.
+    /// The value of `key` changes by an encoded update program (`fronddb::Program`). Needs no read.
     ///
     /// # Errors
     /// As [`WriteBatch::put`]; `InvalidArgument` when the program is malformed or longer than 1 MiB.

@@ -75,6 +75,7 @@ pub(crate) struct Engine {
     pub(crate) switching: Mutex<()>,
     pub(crate) checkpoints: super::checkpoint::Ledger,
     pub(crate) next_tree: AtomicU32,
+    pub(crate) opened_micros: u64,
     /// Changeable copies of options.
     pub(crate) checkpoint_interval_ms: AtomicU64,
     pub(crate) recovery_target_ms: AtomicU64,
@@ -145,9 +146,7 @@ impl Engine {
 
     /// Bytes of messages at which the active memtable seals.
     pub(crate) fn level0_bytes(&self) -> usize {
-        let wanted = self.options.level0_bytes;
-        let derived = (self.budget.limit() / 8).min(32 << 20);
-        if wanted == 0 { derived } else { wanted.min(self.budget.limit() / 4) }
+        self.options.level0_limit(self.budget.limit())
     }
 
     /// End of the log; 0 in a database that was opened read-only.

@@ -158,6 +158,14 @@ impl Options {
         Options::default()
     }
 
+    /// Bytes of messages at which a memtable seals, under a budget of `memory_bytes`.
+    pub(crate) fn level0_limit(&self, memory_bytes: usize) -> usize {
+        match self.level0_bytes {
+            0 => (memory_bytes / 8).min(32 << 20),
+            wanted => wanted.min(memory_bytes / 4),
+        }
+    }
+
     /// Checks every value against its limits.
     ///
     /// # Errors
@@ -166,7 +174,7 @@ impl Options {
         let checks = [
             (self.memory_bytes >= MEMORY_BYTES_MIN, "memory_bytes", self.memory_bytes as u64),
             (self.level0_bytes == 0 || self.level0_bytes >= 64 << 10, "level0_bytes", self.level0_bytes as u64),
-            (self.level0_bytes <= self.memory_bytes / 2, "level0_bytes", self.level0_bytes as u64),
+            (self.level0_bytes <= self.memory_bytes / 4, "level0_bytes", self.level0_bytes as u64),
             ((1 << 20..=16 << 30).contains(&self.log_segment_bytes), "log_segment_bytes", self.log_segment_bytes),
             ((1..=64).contains(&self.background_threads), "background_threads", self.background_threads as u64),
             ((1 << 10..=1 << 20).contains(&self.block_bytes), "block_bytes", self.block_bytes as u64),

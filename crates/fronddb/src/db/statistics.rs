@@ -36,7 +36,7 @@ macro_rules! statistics {
             pub read: Distribution,
             /// Time that writers were slowed or stopped by admission.
             pub stall: Distribution,
-            /// Time of syncs of the log.
+            /// Time of syncs of the log; only count, sum and largest.
             pub log_sync: Distribution,
         }
 

@@ -83,7 +83,9 @@ impl Program {
             let (offset, length) = match op {
                 Op::SetBytes { offset, bytes } => (*offset as usize, bytes.len()),
                 Op::Add { offset, width: 1..=8, .. } => (*offset as usize, 8),
-                Op::Add { width, .. } => return Err(Error::invalid(format!("add to an integer of no width, width={width}"))),
+                Op::Add { width, .. } => {
+                    return Err(Error::invalid(format!("add to an integer of no width, width={width}")));
+                }
                 Op::IfNull { value } => (0, value.len()),
                 Op::Append { bytes } => (0, bytes.len()),
             };

@@ -9,7 +9,6 @@ pub mod options;
 pub mod reader;
 pub mod writer;
 
-use crate::store::Store;
 pub use blob_io::{read_blob, write_blob};
 pub use counters::RunCounters;
 pub use cursor::{CursorMode, RunCursor};

@@ -157,7 +157,11 @@ mod tests {
     fn build(ranges: &[(bool, u32, u32)]) -> (Bitmap, Vec<bool>) {
         let (mut bitmap, mut model) = (Bitmap::empty(), vec![false; REGION_PAGES as usize]);
         for (set, start, pages) in ranges {
-            if *set { bitmap.set(*start, *pages) } else { bitmap.clear(*start, *pages) }
+            if *set {
+                bitmap.set(*start, *pages)
+            } else {
+                bitmap.clear(*start, *pages)
+            }
             model[*start as usize..(*start + *pages) as usize].fill(*set);
         }
         (bitmap, model)

@@ -333,8 +333,7 @@ impl Publication<'_> {
                     continue;
                 };
                 let payload: [u8; BITMAP_BYTES] = drafted.image.to_bytes();
-                let sum =
-                    frame::seal(out, FrameKind::Region, generation, *region as u32, &payload, page * PAGE_BYTES);
+                let sum = frame::seal(out, FrameKind::Region, generation, *region as u32, &payload, page * PAGE_BYTES);
                 drafted.entry.check = sum as u32;
                 drafted.entry.image_pages = drafted.image.count();
             }

@@ -8,7 +8,7 @@ use super::compact::Output;
 use super::node::{Node, Slot, Target};
 use super::plan::{Job, SlotName};
 use super::{BeTree, Retired, State, TreeEnv, Version, extents_of};
-use crate::base::Extent;
+use crate::base::{Extent, TxnId};
 use crate::memtable::{Level0, Memtable};
 use crate::run::Run;
 
@@ -45,14 +45,21 @@ impl BeTree {
                 self.env.cache.remove_range(*extent);
             }
             self.env.store.release(&retired.extents);
+            retired.txns.iter().for_each(|txns| self.env.holders.run_released(txns));
         }
     }
 
     /// The root changes to `root`; `extents` are read by no version from the next one on.
-    pub(super) fn install_root(&self, state: &mut State, root: Arc<Node>, extents: Vec<Extent>) {
+    pub(super) fn install_root(
+        &self,
+        state: &mut State,
+        root: Arc<Node>,
+        extents: Vec<Extent>,
+        txns: Vec<Vec<TxnId>>,
+    ) {
         let version = self.version.load_full();
-        if !extents.is_empty() {
-            state.retired.push_back(Retired { since: version.number + 1, extents });
+        if !extents.is_empty() || !txns.is_empty() {
+            state.retired.push_back(Retired { since: version.number + 1, extents, txns });
         }
         self.install(state, |number| Version {
             number,
@@ -176,7 +183,8 @@ impl BeTree {
         retired.extend(&dropped_blobs);
         state.blobs_removed.extend(dropped_blobs);
         let root = self.shape_root(state, root, job);
-        self.install_root(state, root, retired);
+        let txns = removed.iter().map(|run| run.meta().unresolved.clone()).filter(|txns| !txns.is_empty()).collect();
+        self.install_root(state, root, retired, txns);
         state.reservations.end_job(job);
     }
 

@@ -83,8 +83,10 @@ pub use value::Value;
 pub trait RunHolders: Send + Sync {
     /// A run with messages of these undecided transactions has been installed.
     fn run_added(&self, txns: &[TxnId]);
-    /// Such a run has left the tree.
+    /// Such a run has left the tree. Readers of older versions may still read it.
     fn run_removed(&self, txns: &[TxnId]);
+    /// Nobody reads such a run any more.
+    fn run_released(&self, txns: &[TxnId]);
 }
 
 /// What the tree stands on.
@@ -141,6 +143,8 @@ pub struct Version {
 struct Retired {
     since: u64,
     extents: Vec<Extent>,
+    /// Undecided transactions of the runs that lay in them.
+    txns: Vec<Vec<TxnId>>,
 }
 
 #[derive(Debug, Default)]

@@ -149,7 +149,13 @@ impl BeTree {
     /// # Errors
     /// `NoSpace` and `Io` before the superblock is written (nothing changed, try again); `Poisoned` after
     /// a failed sync.
-    pub fn publish(&self, input: impl FnOnce(&Version) -> PublishInput) -> Result<Published> {
+    ///
+    /// `ready` is called before the superblock is written: it makes durable what the input relies on.
+    pub fn publish(
+        &self,
+        input: impl FnOnce(&Version) -> PublishInput,
+        ready: impl FnOnce() -> Result<()>,
+    ) -> Result<Published> {
         let mut last = self.publishing.lock();
         let captured = {
             let mut state = self.state.lock();
@@ -162,7 +168,7 @@ impl BeTree {
                 blobs_removed: std::mem::take(&mut state.blobs_removed),
             }
         };
-        match self.publish_captured(&last, &captured) {
+        match self.publish_captured(&last, &captured, ready) {
             Ok(published) => {
                 last.root = Some(captured.version.root.clone());
                 drop(captured);
@@ -178,7 +184,12 @@ impl BeTree {
         }
     }
 
-    fn publish_captured(&self, last: &LastPublished, captured: &Captured) -> Result<Published> {
+    fn publish_captured(
+        &self,
+        last: &LastPublished,
+        captured: &Captured,
+        ready: impl FnOnce() -> Result<()>,
+    ) -> Result<Published> {
         let root = &captured.version.root;
         let difference = Difference::between(&self.env, last.root.as_ref(), root)?;
         let mut publication = self.env.store.begin_publication()?;
@@ -213,6 +224,7 @@ impl BeTree {
             next_commit: input.next_commit,
             extra: input.extra.clone(),
         };
+        ready()?;
         let superblock = publication.commit(&SpaceChanges { added, removed }, body)?;
         for node in &difference.new_nodes {
             if let Some(ptr) = places.get(&Arc::as_ptr(node)) {
@@ -237,5 +249,5 @@ fn write_node(
     let seal = |address, out: &mut Vec<u8>| {
         block::seal(BlockKind::Node, Codec::default(), &raw, address, compressor, out).map(|_| ())
     };
-    Ok(publication.write_block(bytes_max, seal)?.0)
+    publication.write_block(bytes_max, seal)
 }

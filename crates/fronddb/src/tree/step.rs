@@ -76,7 +76,7 @@ impl BeTree {
         // A blob whose message never reaches the tree is in no image: its space is free after this version.
         if !dropped_blobs.is_empty() {
             let since = self.version.load().number + 1;
-            state.retired.push_back(super::Retired { since, extents: dropped_blobs });
+            state.retired.push_back(super::Retired { since, extents: dropped_blobs, txns: Vec::new() });
         }
         self.install_seal(&mut state, root.height(), outputs, kept_blobs);
         Ok(Some(Sealed { memtable_id: memtable.id() }))

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::cursor::OwnedView;
 use super::*;
 use crate::base::compress::Codec;
-use crate::base::{CommitNumber, Lsn};
+use crate::base::{CommitNumber, Lsn, TreeId};
 use crate::format::program::{Op, Program};
 use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, SuperblockBody};
 use crate::io::MemoryStorage;
@@ -64,11 +64,20 @@ impl Harness {
     fn new() -> Harness {
         let storage = Arc::new(MemoryStorage::new());
         let budget = MemoryBudget::new(4 << 20);
-        let store = Store::create(storage.clone(), Path::new("db"), store_options(), [7; 16], SuperblockBody::default())
-            .expect("create");
+        let store =
+            Store::create(storage.clone(), Path::new("db"), store_options(), [7; 16], SuperblockBody::default())
+                .expect("create");
         let active = Arc::new(Memtable::new(1, &budget));
         let tree = BeTree::open(env(store, &budget, 1), None, Vec::new(), active).expect("open");
-        Harness { storage, tree: Arc::new(tree), budget, now: 0, memtable: 1, model: BTreeMap::new(), snapshots: Vec::new() }
+        Harness {
+            storage,
+            tree: Arc::new(tree),
+            budget,
+            now: 0,
+            memtable: 1,
+            model: BTreeMap::new(),
+            snapshots: Vec::new(),
+        }
     }
 
     fn retention(&self) -> Retention<'static> {
@@ -277,7 +286,11 @@ fn a_tree_grows_and_shrinks_and_its_space_comes_back() {
     let mut harness = Harness::new();
     for round in 0..30u16 {
         for number in 0..300 {
-            harness.write(&key(round * 300 + number), Kind::Put, format!("{round} {number} {:0100}", number * 7919).as_bytes());
+            harness.write(
+                &key(round * 300 + number),
+                Kind::Put,
+                format!("{round} {number} {:0100}", number * 7919).as_bytes(),
+            );
         }
         harness.seal_all();
         while harness.tree.work_step(&harness.retention(), 1.0).expect("work") {}

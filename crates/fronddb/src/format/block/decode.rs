@@ -54,7 +54,8 @@ impl EntryBlock {
         let prefix = keys.prefix(tags.distinct);
         let mut arrays = Arrays { bytes: 0, limit };
         arrays.place(prefix)?;
-        let key_lengths = Lengths { same: keys.same_length(tags.distinct), of: |index| keys.length(tags.key_of(index)) - prefix };
+        let key_lengths =
+            Lengths { same: keys.same_length(tags.distinct), of: |index| keys.length(tags.key_of(index)) - prefix };
         let payload_lengths = Lengths { same: payloads.lengths.is_constant(), of: |index| payloads.length(index) };
         let mut key_spans = arrays.strings(&key_lengths, count)?;
         let mut payload_spans = arrays.strings(&payload_lengths, count)?;
@@ -189,7 +190,8 @@ struct Tags<'a> {
 
 impl<'a> Tags<'a> {
     fn decode(decoder: &mut Decoder<'a>, count: usize) -> Result<Tags<'a>> {
-        let mut tags = Tags { ints: Ints::decode(decoder, count)?, distinct: 0, stamped: 0, written: 0, owners: Vec::new() };
+        let mut tags =
+            Tags { ints: Ints::decode(decoder, count)?, distinct: 0, stamped: 0, written: 0, owners: Vec::new() };
         let checked = if tags.ints.is_constant() { 1 } else { count };
         for index in 0..checked {
             let tag = u8::try_from(tags.ints.get(index)).map_err(|_| damaged("impossible tag"))?;

@@ -44,11 +44,7 @@ impl Spans {
     #[inline]
     fn end(&self, bytes: &[u8], index: usize) -> usize {
         let at = self.ends as usize;
-        if self.wide {
-            read::<4>(bytes, at + 4 * index) as usize
-        } else {
-            read::<2>(bytes, at + 2 * index) as usize
-        }
+        if self.wide { read::<4>(bytes, at + 4 * index) as usize } else { read::<2>(bytes, at + 2 * index) as usize }
     }
 
     #[inline]

@@ -131,8 +131,12 @@ pub(crate) fn iibench(rows: u64) -> [Vec<Sample>; 4] {
         value.extend(b"aaaaa");
         let price = (price | 1 << 31).to_be_bytes();
         let (cash, customer) = (cash.to_be_bytes(), customer.to_be_bytes());
-        let keys: [&[&[u8]]; 4] =
-            [&[&id], &[&price, &customer, &id], &[&cash, &price, &customer, &id], &[&price, &time[3..], &customer, &id]];
+        let keys: [&[&[u8]]; 4] = [
+            &[&id],
+            &[&price, &customer, &id],
+            &[&cash, &price, &customer, &id],
+            &[&price, &time[3..], &customer, &id],
+        ];
         for (tree, parts) in keys.iter().enumerate() {
             let mut key = (5 + tree as u32).to_be_bytes().to_vec();
             parts.iter().for_each(|part| key.extend_from_slice(part));
