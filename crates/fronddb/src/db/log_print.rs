@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use super::check::CheckOptions;
-use crate::base::{CommitNumber, Lsn, Result, TreeId, TxnId};
+use super::check::{CheckOptions, Offline};
+use crate::base::{CommitNumber, Lsn, Result, TreeId, TxnId, key};
+use crate::format::message::Kind;
+use crate::format::record::{Messages, Record};
 
 /// One thing that a log record says. A record with many messages is told as many events with one position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,9 +73,54 @@ pub enum LogAction<'a> {
 /// # Errors
 /// `NotFound`, `AlreadyOpen`, `UnsupportedFormat`, `Corruption` where the log is damaged, `Io`.
 pub fn log_records(
-    _path: impl AsRef<Path>,
-    _options: &CheckOptions,
-    _visit: &mut dyn FnMut(&LogEvent<'_>) -> bool,
+    path: impl AsRef<Path>,
+    options: &CheckOptions,
+    visit: &mut dyn FnMut(&LogEvent<'_>) -> bool,
 ) -> Result<()> {
-    Err(super::not_built())
+    let offline = Offline::new(path.as_ref(), options);
+    let _lock = offline.lock()?;
+    let superblock = offline.open_store()?.store.superblock();
+    offline.read_log(&superblock, superblock.body.log_start, &mut |lsn, bytes| tell(lsn, bytes, visit))
+}
+
+fn tell(lsn: Lsn, bytes: &[u8], visit: &mut dyn FnMut(&LogEvent<'_>) -> bool) -> Result<bool> {
+    let event = |txn, step, action| LogEvent { lsn, txn, step, action };
+    Ok(match Record::decode(lsn, bytes)? {
+        Record::Messages(messages) => tell_messages(lsn, messages, visit)?,
+        Record::CommitWithMessages { number, messages } => {
+            let (txn, step) = (messages.txn(), messages.step());
+            tell_messages(lsn, messages, visit)? && visit(&event(txn, step, LogAction::Commit { number }))
+        }
+        Record::RangeDelete { txn, step, start, end, .. } => {
+            let (tree, start) = key::split(start).unwrap_or_default();
+            // The end of a whole tree is the beginning of the next one.
+            let end = key::split(end).filter(|(end_tree, _)| *end_tree == tree).map_or(&[][..], |(_, end)| end);
+            visit(&event(txn, step, LogAction::RangeDelete { tree, start, end }))
+        }
+        Record::Commit { txn, number } => visit(&event(txn, 0, LogAction::Commit { number })),
+        Record::Abort { txn } => visit(&event(txn, 0, LogAction::Abort)),
+        Record::AbortSteps { txn, from, to } => visit(&event(txn, 0, LogAction::AbortSteps { from, to })),
+        Record::Prepare { txn, external_id, locks } => {
+            visit(&event(txn, 0, LogAction::Prepare { xid: external_id, locks: locks.count() as u64 }))
+        }
+    })
+}
+
+fn tell_messages(lsn: Lsn, mut messages: Messages<'_>, visit: &mut dyn FnMut(&LogEvent<'_>) -> bool) -> Result<bool> {
+    let (txn, step) = (messages.txn(), messages.step());
+    while let Some(message) = messages.next()? {
+        let (tree, key) = key::split(message.key).unwrap_or_default();
+        let kind = match message.kind {
+            Kind::Put => "put",
+            Kind::InsertIfAbsent => "insert-if-absent",
+            Kind::Delete => "delete",
+            Kind::SingleDelete => "single-delete",
+            Kind::Update => "update",
+        };
+        let action = LogAction::Message { kind, tree, key, payload: message.payload, blob: message.blob };
+        if !visit(&LogEvent { lsn, txn, step, action }) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

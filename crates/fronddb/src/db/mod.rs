@@ -1,30 +1,17 @@
 //! The database: everything a user calls.
 //!
-<<<<<<< HEAD
-//! Rooms, in reading order: [`options`] (every knob), [`database`] (open, close, upkeep), [`transaction`],
-//! [`batch`], [`cursor`], [`tree_handle`] (trees and their names), [`monitor`] (looking at transactions and locks),
-//! [`statistics`], [`report`] (recovery), [`json`]; and for databases that nobody has open: [`check`], [`salvage`],
-//! [`log_print`].
-=======
 //! Rooms, in reading order. For users: [`options`] (every knob), [`database`] (open, close, upkeep), [`transaction`],
 //! [`batch`], [`cursor`], [`tree_handle`] (trees and their names), [`monitor`] (transactions and locks),
 //! [`statistics`], [`report`] (recovery). Behind them: `engine` (what an open database consists of), `core` (one
 //! transaction's state and ends), `write` and `read` (the two paths), `ddl` and `catalog` (trees), `prepared`
 //! (distributed transactions), `checkpoint`, `recovery`, `admission`, `background` (the only threads), `sessions`,
-//! `counters`, `gather`, `json`.
->>>>>>> db
+//! `counters`, `gather`, `json`. For databases that nobody has open: [`check`], [`salvage`], [`log_print`].
 
 mod admission;
 mod background;
 pub mod batch;
-<<<<<<< HEAD
-pub mod check;
-pub mod cursor;
-pub mod database;
-pub(crate) mod json;
-pub mod log_print;
-=======
 mod catalog;
+pub mod check;
 mod checkpoint;
 mod core;
 mod counters;
@@ -34,18 +21,15 @@ mod ddl;
 mod engine;
 mod gather;
 mod json;
->>>>>>> db
+pub mod log_print;
 pub mod monitor;
 pub mod options;
 mod prepared;
 mod read;
 mod recovery;
 pub mod report;
-<<<<<<< HEAD
 pub mod salvage;
-=======
 mod sessions;
->>>>>>> db
 pub mod statistics;
 pub mod transaction;
 pub mod tree_handle;

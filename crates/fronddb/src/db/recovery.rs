@@ -50,11 +50,11 @@ use crate::txn::{Snapshots, StatusTable};
 /// Most threads that read and decode the log.
 const READERS: usize = 4;
 /// The file whose lock says that a directory is in use.
-const LOCK_FILE: &str = "LOCK";
+pub(super) const LOCK_FILE: &str = "LOCK";
 /// Where the report of the last recovery is kept.
 const REPORT_FILE: &str = "recovery.json";
 /// Directory of log segments, where no other is given.
-const LOG_DIRECTORY: &str = "log";
+pub(super) const LOG_DIRECTORY: &str = "log";
 /// Log records from this size on are compressed, if that is asked for.
 const COMPRESS_BYTES_MIN: usize = 512;
 
