@@ -116,6 +116,12 @@ pub struct EntryBlockBuilder {
     scratch: Vec<u8>,
 }
 
+impl Default for EntryBlockBuilder {
+    fn default() -> EntryBlockBuilder {
+        EntryBlockBuilder::new(false)
+    }
+}
+
 impl EntryBlockBuilder {
     /// An empty builder; `has_seq`: sequence numbers are stored.
     pub fn new(has_seq: bool) -> EntryBlockBuilder {
@@ -160,6 +166,15 @@ impl EntryBlockBuilder {
     /// when the key differs from the last one's.
     #[inline]
     pub fn add(&mut self, message: &Message<'_>) -> bool {
+        let new_key = self.tags.is_empty() || self.last_key() != message.key;
+        self.push(message, new_key);
+        new_key
+    }
+
+    /// Like [`EntryBlockBuilder::add`], where the caller knows whether the key differs from the last one's (it does
+    /// in the first message of a block).
+    #[inline]
+    pub fn push(&mut self, message: &Message<'_>, new_key: bool) {
         let mut tag = message.kind as u8;
         if message.blob {
             tag |= TAG_BLOB;
@@ -176,7 +191,6 @@ impl EntryBlockBuilder {
                 self.steps.push(u64::from(step));
             }
         }
-        let new_key = self.tags.is_empty() || self.last_key() != message.key;
         if new_key {
             if self.tags.is_empty() {
                 self.prefix = message.key.len();
@@ -194,7 +208,6 @@ impl EntryBlockBuilder {
         if self.has_seq {
             self.seqs.push(message.seq);
         }
-        new_key
     }
 
     /// Key of the last message added; empty when there is none.
