@@ -287,7 +287,7 @@ fn keys_locked_in_sequence_coalesce_without_locking_others_keys() {
     while table.sweep_step(1000) {}
     assert_eq!((table.stats().points, table.stats().ranges), (0, 0));
     assert!(budget.used(Purpose::Locks) < 64 << 10);
-    let restarted = table();
+    let restarted = table_of(64 << 20).0;
     assert!(restarted.import(TxnId(1), &exported).is_ok());
     assert!(restarted.export(TxnId(1)) == exported);
 }
