@@ -408,7 +408,7 @@ fn without(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
 pub(super) fn finding(error: &Error, tree: Option<TreeId>) -> Finding {
     let message = error.message();
     let number = |name: &str| {
-        let (_, after) = message.rsplit_once(name)?;
+        let (_, after) = message.split_once(name)?;
         after.split(|character: char| !character.is_ascii_digit()).next()?.parse::<u64>().ok()
     };
     let words = || message.split([' ', ',', ':', '=', '"']);

@@ -176,10 +176,27 @@ struct Recovery<'a> {
     report: RecoveryReport,
     started: u64,
     phase_started: u64,
+    /// For salvage: damage to the log is collected here and ends the log.
+    tolerated: Option<Mutex<Vec<Error>>>,
+}
+
+/// Opens a damaged database for reading what is left: damage of the log ends it, and is added to `damage`.
+pub(crate) fn open_damaged(directory: &Path, options: &Options, damage: &mut Vec<Error>) -> Result<Engine> {
+    let (engine, tolerated) = open_with(directory, options, Some(Mutex::default()))?;
+    damage.extend(tolerated);
+    Ok(engine)
 }
 
 /// Opens the database in `directory`.
 pub(crate) fn open(directory: &Path, options: &Options) -> Result<Engine> {
+    open_with(directory, options, None).map(|(engine, _)| engine)
+}
+
+fn open_with(
+    directory: &Path,
+    options: &Options,
+    tolerated: Option<Mutex<Vec<Error>>>,
+) -> Result<(Engine, Vec<Error>)> {
     options.validate()?;
     let clock = options.clock.clone().unwrap_or_else(Clock::machine);
     let started = clock.micros();
@@ -193,11 +210,12 @@ pub(crate) fn open(directory: &Path, options: &Options) -> Result<Engine> {
         clock,
         started,
         phase_started: started,
+        tolerated,
     };
     let lock = recovery.prepare_directory()?;
     let mut engine = recovery.run()?;
     engine.directory_lock = Mutex::new(Some(lock));
-    Ok(engine)
+    Ok((engine, recovery.tolerated.map(Mutex::into_inner).unwrap_or_default()))
 }
 
 impl Recovery<'_> {
