@@ -34,7 +34,6 @@ const REPLAY_MEASURED_MIN: u64 = 4 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     Time,
-    Size,
     Target,
     Request,
 }
@@ -182,7 +181,6 @@ impl Engine {
         self.checkpoints.state.lock().checkpoint_micros = self.clock.micros();
         match cause {
             Cause::Time => self.counters.checkpoints_by_time.add(1),
-            Cause::Size => self.counters.checkpoints_by_size.add(1),
             Cause::Target => self.counters.checkpoints_by_target.add(1),
             Cause::Request => self.counters.checkpoints_by_request.add(1),
         }

@@ -46,6 +46,7 @@ impl Engine {
         let store = self.store.statistics();
         let cache = self.cache.statistics();
         let locks = self.locks.stats();
+        let runs = self.run_counters.statistics();
         let debt = self.tree.debt();
         let version = self.tree.version_guard();
         let recovery = self.estimated_recovery();
@@ -81,7 +82,7 @@ impl Engine {
             checkpoints_by_size: counters.checkpoints_by_size.get(),
             checkpoints_by_target: counters.checkpoints_by_target.get(),
             checkpoints_by_request: counters.checkpoints_by_request.get(),
-            blocks_read: cache.misses.iter().sum(),
+            blocks_read: runs.block_reads_point + runs.block_reads_scan + runs.block_reads_meta,
             bytes_read: store.read_bytes,
             cache_hits: cache.hits.iter().sum(),
             cache_misses: cache.misses.iter().sum(),
@@ -105,7 +106,7 @@ impl Engine {
             height: u64::from(version.root.height()),
             transactions_open: self.sessions.count() as u64,
             transactions_prepared: self.prepared_count() as u64,
-            aborted_ids: self.statuses.backlog().ids as u64,
+            aborted_ids: self.statuses.backlog().aborted as u64,
             locks_held: (locks.points + locks.ranges) as u64,
             commit_number: self.statuses.visible().0,
             oldest_snapshot: self.snapshots.horizon().0,

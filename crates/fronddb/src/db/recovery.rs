@@ -379,7 +379,7 @@ impl Recovery<'_> {
 
     fn statuses(&self, store: &Store, superblock: &Superblock) -> Result<Arc<StatusTable>> {
         if superblock.body.status.is_empty() {
-            return Ok(Arc::new(StatusTable::new()));
+            return Ok(Arc::new(StatusTable::restore(&StatusTable::new().image())?));
         }
         let image = store.read_image(&superblock.body.status)?;
         Ok(Arc::new(StatusTable::restore(&image).map_err(|error| error.context("transaction statuses"))?))
@@ -388,10 +388,11 @@ impl Recovery<'_> {
     /// Reads the log from `start` on, in parallel.
     fn read_log(&self, store: &Store, options: &LogOptions, start: Lsn) -> Result<(Vec<Reading>, LogTail)> {
         let reader = LogReader::open(&*self.storage, &self.log_directory, options, start)?;
-        let total = reader.bytes_total();
+        // The last segment is counted as full: where it ends shows when it is read.
+        let total = reader.last_start().0.saturating_sub(start.0) + options.segment_bytes;
         let reader = Mutex::new(reader);
         let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(READERS));
-        let threads = if self.options.manual_background || total < 1 << 20 { 1 } else { threads };
+        let threads = if self.options.manual_background { 1 } else { threads };
         let failed = AtomicBool::new(false);
         let read = |tell: bool| -> Result<Reading> {
             let mut reading = Reading::new();

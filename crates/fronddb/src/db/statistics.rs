@@ -104,7 +104,7 @@ statistics! {
     checkpoints_by_target,
     /// Checkpoints on request.
     checkpoints_by_request,
-    /// Blocks read from the data file.
+    /// Blocks read from the data file for point reads and scans; those for compactions are not among them.
     blocks_read,
     /// Bytes read from the data file.
     bytes_read,

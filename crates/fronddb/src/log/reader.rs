@@ -134,6 +134,11 @@ impl LogReader {
         Ok(reader)
     }
 
+    /// First position of the last segment: the log ends there or later.
+    pub fn last_start(&self) -> Lsn {
+        Lsn(self.segments.last().map_or(self.position, |found| found.header.start))
+    }
+
     fn scan(storage: &dyn Storage, dir: &Path, options: &LogOptions) -> Result<LogReader> {
         let (mut segments, mut leftovers) = (Vec::<Found>::new(), Vec::new());
         let mut numbers: Vec<u64> = storage.list(dir)?.iter().filter_map(|name| segment::number_of(name)).collect();

@@ -156,8 +156,8 @@ struct State {
     retired: VecDeque<Retired>,
     /// Blobs that seals brought into the tree since the last publication.
     blobs_added: Vec<Extent>,
-    /// Blobs dropped since the last publication.
-    blobs_removed: Vec<Extent>,
+    /// What has left the tree since the last publication, whether that knew of it or not.
+    removed: Vec<Extent>,
 }
 
 /// What writers are measured against when flushing falls behind.

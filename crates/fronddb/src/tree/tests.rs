@@ -11,7 +11,7 @@ use crate::base::compress::Codec;
 use crate::base::{CommitNumber, Lsn, TreeId};
 use crate::format::program::{Op, Program};
 use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, SuperblockBody};
-use crate::io::MemoryStorage;
+use crate::io::{MemoryStorage, Storage};
 use crate::store::StoreOptions;
 
 /// Every transaction committed at the number of its id.
@@ -28,6 +28,7 @@ struct NoHolders;
 impl RunHolders for NoHolders {
     fn run_added(&self, _txns: &[TxnId]) {}
     fn run_removed(&self, _txns: &[TxnId]) {}
+    fn run_released(&self, _txns: &[TxnId]) {}
 }
 
 struct Harness {
@@ -135,7 +136,7 @@ impl Harness {
             next_commit: CommitNumber(self.now + 1),
             extra: Vec::new(),
         };
-        self.tree.publish(input).expect("publish");
+        self.tree.publish(input, || Ok(())).expect("publish");
     }
 
     /// Stops without warning right after a publication, and opens what is stored.
@@ -144,7 +145,8 @@ impl Harness {
         self.publish();
         self.storage = Arc::new(self.storage.crash(self.now));
         self.budget = MemoryBudget::new(4 << 20);
-        let opened = Store::open(self.storage.clone(), Path::new("db"), store_options()).expect("open store");
+        let shared: Arc<dyn Storage> = self.storage.clone();
+        let opened = Store::open(&shared, Path::new("db"), &store_options()).expect("open store");
         let body = &opened.superblocks[0].body;
         let active = Arc::new(Memtable::new(self.memtable + 1, &self.budget));
         self.memtable += 1;

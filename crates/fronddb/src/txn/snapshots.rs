@@ -162,13 +162,11 @@ impl Snapshots {
     pub fn retention<'a>(&self, statuses: &'a dyn Statuses) -> Retention<'a> {
         let (visible, live) = self.survey();
         let visible = CommitNumber(visible);
-        let horizon = live.iter().copied().fold(visible, CommitNumber::min);
-        let mut snapshots: Vec<CommitNumber> =
-            live.into_iter().filter(|number| horizon < *number && *number < visible).collect();
+        let mut snapshots: Vec<CommitNumber> = live.into_iter().filter(|number| *number < visible).collect();
         snapshots.push(visible);
         snapshots.sort_unstable();
         snapshots.dedup();
-        Retention { horizon, snapshots, statuses }
+        Retention { snapshots, statuses }
     }
 
     /// How many snapshots are live.

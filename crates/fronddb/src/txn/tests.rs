@@ -102,7 +102,7 @@ fn states_wait_for_the_snapshots_below_them() -> Result<()> {
     table.advance(snapshots.horizon());
     assert_eq!(table.status(txn, 0), Status::Committed(number));
     let retention = snapshots.retention(&table);
-    assert_eq!((retention.horizon, retention.snapshots), (before.number(), vec![number]));
+    assert_eq!((retention.horizon(), retention.snapshots), (before.number(), vec![before.number(), number]));
     snapshots.tick(50);
     drop(before);
     assert_eq!((snapshots.live(), snapshots.oldest_age_micros()), (1, Some(50)));
