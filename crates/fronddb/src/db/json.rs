@@ -90,6 +90,12 @@ impl JsonWriter {
         self.out.push_str(if value { "true" } else { "false" });
     }
 
+    pub(crate) fn field_str(&mut self, name: &str, value: &str) {
+        self.name(name);
+        self.separate();
+        self.string(value);
+    }
+
     pub(crate) fn finish(self) -> String {
         self.out
     }

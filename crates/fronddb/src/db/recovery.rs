@@ -327,6 +327,9 @@ impl Recovery<'_> {
             match outcome {
                 Err(error) if error.kind() == ErrorKind::Corruption => {
                     self.report.superblocks_skipped += 1;
+                    if let Some(tolerated) = &self.tolerated {
+                        tolerated.lock().push(error.clone());
+                    }
                     let opened = Store::open(&self.storage, &self.directory, &self.store_options(generation));
                     // The first damage says more than what an older generation, whose log may be gone, lacks.
                     outcome = opened.and_then(|opened| self.open_generation(opened)).map_err(|_| error);
@@ -387,6 +390,9 @@ impl Recovery<'_> {
 
     /// Reads the log from `start` on, in parallel.
     fn read_log(&self, store: &Store, options: &LogOptions, start: Lsn) -> Result<(Vec<Reading>, LogTail)> {
+        if let Some(tolerated) = &self.tolerated {
+            return self.read_damaged_log(store, options, start, tolerated);
+        }
         let reader = LogReader::open(&*self.storage, &self.log_directory, options, start)?;
         // The last segment is counted as full: where it ends shows when it is read.
         let total = reader.last_start().0.saturating_sub(start.0) + options.segment_bytes;
@@ -420,6 +426,38 @@ impl Recovery<'_> {
         });
         let readings = readings.into_iter().collect::<Result<Vec<_>>>()?;
         Ok((readings, reader.into_inner().finish()?))
+    }
+
+    /// Reads the log up to the first damage: what comes out is a prefix of what was written.
+    fn read_damaged_log(
+        &self,
+        store: &Store,
+        options: &LogOptions,
+        start: Lsn,
+        tolerated: &Mutex<Vec<Error>>,
+    ) -> Result<(Vec<Reading>, LogTail)> {
+        let mut reading = Reading::new();
+        let mut reader = match LogReader::open(&*self.storage, &self.log_directory, options, start) {
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                tolerated.lock().push(error);
+                return Ok((vec![reading], LogTail::empty(start)));
+            }
+            opened => opened?,
+        };
+        let mut read = || -> Result<()> {
+            while let Some(mut batch) = reader.next_batch()? {
+                while let Some((lsn, bytes)) = batch.next()? {
+                    reading.record(store, lsn, bytes)?;
+                }
+            }
+            Ok(())
+        };
+        match read() {
+            Err(error) if error.kind() == ErrorKind::Corruption => tolerated.lock().push(error),
+            done => done?,
+        }
+        reader.give_up();
+        Ok((vec![reading], reader.finish()?))
     }
 
     /// Applies what the log says about transactions; returns the locks of prepared ones.
