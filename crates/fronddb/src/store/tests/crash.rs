@@ -116,7 +116,8 @@ fn what_a_crash_and_another_crash_leave_is_still_whole() {
                 pieces.push(piece);
                 let gone = (pieces.len() > 4).then(|| pieces.remove(0));
                 let removed: Vec<_> = gone.iter().map(|piece| piece.extent).collect();
-                publish(&store, &pieces, &SpaceChanges { added: vec![piece.extent], removed: removed.clone() }).unwrap();
+                publish(&store, &pieces, &SpaceChanges { added: vec![piece.extent], removed: removed.clone() })
+                    .unwrap();
                 store.release(&removed);
             }
             // Space that the crash frees by itself.

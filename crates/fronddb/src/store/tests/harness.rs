@@ -135,8 +135,8 @@ pub(super) fn publish(store: &Store, pieces: &[Piece], changes: &SpaceChanges) -
         changes.removed.push(extent_of(root));
     }
     let status = publication.write_image(&describe(pieces))?;
-    let published =
-        publication.commit(&changes, SuperblockBody { root: Some(root), height: 1, status, ..SuperblockBody::default() })?;
+    let published = publication
+        .commit(&changes, SuperblockBody { root: Some(root), height: 1, status, ..SuperblockBody::default() })?;
     if let Some(root) = before.body.root {
         store.release(&[extent_of(root)]);
     }

@@ -71,9 +71,8 @@ impl Model {
     }
 
     fn publish(&mut self) {
-        let added = (0..self.unpublished.len()).filter_map(|_| {
-            if self.rng.below(3) > 0 { self.rng.take(&mut self.unpublished) } else { None }
-        });
+        let added = (0..self.unpublished.len())
+            .filter_map(|_| if self.rng.below(3) > 0 { self.rng.take(&mut self.unpublished) } else { None });
         let added: Vec<Piece> = added.collect();
         let removed = std::mem::take(&mut self.leaving);
         self.published.extend(&added);
