@@ -74,7 +74,7 @@ pub struct Message<'a> {
     /// What it does.
     pub kind: Kind,
     /// True when the payload is an encoded [`crate::format::blob::BlobRef`] and not the value itself.
-    /// Only for `Put` and `InsertIfAbsent`.
+    /// Only for `Put`.
     pub blob: bool,
     /// Value or program; empty for deletes.
     pub payload: &'a [u8],

@@ -1,12 +1,22 @@
 //! Bytes ↔ plain structs, and the rules by which messages combine. Pure: no I/O, no threads, no clock.
 //!
 //! Rooms, in reading order: [`message`], [`visibility`], [`program`] (updates), [`resolve`] (which message
-//! wins, what a snapshot sees, what may be dropped), [`block`], [`blob`], [`run_meta`], [`node`],
+//! wins, what a snapshot sees, what may be dropped), [`block`], [`filter`], [`blob`], [`run_meta`], [`node`],
 //! [`record`] (log), [`superblock`].
 
+pub mod blob;
+pub mod block;
+pub mod filter;
 pub mod message;
+pub mod node;
+pub mod program;
 pub mod record;
+pub mod resolve;
+pub mod run_meta;
+pub mod superblock;
 pub mod visibility;
 
 pub use message::{Kind, Message, RangeDelete, Stamp};
+pub use run_meta::RunMeta;
+pub use superblock::{Slot, Superblock, SuperblockBody};
 pub use visibility::{Retention, Status, Statuses, View};

@@ -1,1 +1,159 @@
-//! (header to come with the layer)
+//! Files, behind two small traits with four implementations.
+//!
+//! Owns every call to the operating system that touches files. What a file *means* is for `store` and `log`.
+//!
+//! Rooms, in reading order: [`disk`] (real files), [`memory`] (a simulated disk that can crash), [`fault`] (makes
+//! the n-th call fail), [`trace`] (records all calls, so that a test can visit every crash point).
+//!
+//! # What a caller may rely on
+//! - I1: [`File::write_at`] and [`File::set_len`] are visible to reads at once, and durable after the next
+//!   successful [`File::sync_data`] on any handle of the file. Without it a crash keeps any subset, in
+//!   any order, torn at 512 bytes.
+//! - I2: a created, renamed or removed name is durable after [`Storage::sync_dir`] on its directory.
+//!   [`Storage::create_dir_all`] is durable when it returns.
+//! - I3: after a failed sync nothing is known about what was written since the last successful one: never
+//!   retry it (the kernel forgets the error and the data).
+//! - I4: a failed write leaves any mixture of old and new in its range, and nothing else changed.
+//! - I5: direct files need offset, length and memory aligned to 4 KiB; [`crate::base::page_buf::PageBuf`] is. The
+//!   memory back end enforces it, so that tests notice.
+//!
+//! Everything here may be called from any thread. Calls that touch overlapping ranges of a file are the
+//! caller's to order.
+
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::base::{Error, Result};
+
+pub mod disk;
+pub mod fault;
+pub mod memory;
+pub mod trace;
+
+pub use disk::DiskStorage;
+pub use fault::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage};
+pub use memory::{CrashMode, MemoryStorage};
+pub use trace::{Event, Replay, TraceStorage};
+
+/// How to open a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenMode {
+    /// Create it when it does not exist.
+    pub create: bool,
+    /// Cut it to length 0.
+    pub truncate: bool,
+    /// Bypass the page cache where the file system can.
+    pub direct: bool,
+    /// Refuse writes through this handle.
+    pub read_only: bool,
+}
+
+/// A place that holds files: a disk, or what stands in for one.
+pub trait Storage: Send + Sync + Debug {
+    /// Creates a directory and its missing parents, durably. No error when it exists.
+    fn create_dir_all(&self, dir: &Path) -> Result<()>;
+
+    /// Opens a file. `Io` when it does not exist and `mode.create` is off.
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>>;
+
+    /// Names of the files (not directories) in a directory, sorted.
+    fn list(&self, dir: &Path) -> Result<Vec<String>>;
+
+    /// True when there is a file or directory of this name.
+    fn exists(&self, path: &Path) -> Result<bool>;
+
+    /// Removes a file. Handles of it stay usable.
+    fn remove(&self, path: &Path) -> Result<()>;
+
+    /// Gives a file another name, replacing what had it, in one step.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, dir: &Path) -> Result<()>;
+
+    /// Locks a file (created when missing) against every other process and handle until the guard is
+    /// dropped or the process ends. `AlreadyOpen` when it is locked.
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
+
+    /// Bytes that can still be written in the file system of `dir`.
+    fn free_bytes(&self, dir: &Path) -> Result<u64>;
+}
+
+/// An open file. Closed when the last reference goes.
+pub trait File: Send + Sync + Debug {
+    /// Fills `buf` from `offset`; `Io` when the file ends before.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
+
+    /// Writes all of `buf` at `offset`, extending the file when needed.
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
+
+    /// Makes what was written, and the length, durable.
+    fn sync_data(&self) -> Result<()>;
+
+    /// Length in bytes.
+    fn len(&self) -> Result<u64>;
+
+    /// True when the length is 0.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Cuts or extends (by zeros) to `length`.
+    fn set_len(&self, length: u64) -> Result<()>;
+
+    /// Reserves space for a range and extends the file to its end if shorter; content does not change. `NoSpace`
+    /// when the disk cannot hold it.
+    fn allocate(&self, offset: u64, length: u64) -> Result<()>;
+
+    /// Gives the space of a range back; it reads as zeros after. The length stays.
+    fn punch(&self, offset: u64, length: u64) -> Result<()>;
+}
+
+/// The whole content of a file.
+///
+/// # Errors
+/// As [`Storage::open`] and [`File::read_at`].
+pub fn read_file(storage: &dyn Storage, path: &Path) -> Result<Vec<u8>> {
+    let file = storage.open(path, OpenMode { read_only: true, ..OpenMode::default() })?;
+    let length = usize::try_from(file.len()?).map_err(|_| Error::internal("file larger than memory"))?;
+    let mut bytes = vec![0; length];
+    file.read_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+/// Replaces the content of a file in one durable step: a crash leaves the old or the new content.
+///
+/// # Errors
+/// `InvalidArgument` for a path without a directory or name; else what the storage reports.
+pub fn replace_file(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<()> {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Error::invalid(format!("not a file name, path={}", path.display())));
+    };
+    let mut temporary_name = name.to_os_string();
+    temporary_name.push(".new");
+    let temporary = dir.join(temporary_name);
+    let file = storage.open(&temporary, OpenMode { create: true, truncate: true, ..OpenMode::default() })?;
+    file.write_at(bytes, 0)?;
+    file.sync_data()?;
+    storage.rename(&temporary, path)?;
+    storage.sync_dir(dir)
+}
+
+/// Wraps an operating system error with the call and the path it happened on.
+fn failed(call: &str, path: &Path, error: impl Into<std::io::Error>) -> Error {
+    Error::io(format!("{call} failed, path={}", path.display()), error.into())
+}
+
+/// Checks what a direct file needs (I5).
+fn check_aligned(path: &Path, offset: u64, buf: &[u8]) -> Result<()> {
+    const UNIT: usize = crate::base::page_buf::ALIGNMENT;
+    if offset % UNIT as u64 != 0 || buf.len() % UNIT != 0 || (buf.as_ptr() as usize) % UNIT != 0 {
+        return Err(Error::invalid(format!(
+            "direct access that is not aligned, path={} offset={offset} bytes={}",
+            path.display(),
+            buf.len()
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! What a node knows about a run: where it is, what it holds.
+//!
+//! Stored inside nodes (`format/node.rs`) and in backups. Layout: a version byte, then the fields in the
+//! order of [`RunMeta`], integers as varints, byte strings and lists preceded by their length.
+
+use crate::base::codec::{Decoder, put_bytes, put_varint};
+use crate::base::{BlockPtr, CommitNumber, Error, ErrorKind, Extent, Result, RunId, TxnId};
+
+/// Number of message kinds plus one: `RunMeta::kinds` is indexed by kind number.
+pub const KIND_COUNT: usize = 6;
+
+const VERSION: u8 = 1;
+
+/// Description of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunMeta {
+    /// Its name.
+    pub id: RunId,
+    /// Where it lies, in the order it was written. Its blocks are inside them.
+    pub extents: Vec<Extent>,
+    /// Bytes of all its blocks as stored.
+    pub bytes: u64,
+    /// Bytes of all its entry blocks decoded.
+    pub raw_bytes: u64,
+    /// Top index block; none only when the run has no messages.
+    pub index: BlockPtr,
+    /// Filter, or none.
+    pub filter: BlockPtr,
+    /// Range-deletes, or none.
+    pub ranges: BlockPtr,
+    /// Number of messages.
+    pub messages: u64,
+    /// Messages by kind number.
+    pub kinds: [u64; KIND_COUNT],
+    /// Lowest key of a message; empty when there is none.
+    pub first_key: Vec<u8>,
+    /// Highest key of a message; empty when there is none.
+    pub last_key: Vec<u8>,
+    /// Lowest sequence number.
+    pub min_seq: u64,
+    /// Highest sequence number.
+    pub max_seq: u64,
+    /// True when sequence numbers are stored with the messages.
+    pub has_seq: bool,
+    /// Highest commit number in a `Committed` stamp; 0 when there is none.
+    pub newest_commit: CommitNumber,
+    /// The distinct transactions in `Written` stamps, ascending.
+    pub unresolved: Vec<TxnId>,
+    /// Messages whose payload is a blob.
+    pub blobs: u64,
+    /// Number of range-deletes.
+    pub range_deletes: u64,
+}
+
+impl RunMeta {
+    /// True when nothing is left to resolve: no unresolved writer, no commit number.
+    pub fn is_settled(&self) -> bool {
+        self.unresolved.is_empty() && self.newest_commit.0 == 0
+    }
+
+    /// Bytes of its extents.
+    pub fn extent_bytes(&self) -> u64 {
+        self.extents.iter().map(|extent| extent.bytes()).sum()
+    }
+
+    /// Bytes that it takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<RunMeta>()
+            + self.extents.capacity() * size_of::<Extent>()
+            + self.first_key.capacity()
+            + self.last_key.capacity()
+            + self.unresolved.capacity() * size_of::<TxnId>()
+    }
+
+    /// Appends the stored form to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        put_varint(out, self.id.0);
+        put_varint(out, self.extents.len() as u64);
+        for extent in &self.extents {
+            extent.encode(out);
+        }
+        put_varint(out, self.bytes);
+        put_varint(out, self.raw_bytes);
+        for ptr in [self.index, self.filter, self.ranges] {
+            ptr.encode(out);
+        }
+        put_varint(out, self.messages);
+        for count in self.kinds {
+            put_varint(out, count);
+        }
+        put_bytes(out, &self.first_key);
+        put_bytes(out, &self.last_key);
+        put_varint(out, self.min_seq);
+        put_varint(out, self.max_seq);
+        out.push(u8::from(self.has_seq));
+        put_varint(out, self.newest_commit.0);
+        put_varint(out, self.unresolved.len() as u64);
+        let mut last = 0;
+        for txn in &self.unresolved {
+            put_varint(out, txn.0.wrapping_sub(last));
+            last = txn.0;
+        }
+        put_varint(out, self.blobs);
+        put_varint(out, self.range_deletes);
+    }
+
+    /// Reads what [`RunMeta::encode`] wrote.
+    ///
+    /// # Errors
+    /// `Corruption` when it is malformed, `UnsupportedFormat` when it is newer.
+    pub fn decode(decoder: &mut Decoder<'_>) -> Result<RunMeta> {
+        let version = decoder.u8()?;
+        if version != VERSION {
+            let kind = if version > VERSION { ErrorKind::UnsupportedFormat } else { ErrorKind::Corruption };
+            return Err(Error::new(kind, format!("unknown run format, version={version} version_max={VERSION}")));
+        }
+        let id = RunId(decoder.varint()?);
+        let mut extents = Vec::with_capacity(decoder.clone().count(2)?);
+        for _ in 0..decoder.count(2)? {
+            extents.push(Extent::decode(decoder)?);
+        }
+        let bytes = decoder.varint()?;
+        let raw_bytes = decoder.varint()?;
+        let index = BlockPtr::decode(decoder)?;
+        let filter = BlockPtr::decode(decoder)?;
+        let ranges = BlockPtr::decode(decoder)?;
+        let messages = decoder.varint()?;
+        let mut kinds = [0; KIND_COUNT];
+        for count in &mut kinds {
+            *count = decoder.varint()?;
+        }
+        let first_key = decoder.bytes()?.to_vec();
+        let last_key = decoder.bytes()?.to_vec();
+        let min_seq = decoder.varint()?;
+        let max_seq = decoder.varint()?;
+        let has_seq = match decoder.u8()? {
+            0 => false,
+            1 => true,
+            other => return Err(Error::corruption(format!("impossible flag in a run description, flag={other}"))),
+        };
+        let newest_commit = CommitNumber(decoder.varint()?);
+        let mut unresolved = Vec::with_capacity(decoder.clone().count(1)?);
+        let mut last = 0u64;
+        for _ in 0..decoder.count(1)? {
+            last = last.wrapping_add(decoder.varint()?);
+            unresolved.push(TxnId(last));
+        }
+        if unresolved.windows(2).any(|pair| pair[0] >= pair[1]) || first_key > last_key {
+            return Err(Error::corruption(format!("run description out of order, run={id}")));
+        }
+        Ok(RunMeta {
+            id,
+            extents,
+            bytes,
+            raw_bytes,
+            index,
+            filter,
+            ranges,
+            messages,
+            kinds,
+            first_key,
+            last_key,
+            min_seq,
+            max_seq,
+            has_seq,
+            newest_commit,
+            unresolved,
+            blobs: decoder.varint()?,
+            range_deletes: decoder.varint()?,
+        })
+    }
+}

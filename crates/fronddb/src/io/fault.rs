@@ -1,0 +1,360 @@
+//! Makes chosen calls fail.
+//!
+//! A [`FaultStorage`] passes every call to the storage below it unless a [`FaultRule`] of its shared [`FaultPlan`] fires.
+//! A rule watches some classes of calls, counts those it watches from when it was added, and fires at
+//! the n-th, once or from then on. Every call is counted per class also without rules, so that a test can learn
+//! how many there are and then fail each of them in turn.
+//!
+//! What a fired fault does: `Error` and `NoSpace` fail the call without effect. `ShortWrite` writes the first half
+//! (whole pages) and fails; `BitFlip` inverts one bit of what is read or written and reports success; on calls without
+//! data both act as `Error`. `Latency` sleeps, then lets the call go on.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::{File, OpenMode, Storage, failed};
+use crate::base::Result;
+use crate::base::page_buf::{ALIGNMENT, PageBuf};
+use crate::base::sync::Mutex;
+
+/// Groups of calls that a rule can watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(usize)]
+pub enum CallClass {
+    /// [`Storage::open`].
+    Open = 0,
+    /// [`File::read_at`].
+    Read = 1,
+    /// [`File::write_at`].
+    Write = 2,
+    /// [`File::sync_data`].
+    Sync = 3,
+    /// [`File::set_len`].
+    SetLen = 4,
+    /// [`File::allocate`].
+    Allocate = 5,
+    /// [`File::punch`].
+    Punch = 6,
+    /// [`Storage::create_dir_all`], [`Storage::remove`], [`Storage::rename`].
+    Names = 7,
+    /// [`Storage::sync_dir`].
+    SyncDir = 8,
+    /// [`Storage::list`], [`Storage::exists`], [`Storage::free_bytes`], [`File::len`].
+    Query = 9,
+    /// [`Storage::lock`].
+    Lock = 10,
+}
+
+impl CallClass {
+    /// All classes.
+    pub const ALL: [CallClass; 11] = [
+        CallClass::Open,
+        CallClass::Read,
+        CallClass::Write,
+        CallClass::Sync,
+        CallClass::SetLen,
+        CallClass::Allocate,
+        CallClass::Punch,
+        CallClass::Names,
+        CallClass::SyncDir,
+        CallClass::Query,
+        CallClass::Lock,
+    ];
+}
+
+/// What happens to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It fails with an I/O error.
+    Error,
+    /// It fails for want of space.
+    NoSpace,
+    /// Half of it is written, then it fails with an I/O error.
+    ShortWrite,
+    /// It succeeds with one bit inverted.
+    BitFlip,
+    /// It takes this much longer.
+    Latency(Duration),
+}
+
+/// When which calls fail, and how.
+#[derive(Debug, Clone)]
+pub struct FaultRule {
+    /// The calls it watches; empty: all.
+    pub classes: Vec<CallClass>,
+    /// Watches only files whose path contains this.
+    pub path_contains: Option<String>,
+    /// Fires at the n-th watched call, from 1, counted from when the rule was added.
+    pub nth: u64,
+    /// Fires at every later watched call too.
+    pub permanent: bool,
+    /// What happens then.
+    pub fault: Fault,
+}
+
+impl FaultRule {
+    /// `fault` at the `nth` call of `class`, once.
+    pub fn once(class: CallClass, nth: u64, fault: Fault) -> FaultRule {
+        FaultRule { classes: vec![class], path_contains: None, nth, permanent: false, fault }
+    }
+
+    /// `fault` at the `nth` call of `class` and all later ones.
+    pub fn from(class: CallClass, nth: u64, fault: Fault) -> FaultRule {
+        FaultRule { permanent: true, ..FaultRule::once(class, nth, fault) }
+    }
+
+    /// The same rule for files whose path contains `part`.
+    #[must_use]
+    pub fn on(mut self, part: &str) -> FaultRule {
+        self.path_contains = Some(part.to_owned());
+        self
+    }
+
+    /// The same rule for all classes of calls that change something.
+    #[must_use]
+    pub fn any_change(mut self) -> FaultRule {
+        use CallClass::{Allocate, Names, Punch, SetLen, Sync, SyncDir, Write};
+        self.classes = vec![Write, Sync, SetLen, Allocate, Punch, Names, SyncDir];
+        self
+    }
+}
+
+/// The rules and counters of a [`FaultStorage`]. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct FaultPlan(Arc<Plan>);
+
+#[derive(Debug, Default)]
+struct Plan {
+    off: AtomicBool,
+    calls: [AtomicU64; CallClass::ALL.len()],
+    fired: AtomicU64,
+    rules: Mutex<Vec<(FaultRule, u64)>>,
+}
+
+impl FaultPlan {
+    /// Without rules.
+    pub fn new() -> FaultPlan {
+        FaultPlan::default()
+    }
+
+    /// Adds a rule.
+    pub fn add(&self, rule: FaultRule) {
+        self.0.rules.lock().push((rule, 0));
+    }
+
+    /// Removes all rules; the counters go on.
+    pub fn clear(&self) {
+        self.0.rules.lock().clear();
+    }
+
+    /// Switches all rules on or off; while off, rules do not count.
+    pub fn set_enabled(&self, enabled: bool) {
+        self.0.off.store(!enabled, Ordering::Relaxed);
+    }
+
+    /// Calls of a class so far.
+    pub fn calls(&self, class: CallClass) -> u64 {
+        self.0.calls[class as usize].load(Ordering::Relaxed)
+    }
+
+    /// Calls of all classes so far.
+    pub fn calls_total(&self) -> u64 {
+        CallClass::ALL.iter().map(|class| self.calls(*class)).sum()
+    }
+
+    /// How many faults have fired.
+    pub fn fired(&self) -> u64 {
+        self.0.fired.load(Ordering::Relaxed)
+    }
+
+    /// Counts a call and says what shall happen to it. Latency is served here.
+    fn enter(&self, class: CallClass, path: &Path) -> Option<Fault> {
+        self.0.calls[class as usize].fetch_add(1, Ordering::Relaxed);
+        if self.0.off.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut chosen = None;
+        for (rule, seen) in self.0.rules.lock().iter_mut() {
+            let watched = (rule.classes.is_empty() || rule.classes.contains(&class))
+                && rule.path_contains.as_ref().is_none_or(|part| path.to_string_lossy().contains(part.as_str()));
+            if watched {
+                *seen += 1;
+                if *seen == rule.nth || (rule.permanent && *seen > rule.nth) {
+                    chosen = chosen.or(Some(rule.fault));
+                }
+            }
+        }
+        if chosen.is_some() {
+            self.0.fired.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(Fault::Latency(time)) = chosen {
+            std::thread::sleep(time);
+            return None;
+        }
+        chosen
+    }
+
+    /// For calls without data: fails or not.
+    fn check(&self, class: CallClass, path: &Path) -> Result<()> {
+        match self.enter(class, path) {
+            None => Ok(()),
+            Some(fault) => Err(injected(fault, class, path)),
+        }
+    }
+
+    /// The bit that a flip inverts: another one each time.
+    fn bit(&self, bytes: usize) -> (usize, u8) {
+        let draw = self.fired().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+        ((draw / 8) as usize % bytes.max(1), 1 << (draw % 8))
+    }
+}
+
+fn injected(fault: Fault, class: CallClass, path: &Path) -> crate::base::Error {
+    let error = match fault {
+        Fault::NoSpace => std::io::Error::from(std::io::ErrorKind::StorageFull),
+        _ => std::io::Error::other("injected fault"),
+    };
+    failed(&format!("{class:?}"), path, error)
+}
+
+/// A storage whose calls can be made to fail.
+#[derive(Debug, Clone)]
+pub struct FaultStorage {
+    below: Arc<dyn Storage>,
+    plan: FaultPlan,
+}
+
+impl FaultStorage {
+    /// On top of `below`, following `plan`.
+    pub fn new(below: Arc<dyn Storage>, plan: FaultPlan) -> FaultStorage {
+        FaultStorage { below, plan }
+    }
+
+    /// The plan, for adding rules while running.
+    pub fn plan(&self) -> &FaultPlan {
+        &self.plan
+    }
+}
+
+impl Storage for FaultStorage {
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.plan.check(CallClass::Names, dir)?;
+        self.below.create_dir_all(dir)
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        self.plan.check(CallClass::Open, path)?;
+        let file = self.below.open(path, mode)?;
+        Ok(Arc::new(FaultFile { below: file, plan: self.plan.clone(), path: path.to_path_buf() }))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.plan.check(CallClass::Query, dir)?;
+        self.below.list(dir)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.plan.check(CallClass::Query, path)?;
+        self.below.exists(path)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.plan.check(CallClass::Names, path)?;
+        self.below.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.plan.check(CallClass::Names, from)?;
+        self.below.rename(from, to)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.plan.check(CallClass::SyncDir, dir)?;
+        self.below.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.plan.check(CallClass::Lock, path)?;
+        self.below.lock(path)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> Result<u64> {
+        self.plan.check(CallClass::Query, dir)?;
+        self.below.free_bytes(dir)
+    }
+}
+
+#[derive(Debug)]
+struct FaultFile {
+    below: Arc<dyn File>,
+    plan: FaultPlan,
+    path: PathBuf,
+}
+
+impl File for FaultFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        match self.plan.enter(CallClass::Read, &self.path) {
+            None => self.below.read_at(buf, offset),
+            Some(Fault::BitFlip) => {
+                self.below.read_at(buf, offset)?;
+                let (byte, bit) = self.plan.bit(buf.len());
+                if let Some(byte) = buf.get_mut(byte) {
+                    *byte ^= bit;
+                }
+                Ok(())
+            }
+            Some(fault) => Err(injected(fault, CallClass::Read, &self.path)),
+        }
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        match self.plan.enter(CallClass::Write, &self.path) {
+            None => self.below.write_at(buf, offset),
+            Some(Fault::BitFlip) => {
+                let mut copy = PageBuf::from_slice(buf);
+                let (byte, bit) = self.plan.bit(buf.len());
+                if let Some(byte) = copy.get_mut(byte) {
+                    *byte ^= bit;
+                }
+                self.below.write_at(&copy, offset)
+            }
+            Some(fault) => {
+                if fault == Fault::ShortWrite {
+                    let half = if buf.len() > ALIGNMENT { buf.len() / 2 / ALIGNMENT * ALIGNMENT } else { 0 };
+                    self.below.write_at(&buf[..half], offset)?;
+                }
+                Err(injected(fault, CallClass::Write, &self.path))
+            }
+        }
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        self.plan.check(CallClass::Sync, &self.path)?;
+        self.below.sync_data()
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.plan.check(CallClass::Query, &self.path)?;
+        self.below.len()
+    }
+
+    fn set_len(&self, length: u64) -> Result<()> {
+        self.plan.check(CallClass::SetLen, &self.path)?;
+        self.below.set_len(length)
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> Result<()> {
+        self.plan.check(CallClass::Allocate, &self.path)?;
+        self.below.allocate(offset, length)
+    }
+
+    fn punch(&self, offset: u64, length: u64) -> Result<()> {
+        self.plan.check(CallClass::Punch, &self.path)?;
+        self.below.punch(offset, length)
+    }
+}
+
+#[cfg(test)]
+mod tests;
