@@ -1,0 +1,106 @@
+//! The numbers of the header. A test compares each with `frond.h`; statuses are [`engine::ErrorKind`]'s own.
+
+macro_rules! constants {
+    ($($name:ident: $type:ty = $value:expr;)*) => {
+        $(pub(crate) const $name: $type = $value;)*
+
+        /// All of them, for the comparison with the header.
+        #[cfg(test)]
+        pub(crate) const ALL: &[(&str, i128)] = &[$((stringify!($name), $name as i128)),*];
+    };
+}
+
+constants! {
+    FROND_ABI_VERSION: u32 = 1;
+
+    FROND_KEY_BYTES_MAX: usize = engine::base::key::KEY_BYTES_MAX;
+    FROND_VALUE_BYTES_MAX: usize = engine::base::key::VALUE_BYTES_MAX;
+    FROND_XID_BYTES_MAX: usize = 128;
+    FROND_TREE_NAME_BYTES_MAX: usize = 1024;
+    FROND_MEMORY_BYTES_MIN: usize = engine::MEMORY_BYTES_MIN;
+
+    FROND_OPTION_CREATE_IF_MISSING: u32 = 1;
+    FROND_OPTION_ERROR_IF_EXISTS: u32 = 2;
+    FROND_OPTION_READ_ONLY: u32 = 3;
+    FROND_OPTION_MEMORY_BYTES: u32 = 4;
+    FROND_OPTION_LEVEL0_BYTES: u32 = 5;
+    FROND_OPTION_LOG_SEGMENT_BYTES: u32 = 6;
+    FROND_OPTION_LOG_COMPRESSION: u32 = 7;
+    FROND_OPTION_LOG_SYNC_PERIOD_MS: u32 = 8;
+    FROND_OPTION_CHECKPOINT_INTERVAL_MS: u32 = 9;
+    FROND_OPTION_RECOVERY_TARGET_MS: u32 = 10;
+    FROND_OPTION_BACKGROUND_THREADS: u32 = 11;
+    FROND_OPTION_DIRECT_IO: u32 = 12;
+    FROND_OPTION_BLOCK_BYTES: u32 = 13;
+    FROND_OPTION_FILTER_BITS_PER_KEY: u32 = 14;
+    FROND_OPTION_BLOB_BYTES_MIN: u32 = 15;
+    FROND_OPTION_LOCK_TIMEOUT_MS: u32 = 16;
+    FROND_OPTION_MANUAL_BACKGROUND: u32 = 17;
+
+    FROND_CODEC_DEFAULT: u32 = 0;
+    FROND_CODEC_NONE: u32 = 1;
+    FROND_CODEC_LZ4: u32 = 2;
+    FROND_CODEC_ZSTD: u32 = 3;
+
+    FROND_RECOVERY_ROOTS: u32 = 1;
+    FROND_RECOVERY_LOG: u32 = 2;
+    FROND_RECOVERY_SORT: u32 = 3;
+    FROND_RECOVERY_TRANSACTIONS: u32 = 4;
+    FROND_RECOVERY_DONE: u32 = 5;
+
+    FROND_ISOLATION_DEFAULT: u32 = 0;
+    FROND_ISOLATION_READ_UNCOMMITTED: u32 = 1;
+    FROND_ISOLATION_READ_COMMITTED: u32 = 2;
+    FROND_ISOLATION_REPEATABLE_READ: u32 = 3;
+    FROND_ISOLATION_SERIALIZABLE: u32 = 4;
+
+    FROND_DURABILITY_DEFAULT: u32 = 0;
+    FROND_DURABILITY_SYNC: u32 = 1;
+    FROND_DURABILITY_WRITE: u32 = 2;
+    FROND_DURABILITY_NONE: u32 = 3;
+
+    FROND_TXN_READ_ONLY: u32 = 1;
+    FROND_TXN_FIRST_UPDATER_WINS: u32 = 2;
+    FROND_TXN_CONSISTENT_SNAPSHOT: u32 = 4;
+
+    FROND_WAIT_DEFAULT: i64 = 0;
+    FROND_WAIT_NONE: i64 = -1;
+    FROND_WAIT_SKIP: i64 = -2;
+
+    FROND_LOCK_NONE: u32 = 0;
+    FROND_LOCK_SHARED: u32 = 1;
+    FROND_LOCK_EXCLUSIVE: u32 = 2;
+
+    FROND_CURSOR_LOWER_EXCLUDED: u32 = 1;
+    FROND_CURSOR_UPPER_INCLUDED: u32 = 2;
+    FROND_CURSOR_KEYS_ONLY: u32 = 4;
+    FROND_CURSOR_NO_READ_AHEAD: u32 = 8;
+    FROND_CURSOR_NO_FILL_CACHE: u32 = 16;
+
+    FROND_MOVE_FIRST: u32 = 1;
+    FROND_MOVE_LAST: u32 = 2;
+    FROND_MOVE_SEEK: u32 = 3;
+    FROND_MOVE_SEEK_FOR_PREV: u32 = 4;
+    FROND_MOVE_NEXT: u32 = 5;
+    FROND_MOVE_PREV: u32 = 6;
+
+    FROND_FETCH_KEYS_ONLY: u32 = 1;
+    FROND_FETCH_HEADER_BYTES: usize = 8;
+
+    FROND_OP_PUT: u32 = 1;
+    FROND_OP_INSERT: u32 = 2;
+    FROND_OP_INSERT_IF_ABSENT: u32 = 3;
+    FROND_OP_DELETE: u32 = 4;
+    FROND_OP_SINGLE_DELETE: u32 = 5;
+    FROND_OP_UPDATE: u32 = 6;
+    FROND_OPERATION_COVERED: u32 = 1;
+    FROND_NONE: usize = usize::MAX;
+
+    FROND_STEP_SET_BYTES: u32 = 1;
+    FROND_STEP_ADD: u32 = 2;
+    FROND_STEP_IF_NULL: u32 = 3;
+    FROND_STEP_APPEND: u32 = 4;
+    FROND_STEP_BIG_ENDIAN: u32 = 1;
+    FROND_STEP_SIGNED: u32 = 2;
+    FROND_STEP_SATURATE: u32 = 4;
+}
