@@ -2,7 +2,7 @@
 
 macro_rules! constants {
     ($($name:ident: $type:ty = $value:expr;)*) => {
-        $(pub(crate) const $name: $type = $value;)*
+        $(pub const $name: $type = $value;)*
 
         /// All of them, for the comparison with the header.
         #[cfg(test)]

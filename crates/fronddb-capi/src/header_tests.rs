@@ -1,4 +1,5 @@
-//! Compares `include/frond.h` with this crate: statuses, constants, layouts, functions. What stands twice must not drift.
+//! Compares `include/frond.h` with this crate: statuses, constants, layouts, functions. What stands twice must not
+//! drift.
 //!
 //! Numbers and layouts are asked of the C compiler, by a program made of the names found in the header.
 
@@ -193,7 +194,8 @@ fn every_function_is_declared_and_defined_with_as_many_arguments() {
             }
         }
         let Some((_, single)) = source.split_once("single_writes! {\n") else { continue };
-        for line in single.split('}').next().unwrap_or_default().lines().map(str::trim).filter(|line| !line.is_empty()) {
+        for line in single.split('}').next().unwrap_or_default().lines().map(str::trim).filter(|line| !line.is_empty())
+        {
             let name = line.split('(').next().unwrap_or_default();
             defined.insert(name.to_owned(), 2 + count_arguments(line));
         }

@@ -18,6 +18,7 @@
 //! Anything else is checked. A panic never crosses: see [`border::enter`].
 #![allow(unsafe_code, reason = "a C interface exports symbols and follows pointers that C gave it")]
 #![allow(non_camel_case_types, reason = "types bear the names that they have in frond.h")]
+#![allow(clippy::missing_safety_doc, reason = "C1 to C4 are the contract of every exported function")]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 pub mod border;

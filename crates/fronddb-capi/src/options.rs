@@ -23,7 +23,8 @@ c_structs! {
 /// Told of recovery's progress.
 pub type frond_progress_fn = Option<unsafe extern "C" fn(*mut c_void, *const frond_recovery_progress)>;
 
-/// A function of C with its context. The engine wants to share it between threads; it is called in the opening one only.
+/// A function of C with its context. The engine wants to share it between threads; it is called in the opening one
+/// only.
 struct Progress {
     function: unsafe extern "C" fn(*mut c_void, *const frond_recovery_progress),
     context: *mut c_void,
@@ -71,45 +72,45 @@ pub extern "C" fn frond_recovery_phase_name(phase: u32) -> *const std::ffi::c_ch
 }
 
 impl frond_options {
-    /// Applies a setter, which wants to own what it changes.
-    fn change(&mut self, setter: impl FnOnce(Options) -> Options) {
-        self.inner = setter(std::mem::take(&mut self.inner));
+    /// Applies a setter, which wants to own what it changes, to a value that has passed its check.
+    fn apply<T>(&mut self, value: Result<T>, setter: fn(Options, T) -> Options) -> Result<()> {
+        let value = value?;
+        self.inner = setter(std::mem::take(&mut self.inner), value);
+        Ok(())
     }
 
     fn set(&mut self, option: u32, value: u64) -> Result<()> {
-        let size = || usize::try_from(value).map_err(|_| too_large(option, value));
+        let size = || usize::try_from(value).map_err(|_| out_of_range(option, value));
         let switch = || match value {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(too_large(option, value)),
+            0 | 1 => Ok(value == 1),
+            _ => Err(out_of_range(option, value)),
         };
         match option {
-            FROND_OPTION_CREATE_IF_MISSING => switch().map(|on| self.change(|o| o.create_if_missing(on))),
-            FROND_OPTION_ERROR_IF_EXISTS => switch().map(|on| self.change(|o| o.error_if_exists(on))),
-            FROND_OPTION_READ_ONLY => switch().map(|on| self.change(|o| o.read_only(on))),
-            FROND_OPTION_MEMORY_BYTES => size().map(|bytes| self.change(|o| o.memory_bytes(bytes))),
-            FROND_OPTION_LEVEL0_BYTES => size().map(|bytes| self.change(|o| o.level0_bytes(bytes))),
-            FROND_OPTION_LOG_SEGMENT_BYTES => Ok(self.change(|o| o.log_segment_bytes(value))),
-            FROND_OPTION_LOG_COMPRESSION => switch().map(|on| self.change(|o| o.log_compression(on))),
-            FROND_OPTION_LOG_SYNC_PERIOD_MS => Ok(self.change(|o| o.log_sync_period_ms(value))),
-            FROND_OPTION_CHECKPOINT_INTERVAL_MS => Ok(self.change(|o| o.checkpoint_interval_ms(value))),
-            FROND_OPTION_RECOVERY_TARGET_MS => Ok(self.change(|o| o.recovery_target_ms(value))),
-            FROND_OPTION_BACKGROUND_THREADS => size().map(|count| self.change(|o| o.background_threads(count))),
-            FROND_OPTION_DIRECT_IO => switch().map(|on| self.change(|o| o.direct_io(on))),
-            FROND_OPTION_BLOCK_BYTES => size().map(|bytes| self.change(|o| o.block_bytes(bytes))),
+            FROND_OPTION_CREATE_IF_MISSING => self.apply(switch(), Options::create_if_missing),
+            FROND_OPTION_ERROR_IF_EXISTS => self.apply(switch(), Options::error_if_exists),
+            FROND_OPTION_READ_ONLY => self.apply(switch(), Options::read_only),
+            FROND_OPTION_MEMORY_BYTES => self.apply(size(), Options::memory_bytes),
+            FROND_OPTION_LEVEL0_BYTES => self.apply(size(), Options::level0_bytes),
+            FROND_OPTION_LOG_SEGMENT_BYTES => self.apply(Ok(value), Options::log_segment_bytes),
+            FROND_OPTION_LOG_COMPRESSION => self.apply(switch(), Options::log_compression),
+            FROND_OPTION_LOG_SYNC_PERIOD_MS => self.apply(Ok(value), Options::log_sync_period_ms),
+            FROND_OPTION_CHECKPOINT_INTERVAL_MS => self.apply(Ok(value), Options::checkpoint_interval_ms),
+            FROND_OPTION_RECOVERY_TARGET_MS => self.apply(Ok(value), Options::recovery_target_ms),
+            FROND_OPTION_BACKGROUND_THREADS => self.apply(size(), Options::background_threads),
+            FROND_OPTION_DIRECT_IO => self.apply(switch(), Options::direct_io),
+            FROND_OPTION_BLOCK_BYTES => self.apply(size(), Options::block_bytes),
             FROND_OPTION_FILTER_BITS_PER_KEY => {
-                let bits = u8::try_from(value).map_err(|_| too_large(option, value))?;
-                Ok(self.change(|o| o.filter_bits_per_key(bits)))
+                self.apply(u8::try_from(value).map_err(|_| out_of_range(option, value)), Options::filter_bits_per_key)
             }
-            FROND_OPTION_BLOB_BYTES_MIN => size().map(|bytes| self.change(|o| o.blob_bytes_min(bytes))),
-            FROND_OPTION_LOCK_TIMEOUT_MS => Ok(self.change(|o| o.lock_timeout(Duration::from_millis(value)))),
-            FROND_OPTION_MANUAL_BACKGROUND => switch().map(|on| self.change(|o| o.manual_background(on))),
+            FROND_OPTION_BLOB_BYTES_MIN => self.apply(size(), Options::blob_bytes_min),
+            FROND_OPTION_LOCK_TIMEOUT_MS => self.apply(Ok(Duration::from_millis(value)), Options::lock_timeout),
+            FROND_OPTION_MANUAL_BACKGROUND => self.apply(switch(), Options::manual_background),
             _ => Err(unknown("option", option)),
         }
     }
 }
 
-fn too_large(option: u32, value: u64) -> Error {
+fn out_of_range(option: u32, value: u64) -> Error {
     Error::invalid(format!("option out of range, option={option} value={value}"))
 }
 
@@ -132,18 +133,14 @@ pub extern "C" fn frond_options_set(options: Option<&mut frond_options>, option:
 pub extern "C" fn frond_options_set_log_dir(options: Option<&mut frond_options>, path: Text<'_>) -> Status {
     enter("frond_options_set_log_dir", || {
         let path = PathBuf::from(path.get("path")?);
-        need(options, "options")?.change(|o| o.log_dir(Some(path)));
-        Ok(())
+        need(options, "options")?.apply(Ok(Some(path)), Options::log_dir)
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn frond_options_set_codec(options: Option<&mut frond_options>, number: u32, level: i32) -> Status {
     enter("frond_options_set_codec", || {
-        let options = need(options, "options")?;
-        let codec = codec(number, level)?.unwrap_or_default();
-        options.change(|o| o.default_codec(codec));
-        Ok(())
+        need(options, "options")?.apply(codec(number, level).map(Option::unwrap_or_default), Options::default_codec)
     })
 }
 
@@ -158,8 +155,7 @@ pub extern "C" fn frond_options_set_progress(
             let progress = Progress { function, context };
             Arc::new(move |now: &RecoveryProgress| progress.tell(now)) as engine::ProgressCallback
         });
-        need(options, "options")?.change(|o| o.on_recovery_progress(callback));
-        Ok(())
+        need(options, "options")?.apply(Ok(callback), Options::on_recovery_progress)
     })
 }
 

@@ -52,7 +52,7 @@ pub unsafe extern "C" fn frond_program_encode(
             return Err(Error::invalid(format!("buffer too small, bytes={} capacity={capacity}", encoded.len())));
         }
         if !encoded.is_empty() {
-            // Safety: the buffer is writable (C1), long enough, not NULL (its capacity is not 0), and apart from `encoded`.
+            // Safety: the buffer is writable (C1), long enough, not NULL (its capacity is not 0), and not `encoded`.
             unsafe { buffer.copy_from_nonoverlapping(encoded.as_ptr(), encoded.len()) };
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use engine::{Locked, Value, Wait};
 
-use crate::border::{Bytes, Out, Status, array, enter, frond_slice, need, unknown};
+use crate::border::{Bytes, Out, Status, array, enter, frond_slice, need, null, unknown};
 use crate::constants::FROND_WAIT_SKIP;
 use crate::transaction::frond_txn;
 use crate::tree::frond_tree;
@@ -59,7 +59,9 @@ pub unsafe extern "C" fn frond_txn_get_many(
         let (txn, tree) = (need(txn, "txn")?, need(tree, "tree")?);
         // Safety: C2.
         let keys = unsafe { array(keys, count)? };
-        let out = if count == 0 { std::ptr::dangling_mut() } else { need(std::ptr::NonNull::new(values), "values")?.as_ptr() };
+        if values.is_null() && count > 0 {
+            return Err(null("values"));
+        }
         txn.values.clear();
         let mut present = Vec::with_capacity(count);
         for key in keys {
@@ -71,7 +73,7 @@ pub unsafe extern "C" fn frond_txn_get_many(
         for (index, present) in present.into_iter().enumerate() {
             let value = if present { found.next().map(|value| &**value) } else { None };
             // Safety: C1: `values` has room for `count` slices, and the loop runs over `count` keys.
-            unsafe { out.add(index).write(frond_slice::lend_some(value)) };
+            unsafe { values.add(index).write(frond_slice::lend_some(value)) };
         }
         Ok(())
     })
@@ -90,7 +92,7 @@ pub extern "C" fn frond_txn_get_locked(
     enter("frond_txn_get_locked", || {
         let (txn, tree, out) = (need(txn, "txn")?, need(tree, "tree")?, need(value, "value")?);
         if wait_ms == FROND_WAIT_SKIP && skipped.is_none() {
-            return Err(crate::border::null("skipped"));
+            return Err(null("skipped"));
         }
         let locked = txn.inner.get_locked(&tree.inner, key.get()?, lock_mode(mode)?, wait(wait_ms)?)?;
         if let Some(skipped) = skipped {

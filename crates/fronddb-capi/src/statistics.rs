@@ -38,7 +38,10 @@ macro_rules! statistics {
                 (concat!(stringify!($distribution), "_p50_micros\0"), distribution_offset!($distribution, p50_micros)),
                 (concat!(stringify!($distribution), "_p95_micros\0"), distribution_offset!($distribution, p95_micros)),
                 (concat!(stringify!($distribution), "_p99_micros\0"), distribution_offset!($distribution, p99_micros)),
-                (concat!(stringify!($distribution), "_p999_micros\0"), distribution_offset!($distribution, p999_micros)),
+                (
+                    concat!(stringify!($distribution), "_p999_micros\0"),
+                    distribution_offset!($distribution, p999_micros),
+                ),
                 (concat!(stringify!($distribution), "_max_micros\0"), distribution_offset!($distribution, max_micros)),
             )*
             $((concat!(stringify!($number), "\0"), std::mem::offset_of!(frond_statistics, $number)),)*
@@ -69,7 +72,7 @@ macro_rules! distribution_offset {
 
 statistics! {
     distributions: commit read stall log_sync;
-    numbers: 
+    numbers:
         uptime_micros begins commits commits_read_only rollbacks gets gets_found cursor_seeks cursor_steps
         messages user_bytes log_bytes log_bytes_written log_records log_syncs blob_bytes seal_bytes flush_bytes
         compact_bytes publish_bytes seals compactions publications checkpoints_by_time checkpoints_by_size
@@ -174,11 +177,7 @@ pub unsafe extern "C" fn frond_db_statistics(db: Option<&frond_db>, out: *mut fr
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn frond_statistics_field(
-    index: usize,
-    name: Out<'_, *const c_char>,
-    offset: Out<'_, usize>,
-) -> bool {
+pub extern "C" fn frond_statistics_field(index: usize, name: Out<'_, *const c_char>, offset: Out<'_, usize>) -> bool {
     guard("frond_statistics_field", || {
         let Some((field, at)) = FIELDS.get(index) else { return false };
         if let Some(name) = name {

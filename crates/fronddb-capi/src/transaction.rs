@@ -35,10 +35,7 @@ pub extern "C" fn frond_txn_begin(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn frond_db_snapshot(
-    db: Option<&frond_db>,
-    snapshot: Out<'_, Option<Box<frond_txn>>>,
-) -> Status {
+pub extern "C" fn frond_db_snapshot(db: Option<&frond_db>, snapshot: Out<'_, Option<Box<frond_txn>>>) -> Status {
     enter("frond_db_snapshot", || {
         let (db, snapshot) = (need(db, "db")?, need(snapshot, "snapshot")?);
         let options = TxnOptions {

@@ -61,11 +61,7 @@ pub extern "C" fn frond_tree_drop(txn: Option<&mut frond_txn>, name: Text<'_>) -
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn frond_tree_rename(
-    txn: Option<&mut frond_txn>,
-    old_name: Text<'_>,
-    new_name: Text<'_>,
-) -> Status {
+pub extern "C" fn frond_tree_rename(txn: Option<&mut frond_txn>, old_name: Text<'_>, new_name: Text<'_>) -> Status {
     enter("frond_tree_rename", || {
         need(txn, "txn")?.inner.rename_tree(old_name.get("old_name")?, new_name.get("new_name")?)
     })

@@ -87,10 +87,7 @@ impl frond_txn_options {
     /// The engine's options; the defaults for NULL.
     pub(crate) fn to_engine(options: Option<&frond_txn_options>) -> Result<TxnOptions> {
         let Some(options) = options else { return Ok(TxnOptions::default()) };
-        check_flags(
-            options.flags,
-            FROND_TXN_READ_ONLY | FROND_TXN_FIRST_UPDATER_WINS | FROND_TXN_CONSISTENT_SNAPSHOT,
-        )?;
+        check_flags(options.flags, FROND_TXN_READ_ONLY | FROND_TXN_FIRST_UPDATER_WINS | FROND_TXN_CONSISTENT_SNAPSHOT)?;
         check_reserved(options.reserved)?;
         let lock_timeout = match options.lock_wait_ms {
             FROND_WAIT_DEFAULT => None,

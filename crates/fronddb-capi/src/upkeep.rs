@@ -17,7 +17,7 @@ c_structs! {
 pub type frond_finding_fn = Option<unsafe extern "C" fn(*mut c_void, *const frond_finding)>;
 
 #[unsafe(no_mangle)]
-pub extern "C" fn frond_db_checkpoint(db: Option<&frond_db>) -> Status {
+pub unsafe extern "C" fn frond_db_checkpoint(db: Option<&frond_db>) -> Status {
     enter("frond_db_checkpoint", || need(db, "db")?.inner.checkpoint())
 }
 
@@ -29,8 +29,8 @@ pub extern "C" fn frond_db_sync_log(db: Option<&frond_db>) -> Status {
 #[unsafe(no_mangle)]
 pub extern "C" fn frond_db_set_memory_bytes(db: Option<&frond_db>, bytes: u64) -> Status {
     enter("frond_db_set_memory_bytes", || {
-        let bytes = usize::try_from(bytes)
-            .map_err(|_| Error::invalid(format!("option out of range, memory_bytes={bytes}")))?;
+        let bytes =
+            usize::try_from(bytes).map_err(|_| Error::invalid(format!("option out of range, memory_bytes={bytes}")))?;
         need(db, "db")?.inner.set_memory_bytes(bytes)
     })
 }
@@ -50,7 +50,7 @@ pub extern "C" fn frond_db_set_recovery_target_ms(db: Option<&frond_db>, target_
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn frond_db_check(
+pub unsafe extern "C" fn frond_db_check(
     db: Option<&frond_db>,
     report: frond_finding_fn,
     context: *mut c_void,

@@ -1,6 +1,7 @@
 //! Writing: single writes, arrays of writes, batches.
 //!
-//! An array becomes a [`WriteBatch`] that its thread keeps, so that a row with all its index entries costs no allocation.
+//! An array becomes a [`WriteBatch`] that its thread keeps, so that a row with all its index entries costs no
+//! allocation.
 
 use std::cell::RefCell;
 
