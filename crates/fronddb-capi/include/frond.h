@@ -215,7 +215,7 @@ frond_status frond_db_open(const char *path, const frond_options *options, frond
 frond_status frond_db_close(frond_db *db);
 
 /* FROND_OK, or what poisoned the database, with its message in frond_last_error. */
-frond_status frond_db_poisoned(const frond_db *db);
+frond_status frond_db_poisoned(frond_db *db);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 4 Trees: named ordered maps. Creating, dropping, renaming and truncating happen inside a transaction; others see

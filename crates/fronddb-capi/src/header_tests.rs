@@ -150,57 +150,129 @@ fn structures_lie_in_memory_alike_on_both_sides() {
     assert_eq!(header, crates);
 }
 
-/// Number of arguments between the first parenthesis of `text` and the one that closes it.
-fn count_arguments(text: &str) -> usize {
-    let (mut depth, mut arguments, mut word) = (0, 0, String::new());
-    for character in text[text.find('(').expect("a parenthesis")..].chars() {
+/// The parts between the first parenthesis of `text` and the one that closes it, and what follows that one.
+fn arguments(text: &str) -> (Vec<&str>, &str) {
+    let start = text.find('(').expect("a parenthesis") + 1;
+    let (mut depth, mut begin, mut parts) = (1, start, Vec::new());
+    for (at, character) in text.char_indices().skip_while(|(at, _)| *at < start) {
         match character {
             '(' | '<' => depth += 1,
             ')' | '>' => depth -= 1,
             _ => {}
         }
         if depth == 0 || (depth == 1 && character == ',') {
-            let trimmed = word.trim_matches(|c: char| c.is_whitespace() || c == '(');
-            arguments += usize::from(!trimmed.is_empty() && trimmed != "void");
-            word.clear();
-        } else {
-            word.push(character);
+            parts.push(text[begin..at].trim());
+            begin = at + 1;
         }
         if depth == 0 {
             break;
         }
     }
-    arguments
+    parts.retain(|part| !part.is_empty() && *part != "void");
+    (parts, &text[begin..])
+}
+
+/// The C type behind a Rust type of a signature, without typedefs of numbers. A database is shared and changes inside:
+/// C sees it without `const`, Rust as `&`.
+fn c_type(rust: &str) -> String {
+    let rust = rust.trim().trim_end_matches(',');
+    let inside = |prefix: &str, suffix: &str| rust.strip_prefix(prefix)?.strip_suffix(suffix);
+    let after_lifetime = |text: &str| text.strip_prefix("'t ").unwrap_or(text).to_owned();
+    if let Some(inner) = inside("Out<'_, ", ">") {
+        return c_type(inner) + "*";
+    }
+    if let Some(inner) = inside("Option<Box<", ">>").or(inside("Box<", ">")).or(inside("*mut ", "")) {
+        return c_type(inner) + "*";
+    }
+    if rust == "Option<&frond_db>" {
+        return "frond_db*".to_owned();
+    }
+    if let Some(inner) = inside("*const ", "").or(inside("Option<&", ">").filter(|inner| !inner.contains("mut "))) {
+        return format!("const {}*", c_type(inner));
+    }
+    if let Some(inner) = inside("Option<&", ">") {
+        return c_type(after_lifetime(inner).strip_prefix("mut ").expect("a mutable reference")) + "*";
+    }
+    match rust.split('<').next().unwrap_or_default() {
+        "u8" => "uint8_t",
+        "u32" => "uint32_t",
+        "i32" | "Status" => "int32_t",
+        "u64" => "uint64_t",
+        "i64" => "int64_t",
+        "usize" => "size_t",
+        "c_char" => "char",
+        "c_void" | "()" => "void",
+        "Bytes" => "frond_slice",
+        "Text" => "const char*",
+        same => same,
+    }
+    .rsplit("::")
+    .next()
+    .unwrap_or_default()
+    .replace("c_char", "char")
+}
+
+/// A declaration of the header as a Rust signature would say it.
+fn declared(code: &str) -> BTreeMap<String, String> {
+    let mut numbers = BTreeMap::new();
+    for line in code.lines().filter_map(|line| line.strip_prefix("typedef ")) {
+        if let Some((number, name)) = line.trim_end().trim_end_matches(';').split_once("int32_t ") {
+            numbers.insert(name, format!("{number}int32_t"));
+        }
+    }
+    let plain = |text: &str| {
+        let compact = text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" *", "*");
+        let (constant, rest) = compact.strip_prefix("const ").map_or(("", &*compact), |rest| ("const ", rest));
+        let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+        let name = numbers.get(&rest[..end]).map_or(&rest[..end], String::as_str);
+        format!("{constant}{name}{}", &rest[end..])
+    };
+    let mut found = BTreeMap::new();
+    for statement in code.split(['}', ';', '{']).map(str::trim).filter(|text| text.contains('(')) {
+        let statement = statement.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
+        let statement = statement.trim();
+        let (before, _) = statement.split_once('(').unwrap_or_default();
+        let name = before.rsplit(|c| !is_word(c)).next().unwrap_or_default();
+        let at_start = statement.starts_with(|c: char| c.is_ascii_lowercase());
+        if !name.starts_with("frond_") || !at_start || ["static ", "typedef "].iter().any(|s| statement.starts_with(s))
+        {
+            continue;
+        }
+        let types = arguments(statement).0.into_iter().map(|argument| {
+            plain(
+                argument.strip_suffix(argument.rsplit(|c| !is_word(c)).next().unwrap_or_default()).unwrap_or(argument),
+            )
+        });
+        let types: Vec<_> = types.map(|text| text.trim().to_owned()).collect();
+        let answer = plain(before.strip_suffix(name).unwrap_or_default());
+        found.insert(name.to_owned(), format!("{}({})", answer.trim(), types.join(", ")));
+    }
+    found
 }
 
 #[test]
-fn every_function_is_declared_and_defined_with_as_many_arguments() {
-    let code = code();
-    let mut declared = BTreeMap::new();
-    for statement in code.split(['}', ';', '\n']).map(str::trim).filter(|text| text.contains('(')) {
-        let whole = &code[statement.as_ptr() as usize - code.as_ptr() as usize..];
-        let name = statement.split('(').next().unwrap_or_default().rsplit(|c| !is_word(c)).next().unwrap_or_default();
-        let is_declaration = !statement.starts_with("static ") && !statement.starts_with("typedef ");
-        if name.starts_with("frond_") && is_declaration && whole.find(';') < whole.find('{').or(Some(usize::MAX)) {
-            declared.insert(name.to_owned(), count_arguments(whole));
-        }
-    }
+fn every_function_is_declared_as_it_is_defined() {
     let mut defined = BTreeMap::new();
     for source in SOURCES {
-        for text in source.split("extern \"C\" fn ").skip(1) {
+        for text in source.split("extern \"C\" fn ").skip(1).filter(|text| text.starts_with("frond_")) {
             let name = text.split(['(', '<']).next().unwrap_or_default();
-            if name.starts_with("frond_") {
-                defined.insert(name.to_owned(), count_arguments(text));
-            }
+            let (parts, rest) = arguments(text.trim_start_matches(|c| is_word(c)).trim_start_matches("<'t>"));
+            let answer = rest.split('{').next().unwrap_or_default().trim().strip_prefix("-> ").unwrap_or("()");
+            let types = parts.iter().map(|part| c_type(part.split_once(": ").expect("a type").1));
+            defined.insert(name.to_owned(), format!("{}({})", c_type(answer), types.collect::<Vec<_>>().join(", ")));
         }
         let Some((_, single)) = source.split_once("single_writes! {\n") else { continue };
-        for line in single.split('}').next().unwrap_or_default().lines().map(str::trim).filter(|line| !line.is_empty())
-        {
-            let name = line.split('(').next().unwrap_or_default();
-            defined.insert(name.to_owned(), 2 + count_arguments(line));
+        for line in single.split('}').next().unwrap_or_default().lines().map(str::trim) {
+            let Some((name, payload)) = line.split_once('(') else { continue };
+            let mut signature = "int32_t(frond_txn*, const frond_tree*, frond_slice".to_owned();
+            signature += if payload.contains(',') { ", frond_slice)" } else { ")" };
+            defined.insert(name.to_owned(), signature);
         }
     }
-    assert_eq!(declared, defined);
+    let declared = declared(&code());
+    for name in declared.keys().chain(defined.keys()) {
+        assert_eq!(declared.get(name), defined.get(name), "{name}: header left, crate right");
+    }
     assert!(defined.len() > 80, "count={}", defined.len());
 }
 
