@@ -197,6 +197,10 @@ pub(crate) fn open(directory: &Path, options: &Options) -> Result<Engine> {
     let lock = recovery.prepare_directory()?;
     let mut engine = recovery.run()?;
     engine.directory_lock = Mutex::new(Some(lock));
+    if engine.log.is_some() {
+        // The new active memtable begins here, so replay may begin here one day.
+        engine.log_prepared_again()?;
+    }
     Ok(engine)
 }
 
