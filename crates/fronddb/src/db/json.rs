@@ -60,6 +60,18 @@ impl JsonWriter {
         self.comma = true;
     }
 
+    pub(crate) fn begin_array_field(&mut self, name: &str) {
+        self.name(name);
+        self.separate();
+        self.out.push('[');
+        self.comma = false;
+    }
+
+    pub(crate) fn end_array(&mut self) {
+        self.out.push(']');
+        self.comma = true;
+    }
+
     pub(crate) fn field(&mut self, name: &str, value: u64) {
         self.name(name);
         self.separate();
@@ -76,6 +88,12 @@ impl JsonWriter {
         self.name(name);
         self.separate();
         self.out.push_str(if value { "true" } else { "false" });
+    }
+
+    pub(crate) fn field_str(&mut self, name: &str, value: &str) {
+        self.name(name);
+        self.separate();
+        self.string(value);
     }
 
     pub(crate) fn finish(self) -> String {

@@ -5,12 +5,13 @@
 //! [`statistics`], [`report`] (recovery). Behind them: `engine` (what an open database consists of), `core` (one
 //! transaction's state and ends), `write` and `read` (the two paths), `ddl` and `catalog` (trees), `prepared`
 //! (distributed transactions), `checkpoint`, `recovery`, `admission`, `background` (the only threads), `sessions`,
-//! `counters`, `gather`, `json`.
+//! `counters`, `gather`, `json`. For databases that nobody has open: [`check`], [`salvage`], [`log_print`].
 
 mod admission;
 mod background;
 pub mod batch;
 mod catalog;
+pub mod check;
 mod checkpoint;
 mod core;
 mod counters;
@@ -20,12 +21,14 @@ mod ddl;
 mod engine;
 mod gather;
 mod json;
+pub mod log_print;
 pub mod monitor;
 pub mod options;
 mod prepared;
 mod read;
 mod recovery;
 pub mod report;
+pub mod salvage;
 mod sessions;
 pub mod statistics;
 pub mod transaction;

@@ -50,11 +50,11 @@ use crate::txn::{Snapshots, StatusTable};
 /// Most threads that read and decode the log.
 const READERS: usize = 4;
 /// The file whose lock says that a directory is in use.
-const LOCK_FILE: &str = "LOCK";
+pub(super) const LOCK_FILE: &str = "LOCK";
 /// Where the report of the last recovery is kept.
 const REPORT_FILE: &str = "recovery.json";
 /// Directory of log segments, where no other is given.
-const LOG_DIRECTORY: &str = "log";
+pub(super) const LOG_DIRECTORY: &str = "log";
 /// Log records from this size on are compressed, if that is asked for.
 const COMPRESS_BYTES_MIN: usize = 512;
 
@@ -176,10 +176,27 @@ struct Recovery<'a> {
     report: RecoveryReport,
     started: u64,
     phase_started: u64,
+    /// For salvage: damage to the log is collected here and ends the log.
+    tolerated: Option<Mutex<Vec<Error>>>,
+}
+
+/// Opens a damaged database for reading what is left: damage of the log ends it, and is added to `damage`.
+pub(crate) fn open_damaged(directory: &Path, options: &Options, damage: &mut Vec<Error>) -> Result<Engine> {
+    let (engine, tolerated) = open_with(directory, options, Some(Mutex::default()))?;
+    damage.extend(tolerated);
+    Ok(engine)
 }
 
 /// Opens the database in `directory`.
 pub(crate) fn open(directory: &Path, options: &Options) -> Result<Engine> {
+    open_with(directory, options, None).map(|(engine, _)| engine)
+}
+
+fn open_with(
+    directory: &Path,
+    options: &Options,
+    tolerated: Option<Mutex<Vec<Error>>>,
+) -> Result<(Engine, Vec<Error>)> {
     options.validate()?;
     let clock = options.clock.clone().unwrap_or_else(Clock::machine);
     let started = clock.micros();
@@ -193,6 +210,7 @@ pub(crate) fn open(directory: &Path, options: &Options) -> Result<Engine> {
         clock,
         started,
         phase_started: started,
+        tolerated,
     };
     let lock = recovery.prepare_directory()?;
     let mut engine = recovery.run()?;
@@ -201,7 +219,7 @@ pub(crate) fn open(directory: &Path, options: &Options) -> Result<Engine> {
         // The new active memtable begins here, so replay may begin here one day.
         engine.log_prepared_again()?;
     }
-    Ok(engine)
+    Ok((engine, recovery.tolerated.map(Mutex::into_inner).unwrap_or_default()))
 }
 
 impl Recovery<'_> {
@@ -313,6 +331,9 @@ impl Recovery<'_> {
             match outcome {
                 Err(error) if error.kind() == ErrorKind::Corruption => {
                     self.report.superblocks_skipped += 1;
+                    if let Some(tolerated) = &self.tolerated {
+                        tolerated.lock().push(error.clone());
+                    }
                     let opened = Store::open(&self.storage, &self.directory, &self.store_options(generation));
                     // The first damage says more than what an older generation, whose log may be gone, lacks.
                     outcome = opened.and_then(|opened| self.open_generation(opened)).map_err(|_| error);
@@ -373,6 +394,9 @@ impl Recovery<'_> {
 
     /// Reads the log from `start` on, in parallel.
     fn read_log(&self, store: &Store, options: &LogOptions, start: Lsn) -> Result<(Vec<Reading>, LogTail)> {
+        if let Some(tolerated) = &self.tolerated {
+            return self.read_damaged_log(store, options, start, tolerated);
+        }
         let reader = LogReader::open(&*self.storage, &self.log_directory, options, start)?;
         // The last segment is counted as full: where it ends shows when it is read.
         let total = reader.last_start().0.saturating_sub(start.0) + options.segment_bytes;
@@ -406,6 +430,38 @@ impl Recovery<'_> {
         });
         let readings = readings.into_iter().collect::<Result<Vec<_>>>()?;
         Ok((readings, reader.into_inner().finish()?))
+    }
+
+    /// Reads the log up to the first damage: what comes out is a prefix of what was written.
+    fn read_damaged_log(
+        &self,
+        store: &Store,
+        options: &LogOptions,
+        start: Lsn,
+        tolerated: &Mutex<Vec<Error>>,
+    ) -> Result<(Vec<Reading>, LogTail)> {
+        let mut reading = Reading::new();
+        let mut reader = match LogReader::open(&*self.storage, &self.log_directory, options, start) {
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                tolerated.lock().push(error);
+                return Ok((vec![reading], LogTail::empty(start)));
+            }
+            opened => opened?,
+        };
+        let mut read = || -> Result<()> {
+            while let Some(mut batch) = reader.next_batch()? {
+                while let Some((lsn, bytes)) = batch.next()? {
+                    reading.record(store, lsn, bytes)?;
+                }
+            }
+            Ok(())
+        };
+        match read() {
+            Err(error) if error.kind() == ErrorKind::Corruption => tolerated.lock().push(error),
+            done => done?,
+        }
+        reader.give_up();
+        Ok((vec![reading], reader.finish()?))
     }
 
     /// Applies what the log says about transactions; returns the locks of prepared ones.

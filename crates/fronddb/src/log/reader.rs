@@ -78,7 +78,7 @@ pub struct LogTail {
 
 impl LogTail {
     /// A log without files that will begin at `start`.
-    pub(super) fn empty(start: Lsn) -> LogTail {
+    pub(crate) fn empty(start: Lsn) -> LogTail {
         LogTail { end: start.0, live: Vec::new(), leftovers: Vec::new(), next_number: 1 }
     }
 
@@ -223,6 +223,11 @@ impl LogReader {
     #[cfg(test)]
     pub(super) fn first_segment(&self) -> Option<(PathBuf, u64)> {
         self.segments.first().map(|found| (found.path.clone(), found.header.start))
+    }
+
+    /// Takes the log to end where reading has come to: for what is readable of a damaged one.
+    pub fn give_up(&mut self) {
+        self.ended = true;
     }
 
     /// Where the log ends. Only after [`LogReader::next_batch`] has returned `None`.

@@ -38,7 +38,7 @@
 //!
 //! Rooms, in reading order: [`tuning`], [`node`], [`source`], [`merge`], [`compact`] (the merge rules on
 //! streams), [`plan`] (what next), [`step`] (flush, compaction, drop, seal), [`install`] (new versions),
-//! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`verify`].
+//! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`verify`], [`salvage`].
 
 pub mod compact;
 pub mod cursor;
@@ -50,6 +50,7 @@ pub mod node;
 pub mod plan;
 pub mod publish;
 pub mod read;
+pub mod salvage;
 pub mod source;
 pub mod step;
 pub mod tuning;
