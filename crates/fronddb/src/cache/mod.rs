@@ -1,9 +1,33 @@
 //! The cache: decoded blocks by their offset in the data file.
-use crate::base::memory::MemoryBudget;
-use crate::base::{Extent, Result};
+//!
+//! It is never dirty (decision D3): every block in it can be read again, so eviction never writes. Blocks
+//! are distributed over shards by the mebibyte that they lie in; each shard is a table under a latch with
+//! a clock hand (CLOCK, Corbató 1968). A hit raises the block's count to its priority; the hand lowers
+//! counts and evicts at zero, so indexes and filters stay three rounds and what a scan brought in one.
+//!
+//! Memory is counted as the blocks report it, plus the table's share, and is told to the budget
+//! (`Purpose::Cache`). What the cache may hold is whatever the budget leaves at the moment.
+//!
+//! Invariants:
+//! - C1: a block is found under its offset only as long as its extent is not freed: whoever frees an
+//!   extent calls [`Cache::remove_range`] first, when no reader can load from it any more.
+//! - C2: while one thread loads a block, others that want it wait for that load.
+//!
+//! Latch: one per shard, never two at a time; no I/O under it.
+
+mod shard;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::space::Extent;
+use crate::base::{Error, Result};
 use crate::format::block::{EntryBlock, IndexBlock, RangeBlock};
 use crate::format::filter::Filter;
-use std::sync::Arc;
+use shard::{Looked, Shard};
 
 /// A cached block.
 #[derive(Debug, Clone)]
@@ -16,6 +40,27 @@ pub enum CachedBlock {
     Filter(Arc<Filter>),
     /// Range-deletes.
     Ranges(Arc<RangeBlock>),
+}
+
+impl CachedBlock {
+    /// Its place in the counters of [`CacheStatistics`].
+    fn cause(&self) -> usize {
+        match self {
+            CachedBlock::Entries(_) => 0,
+            CachedBlock::Index(_) => 1,
+            CachedBlock::Filter(_) => 2,
+            CachedBlock::Ranges(_) => 3,
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            CachedBlock::Entries(block) => block.memory_bytes(),
+            CachedBlock::Index(block) => block.memory_bytes(),
+            CachedBlock::Filter(block) => block.memory_bytes(),
+            CachedBlock::Ranges(block) => block.memory_bytes(),
+        }
+    }
 }
 
 /// How long an unused block stays.
@@ -46,49 +91,148 @@ pub struct CacheStatistics {
     pub blocks: u64,
 }
 
+const SHARDS: usize = 16;
+
 /// The cache. Share it in an `Arc`.
 #[derive(Debug)]
-pub struct Cache {}
+pub struct Cache {
+    budget: MemoryBudget,
+    shards: Box<[CachePadded<Shard>]>,
+    bytes: AtomicUsize,
+    misses: [AtomicU64; 4],
+}
 
 impl Cache {
     /// An empty cache that takes what `budget` leaves to it.
-    pub fn new(_budget: MemoryBudget) -> Cache {
-        unimplemented!()
+    pub fn new(budget: MemoryBudget) -> Cache {
+        let shards = (0..SHARDS).map(|_| CachePadded::new(Shard::default())).collect();
+        Cache { budget, shards, bytes: AtomicUsize::new(0), misses: Default::default() }
     }
+
+    #[inline]
+    fn shard(&self, offset: u64) -> &Shard {
+        &self.shards[shard::mebibyte(offset) as usize % SHARDS]
+    }
+
     /// The block at `offset`, if it is here.
-    pub fn lookup(&self, _offset: u64) -> Option<CachedBlock> {
-        unimplemented!()
+    #[inline]
+    pub fn lookup(&self, offset: u64) -> Option<CachedBlock> {
+        self.shard(offset).lookup(offset)
     }
+
     /// The block at `offset`; what `load` gives if it is not here. Two threads that miss load once.
     ///
     /// # Errors
     /// Those of `load`.
+    #[inline]
     pub fn get(
         &self,
-        _offset: u64,
-        _priority: Priority,
-        _load: impl FnOnce() -> Result<CachedBlock>,
+        offset: u64,
+        priority: Priority,
+        load: impl FnOnce() -> Result<CachedBlock>,
     ) -> Result<CachedBlock> {
-        unimplemented!()
+        match self.shard(offset).lookup_or_reserve(offset) {
+            Looked::Found(block) => Ok(block),
+            Looked::Reserved => self.load(offset, priority, load),
+        }
     }
+
+    #[cold]
+    fn load(&self, offset: u64, priority: Priority, load: impl FnOnce() -> Result<CachedBlock>) -> Result<CachedBlock> {
+        /// Lets the waiters go also when `load` panics.
+        struct Reservation<'a>(&'a Shard, u64);
+        impl Drop for Reservation<'_> {
+            fn drop(&mut self) {
+                self.0.end_reservation(self.1);
+            }
+        }
+        let reservation = Reservation(self.shard(offset), offset);
+        let block = load()?;
+        self.misses[block.cause()].fetch_add(1, Ordering::Relaxed);
+        self.insert(offset, block.clone(), priority);
+        drop(reservation);
+        Ok(block)
+    }
+
     /// Puts a block in, or replaces it.
-    pub fn insert(&self, _offset: u64, _block: CachedBlock, _priority: Priority) {
-        unimplemented!()
+    pub fn insert(&self, offset: u64, block: CachedBlock, priority: Priority) {
+        let (added, freed) = self.shard(offset).insert(offset, block, priority);
+        self.account(added, freed);
+        self.trim_from(shard::mebibyte(offset) as usize % SHARDS);
     }
+
+    fn account(&self, added: usize, freed: usize) {
+        self.bytes.fetch_add(added, Ordering::Relaxed);
+        self.bytes.fetch_sub(freed, Ordering::Relaxed);
+        self.budget.add(Purpose::Cache, added);
+        self.budget.sub(Purpose::Cache, freed);
+    }
+
     /// Forgets every block in `extent`. To be called when the extent is freed, before it can be used again.
-    pub fn remove_range(&self, _extent: Extent) {
-        unimplemented!()
+    pub fn remove_range(&self, extent: Extent) {
+        let (start, end) = (extent.offset(), extent.offset() + extent.bytes());
+        for mebibyte in shard::mebibyte(start)..=shard::mebibyte(end - 1) {
+            let freed = self.shards[mebibyte as usize % SHARDS].remove_in(mebibyte, start, end);
+            self.account(0, freed);
+        }
     }
+
     /// Evicts down to the budget's allowance.
     pub fn trim(&self) {
-        unimplemented!()
+        self.trim_from(0);
     }
+
+    fn trim_from(&self, first: usize) {
+        let mut at = first;
+        let mut idle = 0;
+        while self.bytes() > self.budget.cache_allowance() && idle < SHARDS {
+            let freed = self.shards[at % SHARDS].evict();
+            idle = if freed == 0 { idle + 1 } else { 0 };
+            self.account(0, freed);
+            at += 1;
+        }
+    }
+
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        unimplemented!()
+        self.bytes.load(Ordering::Relaxed)
     }
+
     /// Counters.
     pub fn statistics(&self) -> CacheStatistics {
-        unimplemented!()
+        let mut statistics = CacheStatistics { bytes: self.bytes() as u64, ..CacheStatistics::default() };
+        for shard in &self.shards {
+            shard.add_to(&mut statistics);
+        }
+        for (sum, misses) in statistics.misses.iter_mut().zip(&self.misses) {
+            *sum = misses.load(Ordering::Relaxed);
+        }
+        statistics
+    }
+
+    /// The entry block at `offset`, loading it if need be.
+    ///
+    /// # Errors
+    /// Those of `load`; `Internal` when a block of another kind is there.
+    #[inline]
+    pub fn entries(
+        &self,
+        offset: u64,
+        priority: Priority,
+        load: impl FnOnce() -> Result<Arc<EntryBlock>>,
+    ) -> Result<Arc<EntryBlock>> {
+        match self.get(offset, priority, || Ok(CachedBlock::Entries(load()?)))? {
+            CachedBlock::Entries(block) => Ok(block),
+            other => Err(Error::internal(format!(
+                "cache holds another kind of block, kind={} offset={offset}",
+                other.cause()
+            ))),
+        }
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.budget.sub(Purpose::Cache, self.bytes());
     }
 }

@@ -13,6 +13,8 @@ use super::report::RecoveryProgress;
 use crate::base::clock::Clock;
 use crate::base::compress::Codec;
 use crate::base::{Error, Result};
+use crate::io::Storage;
+use crate::tree::TreeTuning;
 
 /// Smallest memory budget, in bytes.
 pub const MEMORY_BYTES_MIN: usize = 8 << 20;
@@ -46,7 +48,9 @@ pub struct Options {
     pub(crate) default_codec: Codec,
     pub(crate) blob_bytes_min: usize,
     pub(crate) lock_timeout: Duration,
+    pub(crate) storage: Option<Arc<dyn Storage>>,
     pub(crate) clock: Option<Clock>,
+    pub(crate) tree_tuning: Option<TreeTuning>,
     pub(crate) manual_background: bool,
     pub(crate) on_recovery_progress: Option<ProgressCallback>,
 }
@@ -105,8 +109,12 @@ setters! {
     blob_bytes_min: usize,
     /// How long a lock is waited for unless a transaction or call says otherwise. Default: 50 s.
     lock_timeout: Duration,
+    /// Where files are. Default: the machine's file systems. Tests pass a simulated disk.
+    storage: Option<Arc<dyn Storage>>,
     /// The clock; a test may move it by hand. Default: the machine's.
     clock: Option<Clock>,
+    /// Sizes of nodes and leaves; tests make them tiny. Default: as measured.
+    tree_tuning: Option<TreeTuning>,
     /// Starts no threads: background work happens in [`crate::Database::step_background`] and, where a
     /// writer would have to wait for it, in that writer. For deterministic tests. Default: false.
     manual_background: bool,
@@ -135,7 +143,9 @@ impl Default for Options {
             default_codec: Codec::default(),
             blob_bytes_min: 64 << 10,
             lock_timeout: Duration::from_secs(50),
+            storage: None,
             clock: None,
+            tree_tuning: None,
             manual_background: false,
             on_recovery_progress: None,
         }
@@ -148,6 +158,14 @@ impl Options {
         Options::default()
     }
 
+    /// Bytes of messages at which a memtable seals, under a budget of `memory_bytes`.
+    pub(crate) fn level0_limit(&self, memory_bytes: usize) -> usize {
+        match self.level0_bytes {
+            0 => (memory_bytes / 8).min(32 << 20),
+            wanted => wanted.min(memory_bytes / 4),
+        }
+    }
+
     /// Checks every value against its limits.
     ///
     /// # Errors
@@ -156,7 +174,7 @@ impl Options {
         let checks = [
             (self.memory_bytes >= MEMORY_BYTES_MIN, "memory_bytes", self.memory_bytes as u64),
             (self.level0_bytes == 0 || self.level0_bytes >= 64 << 10, "level0_bytes", self.level0_bytes as u64),
-            (self.level0_bytes <= self.memory_bytes / 2, "level0_bytes", self.level0_bytes as u64),
+            (self.level0_bytes <= self.memory_bytes / 4, "level0_bytes", self.level0_bytes as u64),
             ((1 << 20..=16 << 30).contains(&self.log_segment_bytes), "log_segment_bytes", self.log_segment_bytes),
             ((1..=64).contains(&self.background_threads), "background_threads", self.background_threads as u64),
             ((1 << 10..=1 << 20).contains(&self.block_bytes), "block_bytes", self.block_bytes as u64),

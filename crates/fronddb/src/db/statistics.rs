@@ -36,7 +36,7 @@ macro_rules! statistics {
             pub read: Distribution,
             /// Time that writers were slowed or stopped by admission.
             pub stall: Distribution,
-            /// Time of syncs of the log.
+            /// Time of syncs of the log; only count, sum and largest.
             pub log_sync: Distribution,
         }
 
@@ -104,7 +104,7 @@ statistics! {
     checkpoints_by_target,
     /// Checkpoints on request.
     checkpoints_by_request,
-    /// Blocks read from the data file.
+    /// Blocks read from the data file for point reads and scans; those for compactions are not among them.
     blocks_read,
     /// Bytes read from the data file.
     bytes_read,

@@ -1,39 +1,15 @@
 //! Transactions: the way everything is read and written.
 
-use std::ops::Deref;
+use std::sync::Arc;
 
 use super::batch::WriteBatch;
+use super::core::TxnCore;
 use super::cursor::Cursor;
 use super::options::{CursorOptions, LockMode, TreeOptions, Wait};
 use super::tree_handle::{RangeEstimate, Tree};
+use super::write::with_single;
 use crate::base::Result;
-
-/// A value as it was read. Derefs to its bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Value {
-    bytes: Vec<u8>,
-}
-
-impl Value {
-    /// The bytes, without a copy where it owns them.
-    pub fn into_vec(self) -> Vec<u8> {
-        self.bytes
-    }
-}
-
-impl Deref for Value {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl AsRef<[u8]> for Value {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
+use crate::tree::Value;
 
 /// What a locking read found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,14 +45,22 @@ impl Savepoint {
 /// has been rolled back, and further use is `Closed`) and `Poisoned`.
 #[derive(Debug)]
 pub struct Transaction {
-    id: u64,
+    core: Arc<TxnCore>,
 }
 
 impl Transaction {
     /// Its number among the sessions of this process, for [`crate::Database::cancel`] and
     /// [`crate::Database::transactions`].
     pub fn id(&self) -> u64 {
-        self.id
+        self.core.id
+    }
+
+    pub(crate) fn new(core: Arc<TxnCore>) -> Transaction {
+        Transaction { core }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<TxnCore> {
+        &self.core
     }
 
     // Trees.
@@ -85,56 +69,56 @@ impl Transaction {
     ///
     /// # Errors
     /// `KeyExists` when the name is taken; `InvalidArgument` when it is empty or longer than 1 KiB.
-    pub fn create_tree(&self, _name: &str, _options: &TreeOptions) -> Result<Tree> {
-        Err(super::not_built())
+    pub fn create_tree(&self, name: &str, options: &TreeOptions) -> Result<Tree> {
+        self.core.create_tree(name, options)
     }
 
     /// Opens a tree by name.
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn open_tree(&self, _name: &str) -> Result<Tree> {
-        Err(super::not_built())
+    pub fn open_tree(&self, name: &str) -> Result<Tree> {
+        self.core.open_tree(name)
     }
 
     /// Drops a tree with all its rows, at a cost that does not depend on them.
     ///
     /// # Errors
     /// `NotFound`; lock errors when others use the tree.
-    pub fn drop_tree(&self, _name: &str) -> Result<()> {
-        Err(super::not_built())
+    pub fn drop_tree(&self, name: &str) -> Result<()> {
+        self.core.drop_tree(name)
     }
 
     /// Gives a tree another name. Handles stay valid.
     ///
     /// # Errors
     /// `NotFound`, `KeyExists`, `InvalidArgument`, lock errors.
-    pub fn rename_tree(&self, _old: &str, _new: &str) -> Result<()> {
-        Err(super::not_built())
+    pub fn rename_tree(&self, old: &str, new: &str) -> Result<()> {
+        self.core.rename_tree(old, new)
     }
 
     /// Removes all rows of a tree, at a cost that does not depend on them.
     ///
     /// # Errors
     /// `NotFound`, lock errors.
-    pub fn truncate_tree(&self, _tree: &Tree) -> Result<()> {
-        Err(super::not_built())
+    pub fn truncate_tree(&self, tree: &Tree) -> Result<()> {
+        self.core.truncate_tree(tree)
     }
 
     /// Replaces codec and metadata of a tree.
     ///
     /// # Errors
     /// `NotFound`, lock errors.
-    pub fn set_tree_options(&self, _tree: &Tree, _options: &TreeOptions) -> Result<()> {
-        Err(super::not_built())
+    pub fn set_tree_options(&self, tree: &Tree, options: &TreeOptions) -> Result<()> {
+        self.core.set_tree_options(tree, options)
     }
 
     /// Codec and metadata of a tree as this transaction sees them.
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn tree_options(&self, _tree: &Tree) -> Result<TreeOptions> {
-        Err(super::not_built())
+    pub fn tree_options(&self, tree: &Tree) -> Result<TreeOptions> {
+        self.core.tree_options(tree)
     }
 
     // Reading.
@@ -143,24 +127,24 @@ impl Transaction {
     ///
     /// # Errors
     /// `NotFound` for a dropped tree, `Closed`, `Io`, `Corruption`; at SERIALIZABLE also lock errors.
-    pub fn get(&self, _tree: &Tree, _key: &[u8]) -> Result<Option<Value>> {
-        Err(super::not_built())
+    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
+        self.core.get(tree, key)
     }
 
     /// Whether `key` has a value. Does not load it.
     ///
     /// # Errors
     /// As [`Transaction::get`].
-    pub fn contains(&self, _tree: &Tree, _key: &[u8]) -> Result<bool> {
-        Err(super::not_built())
+    pub fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        Ok(self.core.get(tree, key)?.is_some())
     }
 
     /// Locks `key` and reads its latest committed value (or what this transaction wrote).
     ///
     /// # Errors
     /// As [`Transaction::get`]; `Deadlock`, `LockTimeout`, `Cancelled`, `Conflict`.
-    pub fn get_locked(&self, _tree: &Tree, _key: &[u8], _mode: LockMode, _wait: Wait) -> Result<Locked> {
-        Err(super::not_built())
+    pub fn get_locked(&self, tree: &Tree, key: &[u8], mode: LockMode, wait: Wait) -> Result<Locked> {
+        self.core.get_locked(tree, key, mode, wait)
     }
 
     /// Locks the keys from `lower` (included) to `upper` (excluded; empty: to the end of the tree), also those that
@@ -168,24 +152,26 @@ impl Transaction {
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`, `Cancelled`, `Closed`.
-    pub fn lock_range(&self, _tree: &Tree, _lower: &[u8], _upper: &[u8], _mode: LockMode, _wait: Wait) -> Result<()> {
-        Err(super::not_built())
+    pub fn lock_range(&self, tree: &Tree, lower: &[u8], upper: &[u8], mode: LockMode, wait: Wait) -> Result<()> {
+        self.core.lock_range(tree, lower, upper, mode, wait)
     }
 
     /// A cursor over `tree`.
     ///
     /// # Errors
     /// `NotFound` for a dropped tree, `Closed`, `InvalidArgument` for a bound that is too long.
-    pub fn cursor(&self, _tree: &Tree, _options: CursorOptions) -> Result<Cursor> {
-        Err(super::not_built())
+    pub fn cursor(&self, tree: &Tree, options: CursorOptions) -> Result<Cursor> {
+        self.core.cursor(tree, options)
     }
 
     /// About how many rows and stored bytes lie from `lower` (included) to `upper` (excluded; empty: to the end).
     ///
     /// # Errors
     /// As [`Transaction::get`].
-    pub fn estimate(&self, _tree: &Tree, _lower: &[u8], _upper: &[u8]) -> Result<RangeEstimate> {
-        Err(super::not_built())
+    pub fn estimate(&self, tree: &Tree, lower: &[u8], upper: &[u8]) -> Result<RangeEstimate> {
+        let state = self.core.active()?;
+        self.core.check_tree(&state, &tree.inner)?;
+        self.core.engine.estimate(tree.id(), lower, upper)
     }
 
     // Writing.
@@ -195,40 +181,52 @@ impl Transaction {
     /// # Errors
     /// As all writes: `InvalidArgument` (limits), `NotFound` (dropped tree), `ReadOnly`, lock errors, `Conflict`,
     /// `NoSpace`, `Poisoned`, `Closed`.
-    pub fn put(&self, _tree: &Tree, _key: &[u8], _value: &[u8]) -> Result<()> {
-        Err(super::not_built())
+    pub fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.put(tree, key, value)?;
+            self.core.write(batch)
+        })
     }
 
     /// `key` gets `value`.
     ///
     /// # Errors
     /// `KeyExists` if it already has one; otherwise as [`Transaction::put`].
-    pub fn insert(&self, _tree: &Tree, _key: &[u8], _value: &[u8]) -> Result<()> {
-        Err(super::not_built())
+    pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.insert(tree, key, value)?;
+            self.core.write(batch)
+        })
     }
 
     /// `key` gets `value` unless it already has one. Needs no read.
     ///
     /// # Errors
     /// As [`Transaction::put`].
-    pub fn insert_if_absent(&self, _tree: &Tree, _key: &[u8], _value: &[u8]) -> Result<()> {
-        Err(super::not_built())
+    pub fn insert_if_absent(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.insert_if_absent(tree, key, value)?;
+            self.core.write(batch)
+        })
     }
 
     /// `key` gets no value. Needs no read.
     ///
     /// # Errors
     /// As [`Transaction::put`].
-    pub fn delete(&self, _tree: &Tree, _key: &[u8]) -> Result<()> {
-        Err(super::not_built())
+    pub fn delete(&self, tree: &Tree, key: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.delete(tree, key)?;
+            self.core.write(batch)
+        })
     }
 
     /// `key` gets no value; whether it had one. Reads.
     ///
     /// # Errors
     /// As [`Transaction::put`].
-    pub fn delete_existing(&self, _tree: &Tree, _key: &[u8]) -> Result<bool> {
-        Err(super::not_built())
+    pub fn delete_existing(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        self.core.delete_existing(tree, key)
     }
 
     /// `key`, which has been put exactly once since it last had no value, gets no value: the cheapest
@@ -236,16 +234,22 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::put`].
-    pub fn single_delete(&self, _tree: &Tree, _key: &[u8]) -> Result<()> {
-        Err(super::not_built())
+    pub fn single_delete(&self, tree: &Tree, key: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.single_delete(tree, key)?;
+            self.core.write(batch)
+        })
     }
 
     /// The value of `key` changes by an encoded update program. Needs no read.
     ///
     /// # Errors
     /// As [`Transaction::put`]; `InvalidArgument` when the program is malformed.
-    pub fn update(&self, _tree: &Tree, _key: &[u8], _program: &[u8]) -> Result<()> {
-        Err(super::not_built())
+    pub fn update(&self, tree: &Tree, key: &[u8], program: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.update(tree, key, program)?;
+            self.core.write(batch)
+        })
     }
 
     /// All keys from `lower` (included) to `upper` (excluded; empty: to the end of the tree) get no value, at a cost
@@ -253,21 +257,21 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Transaction::put`].
-    pub fn delete_range(&self, _tree: &Tree, _lower: &[u8], _upper: &[u8]) -> Result<()> {
-        Err(super::not_built())
+    pub fn delete_range(&self, tree: &Tree, lower: &[u8], upper: &[u8]) -> Result<()> {
+        self.core.delete_range(tree, lower, upper)
     }
 
     /// All writes of a batch as one: on an error none of them has happened. The fast way to write.
     ///
     /// # Errors
     /// As [`Transaction::put`] and [`Transaction::insert`]; see [`Transaction::failed_operation`].
-    pub fn write(&self, _batch: &WriteBatch) -> Result<()> {
-        Err(super::not_built())
+    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.core.write(batch)
     }
 
     /// Which write of the last batch failed (from 0), if its failure is that of one write: a taken key, a lock.
     pub fn failed_operation(&self) -> Option<usize> {
-        None
+        self.core.failed_operation()
     }
 
     // Ending, wholly or in part.
@@ -277,7 +281,7 @@ impl Transaction {
     /// # Errors
     /// `Closed`.
     pub fn savepoint(&self) -> Result<Savepoint> {
-        Err(super::not_built())
+        self.core.savepoint()
     }
 
     /// Undoes everything since `savepoint`, which stays set; later marks are gone. Takes constant time. Locks
@@ -285,16 +289,16 @@ impl Transaction {
     ///
     /// # Errors
     /// `NotFound` when the mark is gone; `Closed`, `Poisoned`.
-    pub fn rollback_to(&self, _savepoint: Savepoint) -> Result<()> {
-        Err(super::not_built())
+    pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
+        self.core.rollback_to(savepoint)
     }
 
     /// Forgets a mark and all later ones; what was done since stays.
     ///
     /// # Errors
     /// `NotFound` when the mark is gone; `Closed`.
-    pub fn release(&self, _savepoint: Savepoint) -> Result<()> {
-        Err(super::not_built())
+    pub fn release(&self, savepoint: Savepoint) -> Result<()> {
+        self.core.release(savepoint)
     }
 
     /// First phase of a distributed commit: from now on the transaction survives crashes, with its locks, until
@@ -304,8 +308,8 @@ impl Transaction {
     /// # Errors
     /// `KeyExists` when the external id is in use, `InvalidArgument`, `NoSpace`, `Poisoned`; the transaction is then
     /// rolled back.
-    pub fn prepare(self, _xid: &[u8]) -> Result<()> {
-        Err(super::not_built())
+    pub fn prepare(self, xid: &[u8]) -> Result<()> {
+        self.core.prepare(xid)
     }
 
     /// Makes everything visible to others and durable as asked. Takes constant time.
@@ -313,7 +317,7 @@ impl Transaction {
     /// # Errors
     /// `Poisoned` when the log fails: whether the commit survives shows after reopening. `Closed` after `Deadlock`.
     pub fn commit(self) -> Result<()> {
-        Err(super::not_built())
+        self.core.commit()
     }
 
     /// Undoes everything. Takes constant time.
@@ -321,6 +325,13 @@ impl Transaction {
     /// # Errors
     /// None in practice: a rollback that cannot be logged is found out by recovery.
     pub fn rollback(self) -> Result<()> {
-        Err(super::not_built())
+        self.core.rollback()
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        // A rollback has nothing to report that the caller could act on.
+        let _ = self.core.rollback();
     }
 }

@@ -1,10 +1,11 @@
 //! What names a tree to its users.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::options::TreeOptions;
-use crate::base::TreeId;
 use crate::base::compress::Codec;
+use crate::base::{Error, ErrorKind, Result, TreeId};
 
 /// A tree of an open database: a name, its id and its options as they were when it was opened. A cheap clone.
 ///
@@ -19,6 +20,8 @@ pub(crate) struct TreeInner {
     pub(crate) id: TreeId,
     pub(crate) name: String,
     pub(crate) options: TreeOptions,
+    /// Shared by all handles of the tree; set when a drop of it commits, or its creation is undone.
+    pub(crate) dropped: Arc<AtomicBool>,
 }
 
 impl Tree {
@@ -36,6 +39,24 @@ impl Tree {
     pub fn options(&self) -> &TreeOptions {
         &self.inner.options
     }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(id: TreeId, name: &str, options: TreeOptions) -> Tree {
+        Tree { inner: Arc::new(TreeInner { id, name: name.to_owned(), options, dropped: Arc::default() }) }
+    }
+}
+
+impl TreeInner {
+    /// Fails with `NotFound` once it is dropped.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.dropped.load(Ordering::Acquire) { Err(no_tree(&self.name)) } else { Ok(()) }
+    }
+}
+
+/// The error for a tree that does not exist.
+pub(crate) fn no_tree(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("no such tree, name={name}"))
 }
 
 /// A row of the catalog.

@@ -1,24 +1,158 @@
-//! Blocked Bloom filter.
-use crate::base::Result;
+//! Filters: a blocked Bloom filter over the hashes of a run's keys.
+//!
+//! Putze, Sanders, Singler (2007): all bits of a key lie in one block of 64 bytes, so that a probe
+//! touches one cache line. The block is chosen by the high half of the hash, the bits by nine-bit pieces of the hash times an odd
+//! constant. At 10 bits a key one absent key in about 90 passes (measured in a test below).
+//!
+//! Raw form: number of bits per key (u8) · 0 (7 bytes) · blocks of 64 bytes.
 
-/// A decoded filter.
+use crate::base::{Error, Result};
+
+/// Bytes of a block.
+pub const BLOCK_BYTES: usize = 64;
+const HEADER_BYTES: usize = 8;
+/// Nine-bit pieces that a product of 64 bits gives.
+const PROBES_MAX: u32 = 7;
+/// Odd, and unrelated to the constants of the hash.
+const MIX: u64 = 0xd6e8_feb8_6659_fd93;
+
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u64; 8]);
+
+/// A filter in memory.
 #[derive(Debug)]
-pub struct Filter {}
+pub struct Filter {
+    probes: u32,
+    bits_per_key: u8,
+    lines: Vec<Line>,
+}
+
+#[inline]
+fn line_of(hash: u64, lines: usize) -> usize {
+    (((hash >> 32) * lines as u64) >> 32) as usize
+}
+
+fn probes(bits_per_key: u8) -> u32 {
+    // ln 2 times the bits, rounded; slightly fewer because blocks fill unevenly.
+    (u32::from(bits_per_key) * 65 / 100).clamp(1, PROBES_MAX)
+}
+
+/// Appends the raw form of a filter over `hashes`, of `bits_per_key` bits each.
+pub fn encode(hashes: &[u64], bits_per_key: u8, out: &mut Vec<u8>) {
+    let bits = hashes.len() as u64 * u64::from(bits_per_key);
+    let lines = (bits.div_ceil(8 * BLOCK_BYTES as u64).max(1) as usize).min(u32::MAX as usize);
+    out.extend_from_slice(&[bits_per_key, 0, 0, 0, 0, 0, 0, 0]);
+    let start = out.len();
+    out.resize(start + lines * BLOCK_BYTES, 0);
+    let probes = probes(bits_per_key);
+    let blocks = &mut out[start..];
+    for hash in hashes {
+        let block = &mut blocks[line_of(*hash, lines) * BLOCK_BYTES..][..BLOCK_BYTES];
+        let mut mixed = hash.wrapping_mul(MIX);
+        for _ in 0..probes {
+            let bit = (mixed >> 55) as usize;
+            block[bit / 8] |= 1 << (bit % 8);
+            mixed <<= 9;
+        }
+    }
+}
 
 impl Filter {
     /// Decodes and validates the raw form.
     ///
     /// # Errors
     /// `Corruption`.
-    pub fn decode(_raw: &[u8]) -> Result<Filter> {
-        unimplemented!()
+    pub fn decode(raw: &[u8]) -> Result<Filter> {
+        let (header, body) = raw
+            .split_at_checked(HEADER_BYTES)
+            .filter(|(header, body)| {
+                header[0] > 0
+                    && header[1..].iter().all(|byte| *byte == 0)
+                    && !body.is_empty()
+                    && body.len() % BLOCK_BYTES == 0
+            })
+            .ok_or_else(|| Error::corruption(format!("impossible filter, bytes={}", raw.len())))?;
+        let lines = body
+            .chunks_exact(BLOCK_BYTES)
+            .map(|block| {
+                let mut line = Line([0; 8]);
+                for (word, bytes) in line.0.iter_mut().zip(block.chunks_exact(8)) {
+                    *word = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+                }
+                line
+            })
+            .collect();
+        Ok(Filter { probes: probes(header[0]), bits_per_key: header[0], lines })
     }
+
     /// False when no key with this hash is in the set.
-    pub fn may_contain(&self, _hash: u64) -> bool {
-        unimplemented!()
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        let line = &self.lines[line_of(hash, self.lines.len())];
+        let mut mixed = hash.wrapping_mul(MIX);
+        let mut missing = 0;
+        for _ in 0..self.probes {
+            let bit = mixed >> 55;
+            missing |= !line.0[(bit >> 6) as usize & 7] >> (bit & 63) & 1;
+            mixed <<= 9;
+        }
+        missing == 0
     }
+
+    /// Bits per key that it was made with.
+    pub fn bits_per_key(&self) -> u8 {
+        self.bits_per_key
+    }
+
     /// Bytes really allocated.
     pub fn memory_bytes(&self) -> usize {
-        unimplemented!()
+        self.lines.capacity() * BLOCK_BYTES + size_of::<Filter>() + 2 * size_of::<usize>() + BLOCK_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::checksum::key_hash;
+    use proptest::prelude::*;
+
+    fn hashes(range: std::ops::Range<u64>) -> Vec<u64> {
+        range.map(|number| key_hash(&number.to_be_bytes())).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_in_passes(start: u32, count in 0u64..3000, bits in 1u8..30) {
+            let hashes = hashes(u64::from(start)..u64::from(start) + count);
+            let mut raw = Vec::new();
+            encode(&hashes, bits, &mut raw);
+            let filter = Filter::decode(&raw)?;
+            prop_assert!(hashes.iter().all(|hash| filter.may_contain(*hash)));
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(mut raw: Vec<u8>, extend: bool, hash: u64) {
+            if extend {
+                raw.splice(..0, [10, 0, 0, 0, 0, 0, 0, 0]);
+                raw.resize(8 + raw.len().div_ceil(64) * 64, 1);
+            }
+            if let Ok(filter) = Filter::decode(&raw) {
+                filter.may_contain(hash);
+            }
+        }
+    }
+
+    #[test]
+    fn few_absent_keys_pass() {
+        let inside = hashes(0..100_000);
+        for (bits, per_mille_max) in [(6, 80), (8, 35), (10, 14), (12, 8), (16, 4)] {
+            let mut raw = Vec::new();
+            encode(&inside, bits, &mut raw);
+            let filter = Filter::decode(&raw).expect("decodes");
+            let passed = hashes(1_000_000..1_200_000).iter().filter(|hash| filter.may_contain(**hash)).count();
+            println!("{bits} bits a key: {:.2} % pass", passed as f64 / 2000.0);
+            assert!(passed <= per_mille_max * 200, "bits={bits} passed={passed}");
+        }
     }
 }

@@ -1,7 +1,22 @@
-//! Update programs: what an `Update` message does to the stored value.
-use crate::base::Result;
+//! Update programs: what an `Update` message does to the stored value, without the writer reading it.
+//!
+//! A program is a list of operations, applied in order to the bytes of the value. On a key without a value
+//! it does nothing, unless an [`Op::IfNull`] gives one. Programs are total: whatever the value is, the
+//! result is defined (a value that is too short is extended with zeros), so that a program that was
+//! accepted can be applied years later, during a compaction.
+//!
+//! | op | encoding (all integers varints unless said) |
+//! |---|---|
+//! | set bytes | 1, offset, bytes |
+//! | add | 2, offset, u8 width, u8 flags (1 big endian, 2 signed, 4 saturate), zigzag delta |
+//! | if null | 3, bytes |
+//! | append | 4, bytes |
 
-/// Width and signedness etc. of an `Add`.
+use crate::base::codec::{Decoder, put_bytes, put_varint};
+use crate::base::key::VALUE_BYTES_MAX;
+use crate::base::{Error, Result};
+
+/// What an [`Op::Add`] does when the sum does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overflow {
     /// Modulo 2^(8·width).
@@ -54,32 +69,247 @@ pub struct Program {
     pub ops: Vec<Op>,
 }
 
+const BIG_ENDIAN: u8 = 1;
+const SIGNED: u8 = 2;
+const SATURATE: u8 = 4;
+
 impl Program {
-    /// Appends the stored form (a message payload) to `out`.
-    pub fn encode(&self, _out: &mut Vec<u8>) {
-        unimplemented!()
+    /// Checks what can be checked without the value.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a width that is none, or an offset past the longest value.
+    pub fn check(&self) -> Result<()> {
+        for op in &self.ops {
+            let (offset, length) = match op {
+                Op::SetBytes { offset, bytes } => (*offset as usize, bytes.len()),
+                Op::Add { offset, width: 1..=8, .. } => (*offset as usize, 8),
+                Op::Add { width, .. } => {
+                    return Err(Error::invalid(format!("add to an integer of no width, width={width}")));
+                }
+                Op::IfNull { value } => (0, value.len()),
+                Op::Append { bytes } => (0, bytes.len()),
+            };
+            if offset.saturating_add(length) > VALUE_BYTES_MAX {
+                return Err(Error::invalid(format!("update past the longest value, offset={offset} bytes={length}")));
+            }
+        }
+        Ok(())
     }
+
+    /// Appends the stored form (a message payload) to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        for op in &self.ops {
+            match op {
+                Op::SetBytes { offset, bytes } => {
+                    out.push(1);
+                    put_varint(out, u64::from(*offset));
+                    put_bytes(out, bytes);
+                }
+                Op::Add { offset, width, big_endian, signed, delta, overflow } => {
+                    out.push(2);
+                    put_varint(out, u64::from(*offset));
+                    out.push(*width);
+                    let flag = |on: bool, flag: u8| if on { flag } else { 0 };
+                    let saturate = *overflow == Overflow::Saturate;
+                    out.push(flag(*big_endian, BIG_ENDIAN) | flag(*signed, SIGNED) | flag(saturate, SATURATE));
+                    put_varint(out, ((*delta as u64) << 1) ^ ((*delta >> 63) as u64));
+                }
+                Op::IfNull { value } => {
+                    out.push(3);
+                    put_bytes(out, value);
+                }
+                Op::Append { bytes } => {
+                    out.push(4);
+                    put_bytes(out, bytes);
+                }
+            }
+        }
+    }
+
     /// Reads a whole message payload.
     ///
     /// # Errors
     /// `Corruption`.
-    pub fn decode(_payload: &[u8]) -> Result<Program> {
-        unimplemented!()
+    pub fn decode(payload: &[u8]) -> Result<Program> {
+        let mut decoder = Decoder::new(payload);
+        let mut ops = Vec::new();
+        while !decoder.is_empty() {
+            ops.push(decode_op(&mut decoder)?);
+        }
+        Ok(Program { ops })
     }
+}
+
+fn decode_op(decoder: &mut Decoder<'_>) -> Result<Op> {
+    Ok(match decoder.u8()? {
+        1 => Op::SetBytes { offset: decoder.varint_u32()?, bytes: decoder.bytes()?.to_vec() },
+        2 => {
+            let offset = decoder.varint_u32()?;
+            let (width, flags) = (decoder.u8()?, decoder.u8()?);
+            let zigzag = decoder.varint()?;
+            if !(1..=8).contains(&width) || flags > 7 {
+                return Err(Error::corruption(format!("malformed add in an update, width={width} flags={flags}")));
+            }
+            Op::Add {
+                offset,
+                width,
+                big_endian: flags & BIG_ENDIAN != 0,
+                signed: flags & SIGNED != 0,
+                delta: (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64),
+                overflow: if flags & SATURATE != 0 { Overflow::Saturate } else { Overflow::Wrap },
+            }
+        }
+        3 => Op::IfNull { value: decoder.bytes()?.to_vec() },
+        4 => Op::Append { bytes: decoder.bytes()?.to_vec() },
+        other => return Err(Error::corruption(format!("unknown operation in an update, number={other}"))),
+    })
 }
 
 /// The value after the encoded program; `None` stays `None` unless an `IfNull` gives a value.
 ///
 /// # Errors
 /// `Corruption` when the program is malformed.
-pub fn apply(_program: &[u8], _value: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
-    unimplemented!()
+pub fn apply(program: &[u8], value: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
+    let mut value = value.map(<[u8]>::to_vec);
+    for op in Program::decode(program)?.ops {
+        match (op, &mut value) {
+            (Op::IfNull { value: first }, slot @ None) => *slot = Some(first),
+            (Op::IfNull { .. }, Some(_)) | (_, None) => {}
+            (Op::SetBytes { offset, bytes }, Some(value)) => {
+                if let Some(place) = place(value, offset, bytes.len()) {
+                    place.copy_from_slice(&bytes);
+                }
+            }
+            (Op::Append { bytes }, Some(value)) => {
+                let room = VALUE_BYTES_MAX.saturating_sub(value.len()).min(bytes.len());
+                value.extend_from_slice(&bytes[..room]);
+            }
+            (Op::Add { offset, width, big_endian, signed, delta, overflow }, Some(value)) => {
+                if let Some(place) = place(value, offset, usize::from(width)) {
+                    add(place, big_endian, signed, delta, overflow);
+                }
+            }
+        }
+    }
+    Ok(value)
+}
+
+/// The bytes of `value` at `offset`, after extending it; none past the longest value, where nothing happens.
+fn place(value: &mut Vec<u8>, offset: u32, length: usize) -> Option<&mut [u8]> {
+    let start = offset as usize;
+    let end = start.checked_add(length).filter(|end| *end <= VALUE_BYTES_MAX)?;
+    if value.len() < end {
+        value.resize(end, 0);
+    }
+    value.get_mut(start..end)
+}
+
+fn add(place: &mut [u8], big_endian: bool, signed: bool, delta: i64, overflow: Overflow) {
+    if big_endian {
+        place.reverse();
+    }
+    let bits = 8 * place.len() as u32;
+    let mut bytes = [0; 16];
+    bytes[..place.len()].copy_from_slice(place);
+    let raw = i128::from_le_bytes(bytes);
+    let (old, low, high) = if signed {
+        let shift = 128 - bits;
+        ((raw << shift) >> shift, -(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)
+    } else {
+        (raw, 0, (1i128 << bits) - 1)
+    };
+    let sum = old + i128::from(delta);
+    let sum = if overflow == Overflow::Saturate { sum.clamp(low, high) } else { sum };
+    place.copy_from_slice(&sum.to_le_bytes()[..place.len()]);
+    if big_endian {
+        place.reverse();
+    }
 }
 
 /// The encoded program that does `older`, then `newer`.
 ///
 /// # Errors
 /// `Corruption` when one is malformed.
-pub fn compose(_older: &[u8], _newer: &[u8]) -> Result<Vec<u8>> {
-    unimplemented!()
+pub fn compose(older: &[u8], newer: &[u8]) -> Result<Vec<u8>> {
+    Program::decode(older)?;
+    Program::decode(newer)?;
+    Ok([older, newer].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn op() -> impl Strategy<Value = Op> {
+        let bytes = prop::collection::vec(any::<u8>(), 0..12);
+        prop_oneof![
+            (0u32..40, bytes.clone()).prop_map(|(offset, bytes)| Op::SetBytes { offset, bytes }),
+            (0u32..40, 1u8..=8, any::<(bool, bool, bool)>(), any::<i64>()).prop_map(
+                |(offset, width, (big_endian, signed, saturate), delta)| Op::Add {
+                    offset,
+                    width,
+                    big_endian,
+                    signed,
+                    delta,
+                    overflow: if saturate { Overflow::Saturate } else { Overflow::Wrap },
+                }
+            ),
+            bytes.clone().prop_map(|value| Op::IfNull { value }),
+            bytes.prop_map(|bytes| Op::Append { bytes }),
+        ]
+    }
+
+    fn encoded(ops: &[Op]) -> Vec<u8> {
+        let mut out = Vec::new();
+        Program { ops: ops.to_vec() }.encode(&mut out);
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn programs_are_read_back(ops in prop::collection::vec(op(), 0..6)) {
+            prop_assert_eq!(Program::decode(&encoded(&ops))?.ops, ops);
+        }
+
+        #[test]
+        fn composing_is_applying_one_after_the_other(
+            first in prop::collection::vec(op(), 0..4),
+            second in prop::collection::vec(op(), 0..4),
+            value: Option<Vec<u8>>,
+        ) {
+            let (first, second) = (encoded(&first), encoded(&second));
+            let between = apply(&first, value.as_deref())?;
+            let expected = apply(&second, between.as_deref())?;
+            prop_assert_eq!(apply(&compose(&first, &second)?, value.as_deref())?, expected);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(program: Vec<u8>, value: Option<Vec<u8>>) {
+            let _ = apply(&program, value.as_deref());
+        }
+    }
+
+    fn added(start: &[u8], big_endian: bool, signed: bool, delta: i64, overflow: Overflow) -> Vec<u8> {
+        let op = Op::Add { offset: 0, width: start.len() as u8, big_endian, signed, delta, overflow };
+        apply(&encoded(&[op]), Some(start)).expect("well formed").expect("a value")
+    }
+
+    #[test]
+    fn sums_wrap_or_saturate_at_their_width() {
+        assert_eq!(added(&[0xff], false, false, 1, Overflow::Wrap), [0]);
+        assert_eq!(added(&[0xff], false, false, 1, Overflow::Saturate), [0xff]);
+        assert_eq!(added(&[0x80], false, true, -1, Overflow::Saturate), [0x80]);
+        assert_eq!(added(&[0x80], false, true, -1, Overflow::Wrap), [0x7f]);
+        assert_eq!(added(&[0, 0xff], true, false, 1, Overflow::Wrap), [1, 0]);
+        assert_eq!(added(&[1, 0], false, false, -2, Overflow::Saturate), [0, 0]);
+    }
+
+    #[test]
+    fn a_missing_value_stays_missing_unless_one_is_given() {
+        assert_eq!(apply(&encoded(&[Op::Append { bytes: vec![1] }]), None).expect("well formed"), None);
+        let ops = [Op::IfNull { value: vec![5] }, Op::Append { bytes: vec![6] }];
+        assert_eq!(apply(&encoded(&ops), None).expect("well formed"), Some(vec![5, 6]));
+        assert_eq!(apply(&encoded(&ops), Some(&[1])).expect("well formed"), Some(vec![1, 6]));
+    }
 }

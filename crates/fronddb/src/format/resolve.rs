@@ -12,8 +12,9 @@
 //!   the whole; only with `bottom` may it assume that nothing older exists.
 //! - R3: a message whose transaction is undecided is kept, unless a newer message of the same step
 //!   decides the same key.
-//! - R4: a single-delete leaves only together with its put, or under a newer full delete, or at the
-//!   bottom. (If a newer put could push it out, the next single-delete would uncover the older put.)
+//! - R4: a single-delete leaves only together with its put, or under a newer full delete, or when nothing
+//!   older is left at the bottom. (If a newer put could push it out, the next single-delete would uncover the older put.
+//!   For the same reason a key that knows single-deletes must not know plain deletes: see [`Kind`].)
 //! - R5: only aborted, superseded or annihilated messages leave; each blob of such a message is reported.
 
 use smallvec::SmallVec;
@@ -220,7 +221,7 @@ pub fn compact(
         return compact_one(stamper, retention, bottom, message, sink);
     }
     let entries = survivors(stamper, retention, messages, covering, sink);
-    let entries = supersede(retention, bottom, entries, sink);
+    let entries = supersede(retention, entries, sink);
     let entries = fold(retention, bottom, entries, sink)?;
     for entry in entries.iter().filter(|entry| !entry.ranged) {
         let stamp = match entry.fate {
@@ -300,12 +301,7 @@ fn survivors<'a>(
 }
 
 /// Step 2: drops what no reader can see below a newer decisive message, and pairs of put and single-delete.
-fn supersede<'a>(
-    retention: &Retention<'_>,
-    bottom: bool,
-    entries: Vec<Entry<'a>>,
-    sink: &mut impl Sink,
-) -> Vec<Entry<'a>> {
+fn supersede<'a>(retention: &Retention<'_>, entries: Vec<Entry<'a>>, sink: &mut impl Sink) -> Vec<Entry<'a>> {
     let mut kept: Vec<Entry<'a>> = Vec::with_capacity(entries.len());
     for entry in entries {
         let Some(newer) = kept.iter().rposition(|newer| is_decisive(newer) && same_stripe(retention, &entry, newer))
@@ -315,12 +311,11 @@ fn supersede<'a>(
         };
         let above = &kept[newer];
         let adjacent = newer + 1 == kept.len();
-        let pair =
-            above.message.kind == Kind::SingleDelete && !above.ranged && entry.message.kind == Kind::Put && !bottom;
+        let pair = above.message.kind == Kind::SingleDelete && !above.ranged && entry.message.kind == Kind::Put;
         if pair && adjacent {
             drop_entry(&entry, sink);
             kept.pop();
-        } else if entry.message.kind == Kind::SingleDelete && !bottom && above.message.kind != Kind::Delete {
+        } else if entry.message.kind == Kind::SingleDelete && above.message.kind != Kind::Delete {
             kept.push(entry); // R4
         } else {
             drop_entry(&entry, sink);
@@ -335,8 +330,14 @@ fn drop_entry(entry: &Entry<'_>, sink: &mut impl Sink) {
     }
 }
 
+/// An undecided single-delete does not count: its own transaction, which may read at an old snapshot, sees
+/// no row because of it, and what lies below the pair may be a row at that snapshot.
 fn is_decisive(entry: &Entry<'_>) -> bool {
-    matches!(entry.message.kind, Kind::Put | Kind::Delete | Kind::SingleDelete)
+    match entry.message.kind {
+        Kind::Put | Kind::Delete => true,
+        Kind::SingleDelete => entry.fate != Fate::Undecided,
+        Kind::InsertIfAbsent | Kind::Update => false,
+    }
 }
 
 /// True when every reader that sees `older` sees `newer` too.
@@ -422,3 +423,6 @@ fn become_value(entry: &mut Entry<'_>, value: Option<Vec<u8>>) {
     entry.message.blob = false;
     entry.folded = Some(value.unwrap_or_default());
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,6 +51,20 @@ impl View<'_> {
     }
 }
 
+impl View<'_> {
+    /// When a message with this stamp was committed: 0 when settled, `None` when it was not.
+    pub fn committed(&self, stamp: Stamp) -> Option<CommitNumber> {
+        match stamp {
+            Stamp::Settled => Some(CommitNumber(0)),
+            Stamp::Committed(number) => Some(number),
+            Stamp::Written { txn, step } => match self.statuses.status(txn, step) {
+                Status::Committed(number) => Some(number),
+                Status::Active | Status::Aborted => None,
+            },
+        }
+    }
+}
+
 /// What a compaction must keep: the snapshots that may still be read.
 #[derive(Clone)]
 pub struct Retention<'a> {

@@ -1,150 +1,126 @@
-//! Level 0 (signatures first; the layer follows).
-#![allow(missing_docs, unused_variables, clippy::unimplemented)]
+//! Level 0: the newest messages, in memory. Their durable form is the log (decision D4).
+//!
+//! Owns the order of messages in memory and their memory; deliberately not which memtable is active, when it is
+//! sealed, or what a reader sees.
+//!
+//! Rooms, in reading order: [`active`] (the memtable that writers add to), [`skiplist`] and [`arena`] (its
+//! concurrent core and memory; the only unsafe code), [`txn_set`], [`sorted`] (what recovery builds from the log in
+//! bulk), [`cursor`] (walking either), and here [`Level0`], which is either.
+//!
+//! Why a skip list, and with what numbers: `docs/decisions/0003-level-0.md`.
+
+mod active;
+mod arena;
+mod cursor;
+mod skiplist;
+mod sorted;
+mod txn_set;
+
+#[cfg(test)]
+mod tests;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+pub use active::Memtable;
+pub use cursor::Level0Cursor;
+pub use sorted::{SortedMemtable, SortedPart};
+
 use crate::base::TxnId;
-use crate::base::memory::MemoryBudget;
 use crate::format::{Message, RangeDelete};
 
-/// The active (or sealed) memtable: concurrent inserts, lock-free reads.
-#[derive(Debug)]
-pub struct Memtable {}
+/// A memtable of level 0. Clones share it.
+#[derive(Debug, Clone)]
+pub enum Level0 {
+    /// Writers add to it, or did until it was sealed.
+    Active(Arc<Memtable>),
+    /// Recovery built it.
+    Sorted(Arc<SortedMemtable>),
+}
 
-impl Memtable {
-    pub fn new(id: u64, budget: &MemoryBudget) -> Memtable {
-        unimplemented!()
-    }
+macro_rules! either {
+    ($level0:expr, $memtable:ident => $call:expr) => {
+        match $level0 {
+            Level0::Active($memtable) => $call,
+            Level0::Sorted($memtable) => $call,
+        }
+    };
+}
+
+impl Level0 {
+    /// Its number, as given when it was made.
     pub fn id(&self) -> u64 {
-        unimplemented!()
+        either!(self, memtable => memtable.id())
     }
-    /// `message.seq` and `message.stamp` are ignored: they are `seq` and `Written { txn, step }`. Cannot fail.
-    pub fn insert(&self, seq: u64, txn: TxnId, step: u32, message: &Message<'_>) {
-        unimplemented!()
-    }
-    pub fn insert_range(&self, range: RangeDelete) {
-        unimplemented!()
-    }
-    /// Newest to oldest; `Break` when the visitor broke off.
+
+    /// Visits the messages of `key`, newest to oldest, until the visitor breaks off.
+    #[inline]
     pub fn get(&self, key: &[u8], visit: impl FnMut(&Message<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
-        unimplemented!()
+        either!(self, memtable => memtable.get(key, visit))
     }
-    pub fn cursor(self: &Arc<Self>) -> Level0Cursor {
-        unimplemented!()
+
+    /// A cursor, nowhere yet.
+    pub fn cursor(&self) -> Level0Cursor {
+        either!(self, memtable => memtable.cursor())
+    }
+
+    /// True when there is a range-delete.
+    #[inline]
+    pub fn has_range_deletes(&self) -> bool {
+        either!(self, memtable => memtable.has_range_deletes())
+    }
+
+    /// The range-deletes, newest first.
+    pub fn range_deletes(&self) -> Arc<[RangeDelete]> {
+        either!(self, memtable => memtable.range_deletes())
+    }
+
+    /// Bytes that messages and range-deletes take: compare with the threshold for sealing.
+    pub fn bytes(&self) -> usize {
+        either!(self, memtable => memtable.bytes())
+    }
+
+    /// Bytes held from the system.
+    pub fn memory_bytes(&self) -> usize {
+        either!(self, memtable => memtable.memory_bytes())
+    }
+
+    /// Number of messages; range-deletes are not among them.
+    pub fn messages(&self) -> u64 {
+        either!(self, memtable => memtable.messages())
+    }
+
+    /// True without messages and range-deletes.
+    pub fn is_empty(&self) -> bool {
+        either!(self, memtable => memtable.is_empty())
+    }
+
+    /// Number of messages by kind number, as in `RunMeta::kinds`.
+    pub fn kinds(&self) -> [u64; 6] {
+        either!(self, memtable => memtable.kinds())
+    }
+
+    /// Lowest and highest sequence number, range-deletes included; `None` when empty.
+    pub fn seq_bounds(&self) -> Option<(u64, u64)> {
+        either!(self, memtable => memtable.seq_bounds())
+    }
+
+    /// The transactions that wrote here, ascending.
+    pub fn txns(&self) -> Vec<TxnId> {
+        either!(self, memtable => memtable.txns())
     }
 }
 
-/// What recovery builds in bulk. Same reads as [`Memtable`].
-#[derive(Debug)]
-pub struct SortedMemtable {}
-
-/// Collects messages for one [`SortedMemtable`]; one per thread, in any order of records.
-#[derive(Debug)]
-pub struct SortedPart {}
-
-impl SortedPart {
-    pub fn new() -> SortedPart {
-        unimplemented!()
-    }
-    /// Takes `message.seq` and `message.stamp` (must be `Written`) as they are; messages of one record in order.
-    pub fn add(&mut self, message: &Message<'_>) {
-        unimplemented!()
-    }
-    pub fn add_range(&mut self, range: RangeDelete) {
-        unimplemented!()
+impl Memtable {
+    /// A cursor, nowhere yet.
+    pub fn cursor(&self) -> Level0Cursor {
+        Level0Cursor::active(self.skip_cursor())
     }
 }
 
 impl SortedMemtable {
-    /// Sorts with `parts.len()` scoped threads.
-    pub fn build(id: u64, budget: &MemoryBudget, parts: Vec<SortedPart>) -> SortedMemtable {
-        unimplemented!()
-    }
-}
-
-/// Either, behind one interface (each variant alone has the same methods).
-#[derive(Debug, Clone)]
-pub enum Level0 {
-    Active(Arc<Memtable>),
-    Sorted(Arc<SortedMemtable>),
-}
-
-impl Level0 {
-    pub fn id(&self) -> u64 {
-        unimplemented!()
-    }
-    pub fn get(&self, key: &[u8], visit: impl FnMut(&Message<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
-        unimplemented!()
-    }
-    pub fn cursor(&self) -> Level0Cursor {
-        unimplemented!()
-    }
-    pub fn has_range_deletes(&self) -> bool {
-        unimplemented!()
-    }
-    /// Newest first.
-    pub fn range_deletes(&self) -> Arc<[RangeDelete]> {
-        unimplemented!()
-    }
-    /// Bytes of messages in the arena: what a seal threshold compares with.
-    pub fn bytes(&self) -> usize {
-        unimplemented!()
-    }
-    pub fn messages(&self) -> u64 {
-        unimplemented!()
-    }
-    pub fn is_empty(&self) -> bool {
-        unimplemented!()
-    }
-    /// By kind number, as in `RunMeta::kinds`; range-deletes are not among them.
-    pub fn kinds(&self) -> [u64; 6] {
-        unimplemented!()
-    }
-    /// `None` when empty; range-deletes count.
-    pub fn seq_bounds(&self) -> Option<(u64, u64)> {
-        unimplemented!()
-    }
-    /// Distinct writers, ascending; writers of range-deletes included.
-    pub fn txns(&self) -> Vec<TxnId> {
-        unimplemented!()
-    }
-}
-
-/// Owns its memtable. Positioned at a message, or nowhere (`valid()` is false).
-#[derive(Debug, Clone)]
-pub struct Level0Cursor {}
-
-impl Level0Cursor {
-    /// The newest message of the first key >= `key`.
-    pub fn seek(&mut self, key: &[u8]) {
-        unimplemented!()
-    }
-    /// The oldest message of the last key < `key`.
-    pub fn seek_before(&mut self, key: &[u8]) {
-        unimplemented!()
-    }
-    pub fn first(&mut self) {
-        unimplemented!()
-    }
-    pub fn last(&mut self) {
-        unimplemented!()
-    }
-    pub fn next(&mut self) {
-        unimplemented!()
-    }
-    pub fn prev(&mut self) {
-        unimplemented!()
-    }
-    pub fn valid(&self) -> bool {
-        unimplemented!()
-    }
-    /// Only when `valid()`.
-    pub fn key(&self) -> &[u8] {
-        unimplemented!()
-    }
-    /// Only when `valid()`.
-    pub fn message(&self) -> Message<'_> {
-        unimplemented!()
+    /// A cursor, nowhere yet.
+    pub fn cursor(self: &Arc<Self>) -> Level0Cursor {
+        Level0Cursor::sorted(Arc::clone(self))
     }
 }

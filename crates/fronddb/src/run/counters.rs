@@ -1,5 +1,89 @@
-//! What runs did, for statistics.
+//! What runs did, for statistics. Counted in stripes by thread, so that readers do not share cache lines.
+
+use crossbeam_utils::CachePadded;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+const STRIPES: usize = 8;
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub(super) enum Event {
+    PointRead = 0,
+    FilterNegative = 1,
+    FilterPositive = 2,
+    FilterFalsePositive = 3,
+    BlockReadPoint = 4,
+    BlockReadScan = 5,
+    BlockReadBulk = 6,
+    BlockReadMeta = 7,
+    ReadBytes = 8,
+    ReadAhead = 9,
+}
+
+const EVENTS: usize = 10;
 
 /// Counters of all runs of a database. Share it in an `Arc`.
 #[derive(Debug, Default)]
-pub struct RunCounters {}
+pub struct RunCounters {
+    stripes: [CachePadded<[AtomicU64; EVENTS]>; STRIPES],
+}
+
+/// A moment of [`RunCounters`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunStatistics {
+    /// Point reads of a run whose key range has the key.
+    pub point_reads: u64,
+    /// Point reads that the filter answered: surely absent.
+    pub filter_negatives: u64,
+    /// Point reads that passed the filter.
+    pub filter_positives: u64,
+    /// Those that passed, although the run has no message of the key.
+    pub filter_false_positives: u64,
+    /// Blocks of messages read from the file for point reads.
+    pub block_reads_point: u64,
+    /// Blocks of messages read from the file for scans that fill the cache.
+    pub block_reads_scan: u64,
+    /// Blocks of messages read from the file for compactions and checks, past the cache.
+    pub block_reads_bulk: u64,
+    /// Indexes, filters and range-deletes read from the file.
+    pub block_reads_meta: u64,
+    /// Bytes of all blocks read from the file.
+    pub read_bytes: u64,
+    /// Reads of several blocks at once.
+    pub read_aheads: u64,
+}
+
+impl RunCounters {
+    /// The stripe of this thread.
+    #[inline]
+    fn stripe(&self) -> &[AtomicU64; EVENTS] {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static STRIPE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES;
+        }
+        &self.stripes[STRIPE.with(|stripe| *stripe)]
+    }
+
+    #[inline]
+    pub(super) fn add(&self, event: Event, amount: u64) {
+        self.stripe()[event as usize].fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// Sums of all stripes.
+    pub fn statistics(&self) -> RunStatistics {
+        let sum = |event: Event| self.stripes.iter().map(|stripe| stripe[event as usize].load(Ordering::Relaxed)).sum();
+        RunStatistics {
+            point_reads: sum(Event::PointRead),
+            filter_negatives: sum(Event::FilterNegative),
+            filter_positives: sum(Event::FilterPositive),
+            filter_false_positives: sum(Event::FilterFalsePositive),
+            block_reads_point: sum(Event::BlockReadPoint),
+            block_reads_scan: sum(Event::BlockReadScan),
+            block_reads_bulk: sum(Event::BlockReadBulk),
+            block_reads_meta: sum(Event::BlockReadMeta),
+            read_bytes: sum(Event::ReadBytes),
+            read_aheads: sum(Event::ReadAhead),
+        }
+    }
+}

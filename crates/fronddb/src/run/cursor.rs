@@ -1,9 +1,24 @@
-//! Walks runs.
+//! Walks the messages of a run in both directions.
+//!
+//! Blocks come from the cache, from the read-ahead buffer, or from the file, in this order. Read-ahead
+//! starts with the second block that is read one after the other (with the first when the cache is not filled, as in
+//! compactions) and doubles up to what the mode allows: one read brings several consecutive blocks, which are
+//! decoded when the cursor gets to them.
+
 use super::Run;
-use crate::base::Result;
+use super::counters::Event;
+use super::load;
+use super::path::IndexPath;
+use crate::base::space::PAGE_BYTES;
+use crate::base::{BlockPtr, Error, Result};
+use crate::cache::{CachedBlock, Priority};
 use crate::format::Message;
-use crate::format::block::{EntryBlock, Payload};
+use crate::format::block::{BlockKind, EntryBlock, EntryCursor, Payload};
+use crate::store::ReadBuf;
 use std::sync::Arc;
+
+/// First read-ahead of a cursor that fills the cache, in bytes.
+const READ_AHEAD_BYTES_MIN: usize = 32 << 10;
 
 /// How a cursor reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,75 +29,304 @@ pub struct CursorMode {
     pub read_ahead_bytes: usize,
 }
 
+impl Default for CursorMode {
+    /// For user scans: fills the cache, reads up to 256 KiB ahead.
+    fn default() -> CursorMode {
+        CursorMode { fill_cache: true, read_ahead_bytes: 256 << 10 }
+    }
+}
+
+/// Consecutive blocks as read from the file.
+#[derive(Debug)]
+struct Ahead {
+    offset: u64,
+    stored: ReadBuf,
+}
+
 /// A cursor over the messages of a run. Owns its run.
 #[derive(Debug)]
-pub struct RunCursor {}
+pub struct RunCursor {
+    run: Arc<Run>,
+    mode: CursorMode,
+    path: Option<IndexPath>,
+    /// Offset of the block that `entries` is over.
+    loaded: u64,
+    entries: EntryCursor,
+    ahead: Option<Ahead>,
+    /// Size of the next read-ahead; 0: not yet.
+    window: usize,
+}
 
 impl RunCursor {
+    pub(super) fn new(run: &Arc<Run>, mode: CursorMode) -> RunCursor {
+        RunCursor {
+            run: Arc::clone(run),
+            mode,
+            path: None,
+            loaded: 0,
+            entries: EntryCursor::default(),
+            ahead: None,
+            window: 0,
+        }
+    }
+
     /// Newest message of the lowest key at or above `key`; false if there is none.
     ///
     /// # Errors
     /// `Io`, `Corruption`: the cursor stands nowhere afterwards.
-    pub fn seek(&mut self, _key: &[u8]) -> Result<bool> {
-        unimplemented!()
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        if self.run.meta.messages == 0 || key > self.run.meta.last_key.as_slice() {
+            return Ok(self.leave());
+        }
+        self.jump(|run| IndexPath::seek(run, key))?;
+        if self.entries.seek(key) {
+            return Ok(true);
+        }
+        self.enter_next()
     }
+
     /// Oldest message of the highest key below `key`; false if there is none.
     ///
     /// # Errors
     /// As [`RunCursor::seek`].
-    pub fn seek_before(&mut self, _key: &[u8]) -> Result<bool> {
-        unimplemented!()
+    pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
+        if self.run.meta.messages == 0 || key <= self.run.meta.first_key.as_slice() {
+            return Ok(self.leave());
+        }
+        self.jump(|run| IndexPath::seek(run, key))?;
+        if self.entries.seek_before(key) {
+            return Ok(true);
+        }
+        self.enter_prev()
     }
+
     /// First message.
     ///
     /// # Errors
     /// As [`RunCursor::seek`].
     pub fn first(&mut self) -> Result<bool> {
-        unimplemented!()
+        if self.run.meta.messages == 0 {
+            return Ok(self.leave());
+        }
+        self.jump(IndexPath::first)?;
+        Ok(self.entries.first())
     }
+
     /// Last message.
     ///
     /// # Errors
     /// As [`RunCursor::seek`].
     pub fn last(&mut self) -> Result<bool> {
-        unimplemented!()
+        if self.run.meta.messages == 0 {
+            return Ok(self.leave());
+        }
+        self.jump(IndexPath::last)?;
+        Ok(self.entries.last())
     }
-    /// Next message.
+
+    /// Next message; false (and nowhere) after the last one.
     ///
     /// # Errors
     /// As [`RunCursor::seek`].
+    #[inline]
     pub fn next(&mut self) -> Result<bool> {
-        unimplemented!()
+        if !self.entries.valid() {
+            return Ok(false);
+        }
+        if self.entries.next() {
+            return Ok(true);
+        }
+        self.enter_next()
     }
-    /// Previous message.
+
+    /// Previous message; false (and nowhere) before the first one.
     ///
     /// # Errors
     /// As [`RunCursor::seek`].
+    #[inline]
     pub fn prev(&mut self) -> Result<bool> {
-        unimplemented!()
+        if !self.entries.valid() {
+            return Ok(false);
+        }
+        if self.entries.prev() {
+            return Ok(true);
+        }
+        self.enter_prev()
     }
+
     /// True when it stands on a message.
+    #[inline]
     pub fn valid(&self) -> bool {
-        unimplemented!()
+        self.entries.valid()
     }
-    /// Key it stands on.
+
+    /// Key it stands on. Meaningful only where [`RunCursor::valid`].
+    #[inline]
     pub fn key(&self) -> &[u8] {
-        unimplemented!()
+        self.entries.key()
     }
+
     /// Message it stands on.
+    ///
+    /// # Panics
+    /// When it stands nowhere.
+    #[inline]
     pub fn message(&self) -> Message<'_> {
-        unimplemented!()
+        self.entries.message()
     }
+
     /// Payload it stands on, keeping the block alive.
+    ///
+    /// # Panics
+    /// When it stands nowhere.
     pub fn payload(&self) -> Payload {
-        unimplemented!()
+        let (block, index) = self.entry();
+        block.payload(index)
     }
+
     /// Block and number it stands on.
+    ///
+    /// # Panics
+    /// When it stands nowhere.
     pub fn entry(&self) -> (&Arc<EntryBlock>, usize) {
-        unimplemented!()
+        match self.entries.block() {
+            Some(block) if self.entries.valid() => (block, self.entries.index()),
+            _ => panic!("the cursor stands on no message"),
+        }
     }
+
     /// The run.
     pub fn run(&self) -> &Arc<Run> {
-        unimplemented!()
+        &self.run
+    }
+
+    /// Stands nowhere.
+    fn leave(&mut self) -> bool {
+        self.path = None;
+        self.entries.clear();
+        false
+    }
+
+    /// Goes to a block anywhere.
+    fn jump(&mut self, open: impl FnOnce(&Run) -> Result<IndexPath>) -> Result<()> {
+        let path = match open(&self.run) {
+            Ok(path) => path,
+            Err(error) => {
+                self.leave();
+                return Err(error);
+            }
+        };
+        let same = self.entries.block().is_some() && path.ptr().offset == self.loaded;
+        self.path = Some(path);
+        if same {
+            return Ok(());
+        }
+        self.window = 0;
+        self.load(false)
+    }
+
+    fn enter_next(&mut self) -> Result<bool> {
+        Ok(self.step(false)? && self.entries.first())
+    }
+
+    fn enter_prev(&mut self) -> Result<bool> {
+        Ok(self.step(true)? && self.entries.last())
+    }
+
+    /// Goes to the neighbouring block; false, and nowhere, when there is none.
+    fn step(&mut self, backward: bool) -> Result<bool> {
+        let Some(path) = &mut self.path else { return Ok(false) };
+        let moved = if backward { path.prev(&self.run) } else { path.next(&self.run) };
+        match moved {
+            Ok(true) => {}
+            Ok(false) => return Ok(self.leave()),
+            Err(error) => {
+                self.leave();
+                return Err(error);
+            }
+        }
+        self.window = if self.window == 0 { READ_AHEAD_BYTES_MIN } else { self.window };
+        self.load(backward)?;
+        Ok(true)
+    }
+
+    /// Gets the block that the path stands on.
+    fn load(&mut self, backward: bool) -> Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let ptr = path.ptr();
+        let found = match self.run.cache.lookup(ptr.offset) {
+            Some(CachedBlock::Entries(block)) => Ok(block),
+            Some(_) => Err(Error::internal(format!("the cache has no messages where they should be, offset={}", ptr.offset))),
+            None => self.fetch(ptr, backward),
+        };
+        match found {
+            Ok(block) => {
+                self.entries.reset(block);
+                self.loaded = ptr.offset;
+                Ok(())
+            }
+            Err(error) => {
+                self.leave();
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads a block that is not cached.
+    fn fetch(&mut self, ptr: BlockPtr, backward: bool) -> Result<Arc<EntryBlock>> {
+        let run = Arc::clone(&self.run);
+        let tree = self.path.as_ref().map_or(run.tree(), IndexPath::tree);
+        if self.piece(ptr).is_none() {
+            self.read_ahead(backward)?;
+        }
+        let cause = if self.mode.fill_cache { Event::BlockReadScan } else { Event::BlockReadBulk };
+        let read = || match self.piece(ptr) {
+            Some(stored) => {
+                run.counters.add(cause, 1);
+                let decoded = |raw: &[u8]| EntryBlock::decode(raw, run.meta.max_seq);
+                load::decode(BlockKind::Entries, ptr, stored, decoded)
+                    .map_err(|error| run.located(error, ptr, tree, "damaged block"))
+                    .map(Arc::new)
+            }
+            None => run.read_entries(ptr, tree, cause).map(Arc::new),
+        };
+        if !self.mode.fill_cache {
+            return read();
+        }
+        run.cache.entries(ptr.offset, Priority::Low, read)
+    }
+
+    /// The stored block, if it was read ahead.
+    fn piece(&self, ptr: BlockPtr) -> Option<&[u8]> {
+        let ahead = self.ahead.as_ref()?;
+        let start = usize::try_from(ptr.offset.checked_sub(ahead.offset)?).ok()?;
+        ahead.stored.get(start..start.checked_add(ptr.stored as usize)?)
+    }
+
+    /// Reads the block of the path and those that the cursor will come to next, if there are several.
+    fn read_ahead(&mut self, backward: bool) -> Result<()> {
+        self.ahead = None;
+        let Some(path) = &self.path else { return Ok(()) };
+        let limit = if self.mode.fill_cache { self.window } else { usize::MAX }.min(self.mode.read_ahead_bytes) as u64;
+        let mut blocks = path.neighbours(backward);
+        let Some(nearest) = blocks.next() else { return Ok(()) };
+        let (mut start, mut end, mut count) = (nearest.offset, nearest.offset + u64::from(nearest.stored), 1);
+        for ptr in blocks {
+            let (next_start, next_end) = (ptr.offset, ptr.offset + u64::from(ptr.stored));
+            let gap = if backward { start.checked_sub(next_end) } else { next_start.checked_sub(end) };
+            let larger = end.max(next_end) - start.min(next_start);
+            if gap.is_none_or(|gap| gap >= PAGE_BYTES) || larger > limit {
+                break;
+            }
+            (start, end, count) = (start.min(next_start), end.max(next_end), count + 1);
+        }
+        if count > 1 {
+            let stored = self.run.store.read(start, (end - start) as usize)?;
+            self.run.counters.add(Event::ReadAhead, 1);
+            self.run.counters.add(Event::ReadBytes, end - start);
+            self.ahead = Some(Ahead { offset: start, stored });
+        }
+        self.window = (self.window * 2).min(self.mode.read_ahead_bytes);
+        Ok(())
     }
 }

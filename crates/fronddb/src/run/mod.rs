@@ -1,18 +1,54 @@
 //! Runs: immutable sorted sequences of messages in the data file.
 //!
-//! Rooms: [`options`], [`writer`], [`reader`], [`cursor`], [`blob_io`], [`counters`].
+//! Owns how messages, filter, index and range-deletes of a run are laid out in extents, and how they are
+//! read through the cache. What messages mean, and when runs are merged, is for the tree.
+//!
+//! Rooms, in reading order: [`options`] (how runs are written, and what their writers share), [`layout`] (which
+//! block layout suits a tree), [`output`] (sealed blocks become large writes), [`writer`], [`load`] (reading
+//! blocks, and naming damage), [`reader`] (point reads, estimates), [`path`] (walking the index), [`cursor`],
+//! [`verify`], [`blob_io`] (large values), [`counters`].
+//!
+//! # Where the blocks of a run lie
+//!
+//! ```text
+//! entries entries … ░ entries entries … filter ranges index … top index ░
+//! └──── one write ────┘└────────────────── one write ───────────────────┘     ░ padding to a page
+//! ```
+//!
+//! A small run is a single write into a single extent of just its size. Blocks are packed; only what one
+//! write starts is aligned to pages.
+//!
+//! # Invariants
+//!
+//! - **R1** the blocks of a run lie inside its extents, and each inside one extent;
+//! - **R2** messages ascend by key; those of one key are newest first, also across blocks;
+//! - **R3** the index has an entry for each entry block, in order; its separators are above the last key of the
+//!   block before and at or below the first key of the block;
+//! - **R4** the filter has every key of a message (not the range-deletes).
+//!
+//! [`Run::verify`] checks them all.
 
 pub mod blob_io;
 pub mod counters;
 pub mod cursor;
+mod layout;
+mod load;
 pub mod options;
+mod output;
+mod path;
 pub mod reader;
+pub mod salvage;
+mod verify;
 pub mod writer;
 
+#[cfg(test)]
+mod tests;
+
 use crate::store::Store;
-pub use blob_io::{read_blob, write_blob};
-pub use counters::RunCounters;
+pub use blob_io::{free_blob, read_blob, write_blob};
+pub use counters::{RunCounters, RunStatistics};
 pub use cursor::{CursorMode, RunCursor};
 pub use options::{CodecTable, RunOptions};
 pub use reader::Run;
+pub use salvage::{Lost, SalvageCursor};
 pub use writer::RunWriter;

@@ -1,29 +1,48 @@
-//! How runs are written.
+//! How runs are written, and what the writers of a database share.
+
+use super::layout::Layouts;
+use super::writer::Scratch;
 use crate::base::TreeId;
 use crate::base::compress::Codec;
+use crate::base::sync::Mutex;
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Codec by tree. Clones share the table; changes count for blocks written afterwards.
+/// Working memory kept for later writers: about as many as write at the same time.
+const SCRATCH_KEPT: usize = 4;
+
+/// How the blocks of trees are stored: the codec by tree, which is given, and the layout by tree, which writers
+/// find out. Clones share the table; changes count for blocks written afterwards.
 #[derive(Debug, Clone)]
-pub struct CodecTable(Arc<ArcSwap<(Codec, HashMap<TreeId, Codec>)>>);
+pub struct CodecTable(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    codecs: ArcSwap<(Codec, HashMap<TreeId, Codec>)>,
+    layouts: Mutex<Layouts>,
+    scratch: Mutex<Vec<Box<Scratch>>>,
+}
 
 impl CodecTable {
     /// Every tree has `default`.
     pub fn new(default: Codec) -> CodecTable {
-        CodecTable(Arc::new(ArcSwap::from_pointee((default, HashMap::new()))))
+        CodecTable(Arc::new(Shared {
+            codecs: ArcSwap::from_pointee((default, HashMap::new())),
+            layouts: Mutex::default(),
+            scratch: Mutex::default(),
+        }))
     }
 
     /// Codec of `tree`.
     pub fn get(&self, tree: TreeId) -> Codec {
-        let table = self.0.load();
+        let table = self.0.codecs.load();
         table.1.get(&tree).copied().unwrap_or(table.0)
     }
 
     /// Sets the codec of `tree`; `None`: the default again.
     pub fn set(&self, tree: TreeId, codec: Option<Codec>) {
-        self.0.rcu(|table| {
+        self.0.codecs.rcu(|table| {
             let mut table = (**table).clone();
             match codec {
                 Some(codec) => table.1.insert(tree, codec),
@@ -35,7 +54,23 @@ impl CodecTable {
 
     /// Sets the codec of all trees that have none of their own.
     pub fn set_default(&self, codec: Codec) {
-        self.0.rcu(|table| (codec, table.1.clone()));
+        self.0.codecs.rcu(|table| (codec, table.1.clone()));
+    }
+
+    pub(super) fn layouts(&self) -> &Mutex<Layouts> {
+        &self.0.layouts
+    }
+
+    /// Working memory that an earlier writer left, or new one.
+    pub(super) fn take_scratch(&self) -> Box<Scratch> {
+        self.0.scratch.lock().pop().unwrap_or_default()
+    }
+
+    pub(super) fn put_scratch(&self, scratch: Box<Scratch>) {
+        let mut kept = self.0.scratch.lock();
+        if kept.len() < SCRATCH_KEPT {
+            kept.push(scratch);
+        }
     }
 }
 

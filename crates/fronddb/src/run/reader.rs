@@ -1,44 +1,114 @@
-//! Reads runs.
-use super::{CursorMode, RunCounters, RunCursor, Store};
-use crate::base::Result;
-use crate::cache::Cache;
-use crate::format::block::EntryBlock;
+//! An open run: point reads and estimates. Opening does no I/O; blocks come through the cache.
+//!
+//! A point read of a cached run is: key range → filter (one cache line) → index (binary search by the
+//! first eight bytes of separators) → entry block (likewise).
+
+use super::counters::Event;
+use super::path::IndexPath;
+use super::{CursorMode, RunCounters, RunCursor};
+use crate::base::{BlockPtr, Error, Result, TreeId, key};
+use crate::cache::{Cache, CachedBlock, Priority};
+use crate::format::block::{EntryBlock, IndexBlock};
+use crate::format::filter::Filter;
 use crate::format::{Message, RangeDelete, RunMeta};
+use crate::store::Store;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// An open run. Opening does no I/O.
+/// An open run.
 #[derive(Debug)]
-pub struct Run {}
+pub struct Run {
+    pub(super) meta: RunMeta,
+    pub(super) store: Arc<Store>,
+    pub(super) cache: Arc<Cache>,
+    pub(super) counters: Arc<RunCounters>,
+}
+
+#[cold]
+fn wrong_kind(what: &str, ptr: BlockPtr) -> Error {
+    Error::internal(format!("the cache has another block where {what} should be, offset={}", ptr.offset))
+}
 
 impl Run {
     /// Opens a run.
-    pub fn new(_meta: RunMeta, _store: &Arc<Store>, _cache: &Arc<Cache>, _counters: &Arc<RunCounters>) -> Arc<Run> {
-        unimplemented!()
+    pub fn new(meta: RunMeta, store: &Arc<Store>, cache: &Arc<Cache>, counters: &Arc<RunCounters>) -> Arc<Run> {
+        Arc::new(Run { meta, store: Arc::clone(store), cache: Arc::clone(cache), counters: Arc::clone(counters) })
     }
+
     /// Its description.
+    #[inline]
     pub fn meta(&self) -> &RunMeta {
-        unimplemented!()
+        &self.meta
     }
+
+    /// The tree of its first message, to name in errors.
+    pub(super) fn tree(&self) -> TreeId {
+        key::tree_of(&self.meta.first_key)
+    }
+
+    /// An index block, through the cache.
+    #[inline]
+    pub(super) fn index(&self, ptr: BlockPtr) -> Result<Arc<IndexBlock>> {
+        let load = || Ok(CachedBlock::Index(Arc::new(self.read_index(ptr)?)));
+        match self.cache.get(ptr.offset, Priority::High, load)? {
+            CachedBlock::Index(block) => Ok(block),
+            _ => Err(wrong_kind("an index", ptr)),
+        }
+    }
+
+    #[inline]
+    fn filter(&self) -> Result<Arc<Filter>> {
+        let ptr = self.meta.filter;
+        match self.cache.get(ptr.offset, Priority::High, || Ok(CachedBlock::Filter(Arc::new(self.read_filter()?))))? {
+            CachedBlock::Filter(filter) => Ok(filter),
+            _ => Err(wrong_kind("a filter", ptr)),
+        }
+    }
+
+    /// A block of messages for a point read, through the cache.
+    #[inline]
+    fn entries(&self, ptr: BlockPtr, tree: TreeId) -> Result<Arc<EntryBlock>> {
+        let load = || Ok(CachedBlock::Entries(Arc::new(self.read_entries(ptr, tree, Event::BlockReadPoint)?)));
+        match self.cache.get(ptr.offset, Priority::Normal, load)? {
+            CachedBlock::Entries(block) => Ok(block),
+            _ => Err(wrong_kind("messages", ptr)),
+        }
+    }
+
     /// False when no message of a key with this `checksum::key_hash` is here. True when there is no filter.
     ///
     /// # Errors
     /// `Io`, `Corruption`.
-    pub fn may_contain(&self, _hash: u64) -> Result<bool> {
-        unimplemented!()
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> Result<bool> {
+        if self.meta.filter.is_none() {
+            return Ok(self.meta.messages > 0);
+        }
+        let found = self.filter()?.may_contain(hash);
+        self.counters.add(if found { Event::FilterPositive } else { Event::FilterNegative }, 1);
+        Ok(found)
     }
-    /// Shows the messages of `key`, newest first, until told to stop. Asks the filter itself. Ignores range-deletes.
+
+    /// True when `key` is in the range of the run's messages.
+    #[inline]
+    pub fn in_range(&self, key: &[u8]) -> bool {
+        self.meta.messages > 0 && self.meta.first_key.as_slice() <= key && key <= self.meta.last_key.as_slice()
+    }
+
+    /// Shows the messages of `key`, newest first, until told to stop. Asks key range and filter itself. Ignores
+    /// range-deletes.
     ///
     /// # Errors
     /// `Io`, `Corruption`.
     pub fn get(
         &self,
-        _key: &[u8],
-        _hash: u64,
-        _visit: &mut dyn FnMut(&Message<'_>) -> ControlFlow<()>,
+        key: &[u8],
+        hash: u64,
+        visit: &mut dyn FnMut(&Message<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
-        unimplemented!()
+        self.get_entries(key, hash, &mut |message, _, _| visit(message))
     }
+
     /// Like [`Run::get`]; also shows block and number, so that the payload can be kept without a copy
     /// ([`EntryBlock::payload`]).
     ///
@@ -46,35 +116,106 @@ impl Run {
     /// `Io`, `Corruption`.
     pub fn get_entries(
         &self,
-        _key: &[u8],
-        _hash: u64,
-        _visit: &mut dyn FnMut(&Message<'_>, &Arc<EntryBlock>, usize) -> ControlFlow<()>,
+        key: &[u8],
+        hash: u64,
+        visit: &mut dyn FnMut(&Message<'_>, &Arc<EntryBlock>, usize) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
-        unimplemented!()
+        if !self.in_range(key) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.counters.add(Event::PointRead, 1);
+        if !self.may_contain(hash)? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let mut path = IndexPath::seek(self, key)?;
+        let mut block = self.entries(path.ptr(), key::tree_of(key))?;
+        let mut index = block.lower_bound(key);
+        let mut found = false;
+        loop {
+            if index == block.count() {
+                // The first message at or above the key is in the next block, also when the key goes on there.
+                if !path.next(self)? {
+                    break;
+                }
+                block = self.entries(path.ptr(), key::tree_of(key))?;
+                index = 0;
+                continue;
+            }
+            if !block.key_equals(index, key) {
+                break;
+            }
+            found = true;
+            if visit(&block.message(index, key), &block, index).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            index += 1;
+        }
+        if !found && !self.meta.filter.is_none() {
+            self.counters.add(Event::FilterFalsePositive, 1);
+        }
+        Ok(ControlFlow::Continue(()))
     }
+
     /// A cursor that stands nowhere yet.
-    pub fn cursor(self: &Arc<Run>, _mode: CursorMode) -> RunCursor {
-        unimplemented!()
+    pub fn cursor(self: &Arc<Run>, mode: CursorMode) -> RunCursor {
+        RunCursor::new(self, mode)
     }
-    /// Its range-deletes, ascending by start. Cheap when there are none.
+
+    /// Its range-deletes, ascending by start, newest first among equals. Cheap when there are none.
     ///
     /// # Errors
     /// `Io`, `Corruption`.
     pub fn range_deletes(&self) -> Result<Arc<[RangeDelete]>> {
-        unimplemented!()
+        let ptr = self.meta.ranges;
+        if ptr.is_none() {
+            return Ok(Arc::default());
+        }
+        match self.cache.get(ptr.offset, Priority::High, || Ok(CachedBlock::Ranges(Arc::new(self.read_ranges()?))))? {
+            CachedBlock::Ranges(block) => Ok(Arc::clone(&block.list)),
+            _ => Err(wrong_kind("range-deletes", ptr)),
+        }
     }
-    /// About how many (messages, stored bytes) lie in `lo <= key < hi` (empty `hi`: no bound).
+
+    /// About how many (messages, stored bytes) lie in `lo <= key < hi` (empty `hi`: no bound). Exact to
+    /// half a block at each end, and to a message where the blocks at the ends are cached.
     ///
     /// # Errors
     /// `Io`, `Corruption`.
-    pub fn estimate(&self, _lo: &[u8], _hi: &[u8]) -> Result<(u64, u64)> {
-        unimplemented!()
+    pub fn estimate(&self, lo: &[u8], hi: &[u8]) -> Result<(u64, u64)> {
+        if self.meta.messages == 0 || (!hi.is_empty() && lo >= hi) {
+            return Ok((0, 0));
+        }
+        let (low, low_ptr) = self.rank(lo, false)?;
+        let (high, high_ptr) = if hi.is_empty() {
+            let top = self.index(self.meta.index)?;
+            (top.totals_after(top.count()), BlockPtr::NONE)
+        } else {
+            self.rank(hi, false)?
+        };
+        if low_ptr == high_ptr {
+            // Both ends in one block: worth reading it.
+            let (low, high) = (self.rank(lo, true)?.0, self.rank(hi, true)?.0);
+            return Ok((high.0.saturating_sub(low.0), high.1.saturating_sub(low.1)));
+        }
+        Ok((high.0.saturating_sub(low.0), high.1.saturating_sub(low.1)))
     }
-    /// Reads everything past the cache and checks it against the description.
-    ///
-    /// # Errors
-    /// `Io`; `Corruption` naming the first damage.
-    pub fn verify(&self) -> Result<()> {
-        unimplemented!()
+
+    /// Messages and stored bytes before `key`, and the block that it falls into.
+    fn rank(&self, key: &[u8], exact: bool) -> Result<((u64, u64), BlockPtr)> {
+        if key <= self.meta.first_key.as_slice() {
+            return Ok(((0, 0), IndexPath::first(self)?.ptr()));
+        }
+        let path = IndexPath::seek(self, key)?;
+        let (entry, ptr) = (path.entry(), path.ptr());
+        let after = path.totals_after();
+        let (messages, bytes) = (after.0 - entry.messages_before, after.1 - entry.bytes_before);
+        let cached = match self.cache.lookup(ptr.offset) {
+            Some(CachedBlock::Entries(block)) => Some(block),
+            _ if exact => Some(self.entries(ptr, key::tree_of(key))?),
+            _ => None,
+        };
+        let below = cached.map_or(messages / 2, |block| block.lower_bound(key) as u64);
+        let bytes_below = (u128::from(bytes) * u128::from(below) / u128::from(messages.max(1))) as u64;
+        Ok(((entry.messages_before + below, entry.bytes_before + bytes_below), ptr))
     }
 }

@@ -1,54 +1,424 @@
-//! Writes runs.
+//! Writes runs: messages in, extents and a [`RunMeta`] out.
+//!
+//! Messages collect in an entry block; a full block is encoded, compressed and put into the output
+//! chunk ([`super::output`]); filter, range-deletes and index follow at the end. Addresses are known only when a
+//! chunk is written, therefore index entries wait for that.
+//!
+//! A block is cut before the message that would make it larger than asked for, where the codec changes, and at tree
+//! boundaries unless it is still small: trees differ in the shape of their keys. One message may make a block as large as an extent.
+
+use super::layout;
+use super::output::Output;
 use super::{RunOptions, Store};
-use crate::base::{Result, RunId};
-use crate::format::{Message, RangeDelete, RunMeta};
+use crate::base::checksum::key_hash;
+use crate::base::compress::{Codec, Compressor};
+use crate::base::page_buf::PageBuf;
+use crate::base::{BlockPtr, Error, Result, RunId, TxnId, key};
+use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, EntryBlockBuilder, IndexBuilder, RangeBlock, ranges};
+use crate::format::{Message, RangeDelete, RunMeta, Stamp, filter};
+use crate::store::Urgency;
+use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::sync::Arc;
+
+/// An index block is cut at this size, in bytes of its raw form.
+const INDEX_BYTES: usize = 16 << 10;
+/// An index entry takes at most this much besides its separator.
+const INDEX_ENTRY_BYTES: usize = 64;
+/// At a tree boundary a block is cut when it has at least this part of its target size.
+const TREE_CUT_PART: usize = 8;
+
+/// Working memory for more hashes than this is not kept.
+const HASHES_KEPT: usize = 1 << 18;
+
+/// Working memory of a writer, kept for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    chunk: PageBuf,
+    blocks: Vec<usize>,
+    builder: EntryBlockBuilder,
+    index: IndexBuilder,
+    compressor: Compressor,
+    raw: Vec<u8>,
+    sealed: Vec<u8>,
+    hashes: Vec<u64>,
+    waiting: Vec<Waiting>,
+    separators: Vec<u8>,
+}
+
+/// A block in the chunk, which waits for its address.
+#[derive(Debug)]
+struct Waiting {
+    kind: BlockKind,
+    at: usize,
+    stored: u32,
+    /// Entry blocks: end of the separator in `separators`, number of messages, first key is the last one before.
+    separator_end: usize,
+    messages: u64,
+    continues: bool,
+}
+
+/// An index block that is complete.
+#[derive(Debug)]
+struct Partition {
+    raw: Vec<u8>,
+    separator: Vec<u8>,
+    continues: bool,
+    messages: u64,
+    bytes: u64,
+}
 
 /// Writes one run. Dropped unfinished, it gives its extents back.
 #[derive(Debug)]
-pub struct RunWriter {}
+pub struct RunWriter {
+    options: RunOptions,
+    block_bytes: usize,
+    output: Output,
+    scratch: Box<Scratch>,
+    meta: RunMeta,
+    /// Tree and codec of the block being built.
+    prefix: [u8; key::PREFIX_BYTES],
+    codec: Codec,
+    /// Separator of the block being built, and whether it continues.
+    separator: Vec<u8>,
+    continues: bool,
+    partitions: Vec<Partition>,
+    ranges: Vec<RangeDelete>,
+    unresolved: HashSet<TxnId>,
+    last_txn: TxnId,
+}
 
 impl RunWriter {
-    /// Nothing is allocated or written yet. `expected_bytes`: a guess at the stored size (0: none); small runs are
-    /// written by one call in the end.
-    pub fn new(_store: &Arc<Store>, _id: RunId, _options: &RunOptions, _expected_bytes: u64) -> RunWriter {
-        unimplemented!()
+    /// Nothing is allocated or written yet. `expected_bytes`: a guess at the stored size, so that the run
+    /// lies in one piece (0: none); small runs are written by one call in the end.
+    pub fn new(store: &Arc<Store>, id: RunId, options: &RunOptions, expected_bytes: u64) -> RunWriter {
+        let mut scratch = options.codecs.take_scratch();
+        scratch.builder.reset(options.has_seq);
+        scratch.index.reset();
+        scratch.hashes.clear();
+        scratch.waiting.clear();
+        scratch.separators.clear();
+        let (chunk, blocks) = (std::mem::take(&mut scratch.chunk), std::mem::take(&mut scratch.blocks));
+        RunWriter {
+            options: options.clone(),
+            block_bytes: options.block_bytes.clamp(1 << 10, BLOCK_BYTES_MAX),
+            output: Output::new(store, Urgency::Checkpoint, expected_bytes, chunk, blocks),
+            scratch,
+            meta: RunMeta { id, min_seq: u64::MAX, has_seq: options.has_seq, ..RunMeta::default() },
+            prefix: [0; key::PREFIX_BYTES],
+            codec: Codec::None,
+            separator: Vec::new(),
+            continues: false,
+            partitions: Vec::new(),
+            ranges: Vec::new(),
+            unresolved: HashSet::new(),
+            last_txn: TxnId(0),
+        }
     }
+
+    /// Who asks for space when it is short. At first [`Urgency::Checkpoint`]: most runs are written to make
+    /// level 0 durable or to free space.
+    #[must_use]
+    pub fn with_urgency(mut self, urgency: Urgency) -> RunWriter {
+        self.output.set_urgency(urgency);
+        self
+    }
+
     /// Adds a message: its key above the last one's, or the same key and an older message.
     ///
     /// # Errors
     /// `NoSpace`, `Io`; `Internal` when out of order.
-    pub fn add(&mut self, _message: &Message<'_>) -> Result<()> {
-        unimplemented!()
+    #[inline]
+    pub fn add(&mut self, message: &Message<'_>) -> Result<()> {
+        let order = match self.scratch.builder.is_empty() {
+            true => message.key.cmp(&self.meta.last_key),
+            false => message.key.cmp(self.scratch.builder.last_key()),
+        };
+        let first = self.meta.messages == 0;
+        let new_key = order.is_gt() || first;
+        if order == Ordering::Less && !first {
+            return Err(Error::internal(format!("message out of order in a run, run={}", self.meta.id)));
+        }
+        if first || message.key.first_chunk() != Some(&self.prefix) {
+            self.start_tree(message, new_key)?;
+        }
+        let builder = &mut self.scratch.builder;
+        let larger = builder.size() + message.key.len() + message.payload.len() + 16;
+        if larger > self.block_bytes && !builder.is_empty() {
+            self.cut(message.key, new_key)?;
+        }
+        if new_key && self.options.filter_bits_per_key > 0 {
+            self.scratch.hashes.push(key_hash(message.key));
+        }
+        self.scratch.builder.push(message, new_key || self.scratch.builder.is_empty());
+        self.note(message.stamp, message.seq);
+        self.meta.messages += 1;
+        self.meta.kinds[message.kind as usize] += 1;
+        self.meta.blobs += u64::from(message.blob);
+        Ok(())
     }
+
+    /// Another tree begins with `message`.
+    #[cold]
+    fn start_tree(&mut self, message: &Message<'_>, new_key: bool) -> Result<()> {
+        let codec = self.options.codecs.get(key::tree_of(message.key));
+        let builder = &self.scratch.builder;
+        if self.meta.messages == 0 {
+            self.meta.first_key = message.key.to_vec();
+            self.separator = message.key[..message.key.len().min(key::PREFIX_BYTES)].to_vec();
+        } else if !builder.is_empty() && (codec != self.codec || builder.size() >= self.block_bytes / TREE_CUT_PART) {
+            self.cut(message.key, new_key)?;
+        }
+        self.codec = codec;
+        if let Some(prefix) = message.key.first_chunk() {
+            self.prefix = *prefix;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn note(&mut self, stamp: Stamp, seq: u64) {
+        self.meta.min_seq = self.meta.min_seq.min(seq);
+        self.meta.max_seq = self.meta.max_seq.max(seq);
+        match stamp {
+            Stamp::Settled => {}
+            Stamp::Committed(number) => self.meta.newest_commit = self.meta.newest_commit.max(number),
+            Stamp::Written { txn, .. } => {
+                if txn != self.last_txn || self.unresolved.is_empty() {
+                    self.last_txn = txn;
+                    self.unresolved.insert(txn);
+                }
+            }
+        }
+    }
+
     /// Adds a range-delete, in any order, at any time.
     ///
     /// # Errors
-    /// `Internal` when the run stores no sequence numbers.
-    pub fn add_range(&mut self, _range: RangeDelete) -> Result<()> {
-        unimplemented!()
+    /// `Internal` when the run stores no sequence numbers or the range is empty.
+    pub fn add_range(&mut self, range: RangeDelete) -> Result<()> {
+        if !self.options.has_seq || range.start >= range.end {
+            return Err(Error::internal(format!("range-delete that the run cannot hold, run={}", self.meta.id)));
+        }
+        self.note(range.stamp, range.seq);
+        self.meta.range_deletes += 1;
+        self.ranges.push(range);
+        Ok(())
     }
+
+    /// Ends the block being built, before a message with `next_key`.
+    fn cut(&mut self, next_key: &[u8], new_key: bool) -> Result<()> {
+        let last_key = self.scratch.builder.last_key();
+        let separator = if new_key { key::separator(last_key, next_key) } else { next_key.to_vec() };
+        self.meta.last_key.clear();
+        self.meta.last_key.extend_from_slice(last_key);
+        self.end_block()?;
+        self.separator = separator;
+        self.continues = !new_key;
+        Ok(())
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        let scratch = &mut *self.scratch;
+        let tree = key::tree_of(scratch.builder.first_key());
+        let layouts = self.options.codecs.layouts();
+        let layout = layout::choose(layouts, tree, self.codec, &mut scratch.builder, &mut scratch.compressor)?;
+        let messages = scratch.builder.count() as u64;
+        self.meta.raw_bytes += scratch.builder.size() as u64;
+        scratch.raw.clear();
+        scratch.builder.finish(layout, &mut scratch.raw);
+        scratch.separators.extend_from_slice(&self.separator);
+        let waiting = Waiting {
+            kind: BlockKind::Entries,
+            at: 0,
+            stored: 0,
+            separator_end: self.separator.len(),
+            messages,
+            continues: self.continues,
+        };
+        self.put(waiting, self.codec)
+    }
+
+    /// Seals what is in `raw` and puts it into the chunk.
+    fn put(&mut self, mut waiting: Waiting, codec: Codec) -> Result<()> {
+        let scratch = &mut *self.scratch;
+        scratch.sealed.clear();
+        let stored =
+            block::seal_unplaced(waiting.kind, codec, &scratch.raw, &mut scratch.compressor, &mut scratch.sealed)?;
+        if !self.output.fits(stored) {
+            // The separator of the waiting block stays for its own chunk.
+            let own = self.scratch.separators.len() - waiting.separator_end;
+            let separator = self.scratch.separators.split_off(own);
+            let base = self.output.reserve(self.output.filled())?;
+            self.place_waiting(base);
+            self.output.write()?;
+            self.scratch.separators = separator;
+        }
+        waiting.at = self.output.push(&self.scratch.sealed);
+        waiting.stored = stored as u32;
+        waiting.separator_end = self.scratch.separators.len();
+        self.meta.bytes += stored as u64;
+        self.scratch.waiting.push(waiting);
+        Ok(())
+    }
+
+    /// The chunk will be written at `base`: the blocks in it have addresses now.
+    fn place_waiting(&mut self, base: u64) {
+        let scratch = &mut *self.scratch;
+        let mut start = 0;
+        for waiting in scratch.waiting.drain(..) {
+            let ptr = BlockPtr { offset: base + waiting.at as u64, stored: waiting.stored };
+            match waiting.kind {
+                BlockKind::Filter => self.meta.filter = ptr,
+                BlockKind::Ranges => self.meta.ranges = ptr,
+                _ => {
+                    let separator = &scratch.separators[start..waiting.separator_end];
+                    if scratch.index.size() >= INDEX_BYTES {
+                        self.partitions.push(end_partition(&mut scratch.index));
+                    }
+                    scratch.index.add(0, separator, waiting.continues, ptr, waiting.messages, u64::from(ptr.stored));
+                }
+            }
+            start = waiting.separator_end;
+        }
+        scratch.separators.clear();
+    }
+
     /// Bytes stored so far, estimating what is not compressed yet.
+    #[inline]
     pub fn stored_bytes(&self) -> u64 {
-        unimplemented!()
+        let building = self.scratch.builder.size() as u64;
+        let filter = self.scratch.hashes.len() as u64 * u64::from(self.options.filter_bits_per_key) / 8;
+        // A third, until the blocks before tell better.
+        let part = building * (self.meta.bytes + (1 << 10)) / (self.meta.raw_bytes + (3 << 10));
+        self.meta.bytes + filter + part
     }
+
     /// Bytes of the messages so far, as they lie in memory.
     pub fn raw_bytes(&self) -> u64 {
-        unimplemented!()
+        self.meta.raw_bytes + self.scratch.builder.size() as u64
     }
+
     /// Messages so far.
     pub fn messages(&self) -> u64 {
-        unimplemented!()
+        self.meta.messages
     }
+
     /// Messages and range-deletes: none so far.
     pub fn is_empty(&self) -> bool {
-        unimplemented!()
+        self.meta.messages == 0 && self.ranges.is_empty()
     }
+
     /// Writes what is left. The data is written, not synced.
     ///
     /// # Errors
     /// `NoSpace`, `Io`; the extents are given back.
-    pub fn finish(self) -> Result<RunMeta> {
-        unimplemented!()
+    pub fn finish(mut self) -> Result<RunMeta> {
+        if !self.scratch.builder.is_empty() {
+            self.meta.last_key.clear();
+            self.meta.last_key.extend_from_slice(self.scratch.builder.last_key());
+            self.end_block()?;
+        }
+        self.put_filter()?;
+        self.put_ranges()?;
+        if !self.is_empty() {
+            self.write_rest()?;
+        }
+        let RunWriter { output, mut scratch, mut meta, unresolved, options, .. } = self;
+        (meta.extents, scratch.chunk, scratch.blocks) = output.finish();
+        if scratch.hashes.capacity() > HASHES_KEPT {
+            scratch.hashes = Vec::new();
+        }
+        options.codecs.put_scratch(scratch);
+        meta.unresolved = unresolved.into_iter().collect();
+        meta.unresolved.sort_unstable();
+        meta.min_seq = meta.min_seq.min(meta.max_seq);
+        meta.last_key.shrink_to_fit();
+        Ok(meta)
     }
+
+    fn put_filter(&mut self) -> Result<()> {
+        if self.scratch.hashes.is_empty() {
+            return Ok(());
+        }
+        self.scratch.raw.clear();
+        filter::encode(&self.scratch.hashes, self.options.filter_bits_per_key, &mut self.scratch.raw);
+        self.put_special(BlockKind::Filter, Codec::None)
+    }
+
+    fn put_ranges(&mut self) -> Result<()> {
+        if self.ranges.is_empty() {
+            return Ok(());
+        }
+        ranges::sort_ranges(&mut self.ranges);
+        self.scratch.raw.clear();
+        RangeBlock::encode(&self.ranges, &mut self.scratch.raw);
+        self.put_special(BlockKind::Ranges, Codec::Lz4)
+    }
+
+    fn put_special(&mut self, kind: BlockKind, codec: Codec) -> Result<()> {
+        self.put(Waiting { kind, at: 0, stored: 0, separator_end: 0, messages: 0, continues: false }, codec)
+    }
+
+    /// Writes the last chunk with the index behind it, in one piece if it is not large.
+    fn write_rest(&mut self) -> Result<()> {
+        if !self.output.fits(self.index_bytes_max()) {
+            let base = self.output.reserve(self.output.filled())?;
+            self.place_waiting(base);
+            self.output.write()?;
+        }
+        let filled = self.output.filled();
+        let base = self.output.reserve(filled + self.index_bytes_max())?;
+        self.place_waiting(base);
+        if self.scratch.index.count() > 0 {
+            let last = end_partition(&mut self.scratch.index);
+            self.partitions.push(last);
+        }
+        let mut top = IndexBuilder::default();
+        let partitions = std::mem::take(&mut self.partitions);
+        for partition in &partitions {
+            let ptr = self.put_index(base, &partition.raw)?;
+            top.add(1, &partition.separator, partition.continues, ptr, partition.messages, partition.bytes);
+            self.meta.index = ptr;
+        }
+        if partitions.len() > 1 {
+            let mut raw = Vec::new();
+            top.finish(1, &mut raw);
+            self.meta.index = self.put_index(base, &raw)?;
+        }
+        self.output.write()
+    }
+
+    /// Upper bound of what the index will take.
+    fn index_bytes_max(&self) -> usize {
+        let scratch = &self.scratch;
+        let entries = scratch.index.size() + scratch.separators.len() + scratch.waiting.len() * INDEX_ENTRY_BYTES;
+        let parts = self.partitions.iter().map(|part| part.raw.len() + part.separator.len() + 2 * INDEX_ENTRY_BYTES);
+        let longest = scratch.index.first().0.len() + scratch.separators.len();
+        2 * entries + parts.sum::<usize>() + longest + (entries / INDEX_BYTES + 3) * (2 * INDEX_ENTRY_BYTES)
+    }
+
+    fn put_index(&mut self, base: u64, raw: &[u8]) -> Result<BlockPtr> {
+        let scratch = &mut *self.scratch;
+        scratch.sealed.clear();
+        let codec = Codec::Zstd { level: 1 };
+        let stored =
+            block::seal_unplaced(BlockKind::Index, codec, raw, &mut scratch.compressor, &mut scratch.sealed)? as u32;
+        let at = self.output.push(&scratch.sealed);
+        self.meta.bytes += u64::from(stored);
+        Ok(BlockPtr { offset: base + at as u64, stored })
+    }
+}
+
+fn end_partition(index: &mut IndexBuilder) -> Partition {
+    let (separator, continues) = index.first();
+    let mut partition = Partition {
+        raw: Vec::new(),
+        separator: separator.to_vec(),
+        continues,
+        messages: index.messages(),
+        bytes: index.bytes(),
+    };
+    index.finish(0, &mut partition.raw);
+    partition
 }

@@ -1,149 +1,457 @@
 //! Space in the data file: extents, the allocator, and the publication of a new root.
-//! (Signatures; bodies follow.)
-#![allow(unused_variables, missing_docs)]
+//!
+//! Owns `data.frond`: its first 64 KiB hold the superblock slots, the rest is pages of 4 KiB. Does not know what
+//! extents contain (runs, nodes, blobs are for the layers above), nor the log.
+//!
+//! Rooms, in reading order: [`allocator`] (which pages are taken; bitmaps per region), [`pending`] (when a page
+//! becomes free), [`reserve`] (what is kept for a full disk), [`space_map`] and [`frame`] (the stored form),
+//! [`publication`] (how a generation becomes durable), [`open`] (which generation is taken up), [`shrink`] (giving
+//! space back to the file system), [`check`], [`data_file`], [`bitmap`], [`room`].
+//!
+//! # The life of an extent
+//!
+//! ```text
+//!            allocate                    added                    removed by g       released and g + 1 durable
+//!   free ───────────────▶ unpublished ───────────▶ in the image ───────────────▶ waiting ─────────▶ free
+//!     ◀─── free_unpublished ───┘
+//! ```
+//!
+//! - [`Store::allocate`], then [`Store::write`]: the extent is the caller's. A crash frees it by itself, for only the image is
+//!   stored. [`Store::free_unpublished`] gives it back at once; only for extents that no publication was
+//!   given, and that no log record names.
+//! - [`Publication::commit`] with [`SpaceChanges`]: `added` extents belong to the image of the new generation and are durable with
+//!   it; `removed` ones left it.
+//! - [`Store::release`]: no reader holds these extents any more (and no cache holds blocks of them). Before or after their
+//!   removal, exactly once per extent, and with the very extents that are removed.
+//! - [`Store::mark_used`]: recovery found an extent named in the log (a blob). It is as if allocated just now: `added` when its
+//!   memtable is sealed. If its message was dropped instead, pass it in `removed` (and release it) with the
+//!   publication whose `log_start` is past its record, so that no log that may be replayed names free space.
+//!
+//! # Invariants
+//! - S1: what the durable generations g and g - 1 reference (g - 1: while its superblock is valid) is never handed out or changed.
+//! - S2: the stored image of a generation is exactly what it references: extents added and not removed, its own map, its
+//!   status image, and the slots.
+//! - S3: no extent is handed out twice, whatever fails or crashes in between.
+//! - S4: a publication that fails before it writes its superblock changed nothing. A failed sync or superblock write
+//!   poisons the store: writes fail with the first cause, reads go on, and opening again recovers.
+//! - S5: opening reads the slots and summaries, not the bitmaps: its time does not depend on what is stored.
+//!
+//! # Locks
+//! In this order: `turn` (one publication at a time; held by [`Publication`]), `refilling`, `growing` (file length; held
+//! over the system calls that change it), `allocator` (a leaf held for about a microsecond, or for one or two page reads
+//! when a region is first touched). [`Store::read`] and [`Store::write`] take none.
+
+use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::base::page_buf::PageBuf;
-use crate::base::{BlockPtr, Error, Extent, Result};
-use crate::format::{Superblock, SuperblockBody};
-use crate::io::Storage;
+use crate::base::space::PAGE_BYTES;
+use crate::base::sync::Mutex;
+use crate::base::{BlockPtr, Error, ErrorKind, Extent, Result};
+use crate::format::Superblock;
+
+mod allocator;
+mod bitmap;
+mod check;
+mod data_file;
+mod frame;
+mod open;
+mod pending;
+mod publication;
+mod reserve;
+mod room;
+mod shrink;
+mod space_map;
+
+pub use check::StoredImage;
+pub use open::{DATA_FILE, Opened, StoreOptions};
+pub use publication::{Publication, SpaceChanges};
+pub use shrink::{ShrinkLimits, Shrunk};
+
+use allocator::Allocator;
+use data_file::DataFile;
+use frame::FrameKind;
+use reserve::Pool;
 
 /// Most pages of one extent: 64 MiB.
-pub const EXTENT_PAGES_MAX: u32 = 16384;
+pub const EXTENT_PAGES_MAX: u32 = bitmap::REGION_PAGES;
+/// [`Store::read_with`] keeps memory up to this size per thread for its next call.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
+/// The reserve is not refilled from pieces smaller than this.
+const RESERVE_PIECE_PAGES_MIN: u32 = 16;
 
-/// Who asks for space, when it is short.
+/// Who asks for space, which matters when it is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
     /// Fails with `NoSpace` while the reserve is not whole.
     Ordinary,
-    /// May use the reserve: sealing a memtable, compactions that free space.
+    /// May use the reserve: sealing a memtable, and compactions that will free space.
     Checkpoint,
 }
 
-/// How to open a store.
-#[derive(Debug, Clone)]
-pub struct StoreOptions {
-    pub direct: bool,
-    pub read_only: bool,
-    /// Kept free for checkpoints, in bytes.
-    pub reserve_bytes: u64,
-    /// Open this generation and not the newest valid one (a later one is erased).
-    pub generation: Option<u64>,
-}
-
-/// Result of opening.
+/// The data file of an open database. Shared by `Arc`; every method may be called from any thread.
+///
+/// Dropping it closes the file; nothing is written then.
 #[derive(Debug)]
-pub struct Opened {
-    pub store: Arc<Store>,
-    /// The valid superblocks, newest first.
-    pub superblocks: Vec<Superblock>,
-    /// What is wrong with slots that are neither valid nor empty.
-    pub damaged: Vec<Error>,
-}
-
-/// What a publication changes, besides what it writes itself.
-#[derive(Debug, Clone, Default)]
-pub struct SpaceChanges {
-    /// Referenced from now on.
-    pub added: Vec<Extent>,
-    /// No longer referenced.
-    pub removed: Vec<Extent>,
+pub struct Store {
+    data: DataFile,
+    allocator: Mutex<Allocator>,
+    growing: Mutex<()>,
+    refilling: Mutex<()>,
+    turn: Mutex<()>,
+    current: Mutex<Arc<Superblock>>,
 }
 
 /// Aligned memory and the part of it that was asked for; derefs to that part.
 #[derive(Debug, Clone)]
 pub struct ReadBuf {
     buf: PageBuf,
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
 }
 
-impl std::ops::Deref for ReadBuf {
+impl Deref for ReadBuf {
     type Target = [u8];
+
     fn deref(&self) -> &[u8] {
         &self.buf[self.range.clone()]
     }
 }
 
-#[derive(Debug)]
-pub struct Store {}
+/// What a store has and does. Bytes and counts since opening, unless they are a state.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoreStatistics {
+    /// The durable generation.
+    pub generation: u64,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Taken space: the image, unpublished, waiting, reserve.
+    pub used_bytes: u64,
+    /// What the durable generation references.
+    pub image_bytes: u64,
+    /// Removed from the image and not free yet.
+    pub pending_bytes: u64,
+    /// Held for a full disk.
+    pub reserve_bytes: u64,
+    /// Free space inside the file.
+    pub free_bytes: u64,
+    /// Extents released that no publication has removed yet.
+    pub released_early: u64,
+    /// Regions of 64 MiB.
+    pub regions: u64,
+    /// Regions whose bitmaps are in memory.
+    pub regions_loaded: u64,
+    /// Regions whose stored bitmap is damaged: nothing is allocated there.
+    pub regions_damaged: u64,
+    /// Memory of the bitmaps.
+    pub memory_bytes: u64,
+    /// Calls and bytes of reading.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Calls of writing.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Bytes given back to the file system by holes.
+    pub punched_bytes: u64,
+    /// Generations published.
+    pub publications: u64,
+}
+
+/// The extent of a block that lies alone in whole pages, as [`Publication::write_block`] places them.
+pub fn extent_of(block: BlockPtr) -> Extent {
+    Extent { start: block.offset / PAGE_BYTES, pages: u64::from(block.stored).div_ceil(PAGE_BYTES) as u32 }
+}
+
+/// The page-aligned range around a byte range: its offset, its length, and the byte range in it.
+fn aligned(offset: u64, bytes: usize) -> (u64, usize, Range<usize>) {
+    let start = offset / PAGE_BYTES * PAGE_BYTES;
+    let within = (offset - start) as usize;
+    (start, within + bytes, within..within + bytes)
+}
 
 impl Store {
-    pub fn create(
-        storage: Arc<dyn Storage>,
-        dir: &Path,
-        options: StoreOptions,
-        uuid: [u8; 16],
-        body: SuperblockBody,
-    ) -> Result<Arc<Store>> {
-        unimplemented!()
-    }
-    pub fn open(storage: Arc<dyn Storage>, dir: &Path, options: StoreOptions) -> Result<Opened> {
-        unimplemented!()
-    }
-    /// Contiguous, at most `EXTENT_PAGES_MAX`.
-    pub fn allocate(&self, pages: u32, urgency: Urgency) -> Result<Extent> {
-        unimplemented!()
-    }
-    /// Gives back, at once, space that no publication references or has referenced.
-    pub fn free_unpublished(&self, extent: Extent) {
-        unimplemented!()
-    }
-    /// No reader holds these any more; each must be (or become) `removed` by a publication.
-    pub fn release(&self, extents: &[Extent]) {
-        unimplemented!()
-    }
-    pub fn mark_used(&self, extent: Extent) -> Result<()> {
-        unimplemented!()
-    }
+    /// Reads `bytes` bytes at any `offset` of the data file.
+    ///
+    /// # Errors
+    /// `Corruption` when the range is outside the file, else what the storage reports.
     pub fn read(&self, offset: u64, bytes: usize) -> Result<ReadBuf> {
-        unimplemented!()
+        self.data.check_range(offset, bytes as u64)?;
+        let (start, length, range) = aligned(offset, bytes);
+        let mut buf = PageBuf::zeroed(length);
+        self.data.read(&mut buf, start)?;
+        Ok(ReadBuf { buf, range })
     }
-    /// Like `read`, into memory that the thread reuses.
+
+    /// Reads like [`Store::read`] into memory that the thread reuses, and hands the bytes to `with`: the cheaper way when they
+    /// are decoded or decompressed at once.
+    ///
+    /// # Errors
+    /// As [`Store::read`], and what `with` returns.
     pub fn read_with<T>(&self, offset: u64, bytes: usize, with: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
-        unimplemented!()
+        thread_local! {
+            static SCRATCH: std::cell::Cell<PageBuf> = std::cell::Cell::default();
+        }
+        self.data.check_range(offset, bytes as u64)?;
+        let (start, length, range) = aligned(offset, bytes);
+        let mut buf = SCRATCH.take();
+        if buf.capacity() < length {
+            buf = PageBuf::zeroed(length.next_power_of_two());
+        }
+        buf.set_len(length);
+        let result = self.data.read(&mut buf, start).and_then(|()| with(&buf[range]));
+        if buf.capacity() <= SCRATCH_BYTES_MAX {
+            SCRATCH.set(buf);
+        }
+        result
     }
-    /// Writes the padded content of `buf` at a page-aligned offset within an extent.
+
+    /// Writes `buf`, padded to whole pages, at a page-aligned offset within an extent. Not durable before a sync or the
+    /// next publication.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it is not aligned or does not fit, `Poisoned`, `ReadOnly`, `NoSpace`, `Io`: the
+    /// content of the range is undefined then, and nothing else changed.
     pub fn write(&self, extent: Extent, offset_in_extent: u64, buf: &PageBuf) -> Result<()> {
-        unimplemented!()
+        let end = offset_in_extent.checked_add(buf.padded().len() as u64);
+        if offset_in_extent % PAGE_BYTES != 0 || end.is_none_or(|end| end > extent.bytes()) {
+            return Err(Error::invalid(format!(
+                "write outside its extent, {extent:?} offset={offset_in_extent} bytes={}",
+                buf.len()
+            )));
+        }
+        if !allocator::is_possible(extent) {
+            return Err(Error::invalid(format!("write to an impossible extent, {extent:?}")));
+        }
+        self.data.write(buf, extent.offset() + offset_in_extent)
     }
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// A failure poisons the store.
     pub fn sync(&self) -> Result<()> {
-        unimplemented!()
+        self.data.sync()
     }
-    /// Reads an image written by `Publication::write_image`.
+
+    /// Takes `pages` contiguous pages, at most [`EXTENT_PAGES_MAX`]. What they contain is undefined. The disk holds
+    /// room for them, so writing them does not run out of space.
+    ///
+    /// # Errors
+    /// `NoSpace` when neither the file nor the disk has room besides the reserve; `InvalidArgument`, `Poisoned`,
+    /// `ReadOnly`, `Io`.
+    pub fn allocate(&self, pages: u32, urgency: Urgency) -> Result<Extent> {
+        if pages == 0 || pages > EXTENT_PAGES_MAX {
+            return Err(Error::invalid(format!("extent of wrong size, pages={pages} pages_max={EXTENT_PAGES_MAX}")));
+        }
+        match urgency {
+            Urgency::Ordinary => {
+                if !self.allocator.lock().reserve.is_whole() {
+                    self.refill_reserve()?;
+                }
+                self.take_or_grow(pages)
+            }
+            Urgency::Checkpoint => self.take_or_reserved(pages, &[Pool::Checkpoint]),
+        }
+    }
+
+    fn allocate_for_publication(&self, pages: u32) -> Result<Extent> {
+        self.take_or_reserved(pages, &[Pool::Publication, Pool::Checkpoint])
+    }
+
+    fn take_or_reserved(&self, pages: u32, pools: &[Pool]) -> Result<Extent> {
+        self.take_or_grow(pages).or_else(|error| {
+            if error.kind() != ErrorKind::NoSpace {
+                return Err(error);
+            }
+            let mut allocator = self.allocator.lock();
+            pools.iter().find_map(|pool| allocator.reserve.take(*pool, pages)).ok_or(error)
+        })
+    }
+
+    fn take_or_grow(&self, pages: u32) -> Result<Extent> {
+        self.data.check_writable()?;
+        loop {
+            let (taken, file_pages) = {
+                let mut allocator = self.allocator.lock();
+                (allocator.take(pages, &self.data), allocator.file_pages())
+            };
+            match taken {
+                Some(taken) if !taken.hollow => return Ok(taken.extent),
+                Some(taken) => match self.data.back(taken.extent.start, u64::from(pages)) {
+                    Ok(()) => return Ok(taken.extent),
+                    Err(error) => {
+                        let mut allocator = self.allocator.lock();
+                        allocator.free(taken.extent, true);
+                        return allocator.take_backed(pages).ok_or(error);
+                    }
+                },
+                None => self.grow(pages, file_pages)?,
+            }
+        }
+    }
+
+    /// Makes the file longer, unless somebody did since it had `seen` pages.
+    fn grow(&self, pages: u32, seen: u64) -> Result<()> {
+        let _growing = self.growing.lock();
+        let growth = {
+            let allocator = self.allocator.lock();
+            if allocator.file_pages() != seen {
+                return Ok(());
+            }
+            allocator.growth(pages)
+        };
+        let mut end = growth.wanted;
+        match self.data.back(growth.from, growth.wanted - growth.from) {
+            Err(error) if error.kind() == ErrorKind::NoSpace && growth.needed < growth.wanted => {
+                end = growth.needed;
+                self.data.back(growth.from, growth.needed - growth.from)?;
+            }
+            result => result?,
+        }
+        let mut allocator = self.allocator.lock();
+        allocator.extend(end);
+        let regions = allocator.regions.len();
+        allocator.reserve.set_regions(regions);
+        Ok(())
+    }
+
+    fn refill_reserve(&self) -> Result<()> {
+        let _refilling = self.refilling.lock();
+        loop {
+            let Some((pool, lacking)) = self.allocator.lock().reserve.lacking() else {
+                return Ok(());
+            };
+            let mut pages = lacking.min(u64::from(EXTENT_PAGES_MAX)) as u32;
+            let extent = loop {
+                match self.take_or_grow(pages) {
+                    Err(error) if error.kind() == ErrorKind::NoSpace && pages > RESERVE_PIECE_PAGES_MIN => pages /= 2,
+                    result => break result?,
+                }
+            };
+            self.allocator.lock().reserve.put(pool, extent);
+        }
+    }
+
+    /// Changes what is kept for checkpoints on a full disk. Takes effect with the next allocations.
+    pub fn set_reserve_bytes(&self, bytes: u64) {
+        let mut allocator = self.allocator.lock();
+        for extent in allocator.reserve.set_target(bytes.div_ceil(PAGE_BYTES)) {
+            allocator.free(extent, false);
+        }
+    }
+
+    /// Gives back an extent (or a part of one) that no publication was given and no log record names. It may be handed out again
+    /// at once. An extent that is published or free is a bug of the caller, and poisons the store.
+    pub fn free_unpublished(&self, extent: Extent) {
+        let mut allocator = self.allocator.lock();
+        match allocator.state(extent, &self.data) {
+            Ok((used, 0)) if used == extent.pages => allocator.free(extent, false),
+            Ok((used, image)) => {
+                let message = format!("freed space that is not unpublished, {extent:?} used={used} image={image}");
+                self.data.poison(self.data.name(Error::internal(message)));
+            }
+            Err(error) => {
+                self.data.poison(error);
+            }
+        }
+    }
+
+    /// No reader holds these extents any more. Each must be the very extent that a publication removes, before or after.
+    pub fn release(&self, extents: &[Extent]) {
+        let mut allocator = self.allocator.lock();
+        for extent in extents {
+            if allocator.pending.release(*extent) {
+                allocator.free(*extent, false);
+            }
+        }
+    }
+
+    /// Recovery: the log names this extent. Makes it as if allocated; no error when it is already.
+    ///
+    /// # Errors
+    /// `Corruption` when it cannot exist or the image references it.
+    pub fn mark_used(&self, extent: Extent) -> Result<()> {
+        if !allocator::is_possible(extent) {
+            return Err(self.data.corruption(format!("the log names an impossible extent, {extent:?}")));
+        }
+        let _growing = self.growing.lock();
+        let file_pages = self.allocator.lock().file_pages();
+        if extent.end() > file_pages {
+            // The growth of the file was not synced before the crash, while the log record was.
+            self.data.back(file_pages, extent.end() - file_pages)?;
+            self.allocator.lock().extend(extent.end());
+        }
+        self.allocator.lock().mark_used(extent, &self.data)
+    }
+
+    /// Reads a status image, see [`Publication::write_image`].
+    ///
+    /// # Errors
+    /// `Corruption` when a piece is damaged, else what the storage reports.
     pub fn read_image(&self, pieces: &[BlockPtr]) -> Result<Vec<u8>> {
-        unimplemented!()
+        space_map::read_pieces(&self.data, FrameKind::Status, pieces, None)
     }
-    pub fn begin_publication(&self) -> Result<Publication<'_>> {
-        unimplemented!()
-    }
+
+    /// The durable superblock.
     pub fn superblock(&self) -> Arc<Superblock> {
-        unimplemented!()
+        self.current.lock().clone()
+    }
+
+    /// Path of the data file, for messages.
+    pub fn path(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// The first fatal failure, if there was one.
+    pub fn poisoned(&self) -> Option<Error> {
+        self.data.poisoned().cloned()
+    }
+
+    /// Refuses all writing from now on, because a layer above found that it must not go on.
+    pub fn poison(&self, cause: Error) {
+        self.data.poison(cause);
+    }
+
+    /// What is wrong with stored bitmaps that could not be read so far.
+    pub fn map_damage(&self) -> Vec<Error> {
+        self.allocator.lock().damaged().to_vec()
+    }
+
+    /// What the store has and does.
+    pub fn statistics(&self) -> StoreStatistics {
+        let generation = self.superblock().generation;
+        let allocator = self.allocator.lock();
+        let loaded = allocator.regions.iter().filter(|region| region.loaded.is_some()).count() as u64;
+        let counters = &self.data.counters;
+        let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        StoreStatistics {
+            generation,
+            file_bytes: allocator.file_pages() * PAGE_BYTES,
+            used_bytes: allocator.used_pages() * PAGE_BYTES,
+            image_bytes: allocator.image_pages() * PAGE_BYTES,
+            pending_bytes: allocator.pending.pages() * PAGE_BYTES,
+            reserve_bytes: allocator.reserve.pages() * PAGE_BYTES,
+            free_bytes: allocator.file_pages().saturating_sub(allocator.used_pages()) * PAGE_BYTES,
+            released_early: allocator.pending.early_count() as u64,
+            regions: allocator.regions.len() as u64,
+            regions_loaded: loaded,
+            regions_damaged: allocator.damaged().len() as u64,
+            memory_bytes: loaded * 4 * bitmap::BITMAP_BYTES as u64,
+            reads: read(&counters.reads),
+            read_bytes: read(&counters.read_bytes),
+            writes: read(&counters.writes),
+            written_bytes: read(&counters.written_bytes),
+            syncs: read(&counters.syncs),
+            punched_bytes: read(&counters.punched_bytes),
+            publications: read(&counters.publications),
+        }
     }
 }
 
-/// A publication in the making; dropped without `commit`, all its space is given back.
-#[derive(Debug)]
-pub struct Publication<'a> {
-    store: &'a Store,
-}
-
-impl Publication<'_> {
-    /// Allocates room for `bytes_max`, lets `seal` append the block's bytes for its address, writes them. The extent
-    /// `Publication::extent_of(ptr)` belongs to the image when committed; the caller passes it in `removed` when superseded.
-    pub fn write_block(
-        &mut self,
-        bytes_max: usize,
-        seal: impl FnOnce(u64, &mut Vec<u8>) -> Result<()>,
-    ) -> Result<(BlockPtr, Extent)> {
-        unimplemented!()
-    }
-    /// Writes a status image in checksummed pieces. The store supersedes the previous one by itself.
-    pub fn write_image(&mut self, bytes: &[u8]) -> Result<Vec<BlockPtr>> {
-        unimplemented!()
-    }
-    /// Makes the new generation durable. Any failure before the superblock write has no effect.
-    pub fn commit(self, changes: &SpaceChanges, body: SuperblockBody) -> Result<Arc<Superblock>> {
-        unimplemented!()
-    }
-}
+#[cfg(test)]
+mod tests;

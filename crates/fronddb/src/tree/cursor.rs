@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::dead::WatchId;
 use super::merge::head;
 use super::node::{Node, Target};
 use super::source::Source;
@@ -93,7 +94,7 @@ struct Stream {
 #[derive(Debug)]
 struct Leaf {
     /// Keeps what the sources read.
-    _version: Arc<Version>,
+    version: Arc<Version>,
     /// The range of keys for which the sources are complete.
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
@@ -130,6 +131,21 @@ pub struct TreeCursor {
     reader: KeyReader,
     scratch: Scratch,
     rows_passed_over: u64,
+    chain: Chain,
+    /// Set by resolving forward to no row: the commit of the delete that is the newest message.
+    dead_since: Option<CommitNumber>,
+}
+
+/// Dead keys in a row before a scan begins to watch for a marker.
+const CHAIN_BEFORE_WATCH: u32 = 64;
+
+/// A row of dead keys that the cursor is passing over, forward.
+#[derive(Debug, Default)]
+struct Chain {
+    keys: u32,
+    /// The newest commit among their deletes.
+    since: CommitNumber,
+    watch: Option<WatchId>,
 }
 
 /// Messages of one key of one source, for going backward.
@@ -162,6 +178,8 @@ impl BeTree {
             reader: KeyReader::new(),
             scratch: Scratch::default(),
             rows_passed_over: 0,
+            chain: Chain::default(),
+            dead_since: None,
         }
     }
 }
@@ -192,6 +210,7 @@ impl TreeCursor {
     /// # Errors
     /// `Corruption` and `Io` from reading blocks. The cursor is then at no row.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.end_chain(false);
         self.direction = Direction::Forward;
         let key = key.max(self.lower.as_slice()).to_vec();
         if self.is_past_upper(&key) {
@@ -352,7 +371,7 @@ impl TreeCursor {
             }
         }
         let order = Vec::with_capacity(streams.len());
-        let mut leaf = Leaf { lower, upper, streams, order, ranges, _version: version.clone() };
+        let mut leaf = Leaf { lower, upper, streams, order, ranges, version: version.clone() };
         for rank in 0..leaf.streams.len() as u32 {
             let source = &mut leaf.streams[rank as usize].source;
             match (forward, key) {
@@ -395,19 +414,106 @@ impl TreeCursor {
             let Some(leaf) = &mut self.leaf else { return Ok(false) };
             let inside = leaf.order.last().is_some_and(|place| leaf.is_inside(*place));
             if !inside {
-                let Some(next) = leaf.upper.take() else { return Ok(false) };
-                if self.is_past_upper(&next) {
+                let next = leaf.upper.take().filter(|next| self.upper.as_ref().is_none_or(|upper| next < upper));
+                let Some(next) = next else {
+                    self.end_chain(true);
                     return Ok(false);
-                }
+                };
                 self.open(Some(&next))?;
                 continue;
             }
+            self.dead_since = None;
             if self.resolve_forward()? {
+                if self.chain.keys > 0 {
+                    self.end_chain(true);
+                }
                 return Ok(true);
             }
             self.rows_passed_over += 1;
-            self.skip_key()?;
+            if !self.pass_dead()? {
+                self.skip_key()?;
+            }
         }
+    }
+
+    /// At a key without a row: jumps to the end of the marker around it, if there is one (true), or adds it
+    /// to the chain.
+    fn pass_dead(&mut self) -> Result<bool> {
+        let Some(since) = self.dead_since.filter(|_| !self.view.uncommitted) else {
+            self.end_chain(false);
+            return Ok(false);
+        };
+        self.chain.keys += 1;
+        if let Some(marker) = self.tree.dead.around(&self.key, self.view.snapshot) {
+            if self.chain.watch.is_some() {
+                self.chain.since = self.chain.since.max(marker.since);
+            } else {
+                self.begin_watch(&marker.upper);
+            }
+            self.jump_forward(marker.upper)?;
+            return Ok(true);
+        }
+        self.chain.since = self.chain.since.max(since);
+        if self.chain.watch.is_none() && self.chain.keys >= CHAIN_BEFORE_WATCH {
+            let mut next = self.key.clone();
+            next.push(0);
+            self.begin_watch(&next);
+        }
+        Ok(false)
+    }
+
+    /// Begins to watch writes from `lower` on, unless some may already have gone to a newer memtable.
+    fn begin_watch(&mut self, lower: &[u8]) {
+        let Some(leaf) = &self.leaf else { return };
+        let Some(watch) = self.tree.dead.watch(lower) else { return };
+        if Arc::ptr_eq(&self.tree.version_guard().active, &leaf.version.active) {
+            self.chain.watch = Some(watch);
+            self.chain.since = CommitNumber(0);
+        } else {
+            self.tree.dead.end_watch(watch, None);
+        }
+    }
+
+    /// Ends the chain; if `proved`, everything from the watch's begin to the current key is dead.
+    fn end_chain(&mut self, proved: bool) {
+        let chain = std::mem::take(&mut self.chain);
+        if let Some(watch) = chain.watch {
+            self.tree.dead.end_watch(watch, proved.then_some((self.key.as_slice(), chain.since)));
+        }
+    }
+
+    /// Moves all sources to `key`, in this leaf range or the one that it lies in.
+    fn jump_forward(&mut self, key: Vec<u8>) -> Result<()> {
+        let Some(leaf) = &mut self.leaf else { return Ok(()) };
+        leaf.order.clear();
+        if leaf.upper.as_deref().is_some_and(|upper| key.as_slice() >= upper) {
+            leaf.upper = Some(key);
+            return Ok(());
+        }
+        for rank in 0..leaf.streams.len() as u32 {
+            leaf.streams[rank as usize].source.seek(&key)?;
+            leaf.place(rank, Direction::Forward)?;
+        }
+        Ok(())
+    }
+
+    /// Jumps before the marker around the current key, if there is one.
+    fn jump_backward(&mut self) -> Result<()> {
+        let Some(marker) = self.tree.dead.around(&self.key, self.view.snapshot).filter(|_| !self.view.uncommitted)
+        else {
+            return Ok(());
+        };
+        let Some(leaf) = &mut self.leaf else { return Ok(()) };
+        leaf.order.clear();
+        if marker.lower <= leaf.lower {
+            leaf.lower = marker.lower;
+            return Ok(());
+        }
+        for rank in 0..leaf.streams.len() as u32 {
+            leaf.streams[rank as usize].source.seek_before(&marker.lower)?;
+            leaf.place(rank, Direction::Backward)?;
+        }
+        Ok(())
     }
 
     /// Resolves the lowest key of the sources, leaving the source with the value at its message.
@@ -419,6 +525,10 @@ impl TreeCursor {
         self.key.extend_from_slice(leaf.streams[first.rank as usize].source.key());
         self.reader.clear();
         let view = self.view.view();
+        let newest = leaf.streams[first.rank as usize].source.message();
+        if matches!(newest.kind, Kind::Delete | Kind::SingleDelete) {
+            self.dead_since = view.committed(newest.stamp).filter(|number| *number <= view.snapshot);
+        }
         for range in leaf.ranges.iter().filter(|range| range.covers(&self.key)) {
             self.reader.range_delete(&view, range.seq, range.stamp);
         }
@@ -503,6 +613,7 @@ impl TreeCursor {
                 return Ok(true);
             }
             self.rows_passed_over += 1;
+            self.jump_backward()?;
         }
     }
 
@@ -628,6 +739,12 @@ fn jump(stream: &mut Stream, ranges: &[RangeDelete], direction: Direction) -> Re
         }
     }
     Ok(())
+}
+
+impl Drop for TreeCursor {
+    fn drop(&mut self) {
+        self.end_chain(false);
+    }
 }
 
 /// The value at which a cursor stands, for keeping it longer than the position.

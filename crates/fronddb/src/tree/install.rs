@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use super::compact::Output;
+use super::compact::{Outcome, Output};
 use super::node::{Node, Slot, Target};
 use super::plan::{Job, SlotName};
 use super::{BeTree, Retired, State, TreeEnv, Version, extents_of};
-use crate::base::Extent;
+use crate::base::{Extent, TxnId};
 use crate::memtable::{Level0, Memtable};
 use crate::run::Run;
 
@@ -45,15 +45,20 @@ impl BeTree {
                 self.env.cache.remove_range(*extent);
             }
             self.env.store.release(&retired.extents);
+            retired.txns.iter().for_each(|txns| self.env.holders.run_released(txns));
         }
     }
 
-    /// The root changes to `root`; `extents` are read by no version from the next one on.
-    pub(super) fn install_root(&self, state: &mut State, root: Arc<Node>, extents: Vec<Extent>) {
-        let version = self.version.load_full();
-        if !extents.is_empty() {
-            state.retired.push_back(Retired { since: version.number + 1, extents });
+    /// `extents` are read by no version from the next one on.
+    fn retire(&self, state: &mut State, extents: Vec<Extent>, txns: Vec<Vec<TxnId>>) {
+        if !extents.is_empty() || !txns.is_empty() {
+            state.removed.extend(&extents);
+            state.retired.push_back(Retired { since: self.version.load().number + 1, extents, txns });
         }
+    }
+
+    fn install_root(&self, state: &mut State, root: Arc<Node>) {
+        let version = self.version.load_full();
         self.install(state, |number| Version {
             number,
             active: version.active.clone(),
@@ -63,7 +68,8 @@ impl BeTree {
     }
 
     /// Installs the runs of a seal on top of the root's buffers and removes the memtable from level 0.
-    pub(super) fn install_seal(&self, state: &mut State, height: u8, outputs: Vec<Output>, blobs: Vec<Extent>) {
+    pub(super) fn install_seal(&self, state: &mut State, height: u8, outcome: Outcome) {
+        let Outcome { outputs, dropped_blobs, kept_blobs, .. } = outcome;
         let version = self.version.load_full();
         let mut root = version.root.clone();
         for output in outputs {
@@ -74,7 +80,8 @@ impl BeTree {
                 vec![on_top(&self.env, slot, output.run.clone())]
             });
         }
-        state.blobs_added.extend(blobs);
+        state.blobs_added.extend(kept_blobs);
+        self.retire(state, dropped_blobs, Vec::new());
         let mut sealed = version.sealed.clone();
         sealed.pop();
         self.install(state, |number| Version { number, active: version.active.clone(), sealed, root });
@@ -172,11 +179,12 @@ impl BeTree {
         for run in &removed {
             self.env.holders.run_removed(&run.meta().unresolved);
         }
-        let mut retired = extents_of(&removed);
-        retired.extend(&dropped_blobs);
-        state.blobs_removed.extend(dropped_blobs);
+        let mut gone = extents_of(&removed);
+        gone.extend(dropped_blobs);
         let root = self.shape_root(state, root, job);
-        self.install_root(state, root, retired);
+        let txns = removed.iter().map(|run| run.meta().unresolved.clone()).filter(|txns| !txns.is_empty()).collect();
+        self.retire(state, gone, txns);
+        self.install_root(state, root);
         state.reservations.end_job(job);
     }
 

@@ -38,10 +38,11 @@
 //!
 //! Rooms, in reading order: [`tuning`], [`node`], [`source`], [`merge`], [`compact`] (the merge rules on
 //! streams), [`plan`] (what next), [`step`] (flush, compaction, drop, seal), [`install`] (new versions),
-//! [`publish`], [`read`] (get), [`cursor`], [`estimate`], [`verify`].
+//! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`verify`], [`salvage`].
 
 pub mod compact;
 pub mod cursor;
+pub mod dead;
 pub mod estimate;
 pub mod install;
 pub mod merge;
@@ -49,6 +50,7 @@ pub mod node;
 pub mod plan;
 pub mod publish;
 pub mod read;
+pub mod salvage;
 pub mod source;
 pub mod step;
 pub mod tuning;
@@ -82,8 +84,10 @@ pub use value::Value;
 pub trait RunHolders: Send + Sync {
     /// A run with messages of these undecided transactions has been installed.
     fn run_added(&self, txns: &[TxnId]);
-    /// Such a run has left the tree.
+    /// Such a run has left the tree. Readers of older versions may still read it.
     fn run_removed(&self, txns: &[TxnId]);
+    /// Nobody reads such a run any more.
+    fn run_released(&self, txns: &[TxnId]);
 }
 
 /// What the tree stands on.
@@ -140,6 +144,8 @@ pub struct Version {
 struct Retired {
     since: u64,
     extents: Vec<Extent>,
+    /// Undecided transactions of the runs that lay in them.
+    txns: Vec<Vec<TxnId>>,
 }
 
 #[derive(Debug, Default)]
@@ -150,8 +156,8 @@ struct State {
     retired: VecDeque<Retired>,
     /// Blobs that seals brought into the tree since the last publication.
     blobs_added: Vec<Extent>,
-    /// Blobs dropped since the last publication.
-    blobs_removed: Vec<Extent>,
+    /// What has left the tree since the last publication, whether that knew of it or not.
+    removed: Vec<Extent>,
 }
 
 /// What writers are measured against when flushing falls behind.
@@ -173,6 +179,7 @@ pub struct BeTree {
     sealing: Mutex<()>,
     publishing: Mutex<publish::LastPublished>,
     counters: step::TreeCounters,
+    dead: dead::DeadRanges,
 }
 
 impl std::fmt::Debug for BeTree {
@@ -205,6 +212,7 @@ impl BeTree {
             sealing: Mutex::new(()),
             publishing: Mutex::new(publish::LastPublished::new(published)),
             counters: step::TreeCounters::default(),
+            dead: dead::DeadRanges::default(),
         })
     }
 
@@ -230,6 +238,11 @@ impl BeTree {
         &self.counters
     }
 
+    /// Intervals that hold nothing visible; every write must be reported to them.
+    pub fn dead_ranges(&self) -> &dead::DeadRanges {
+        &self.dead
+    }
+
     /// How far flushing is behind.
     pub fn debt(&self) -> Debt {
         let version = self.version.load();
@@ -242,3 +255,6 @@ impl BeTree {
 fn extents_of<'a>(runs: impl IntoIterator<Item = &'a Arc<Run>>) -> Vec<Extent> {
     runs.into_iter().flat_map(|run| run.meta().extents.iter().copied()).collect()
 }
+
+#[cfg(test)]
+mod tests;

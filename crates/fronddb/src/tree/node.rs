@@ -229,6 +229,15 @@ impl Slot {
         &self.buffer
     }
 
+    /// The runs of its buffer, and its leaf's base.
+    pub fn runs(&self) -> impl Iterator<Item = &Arc<Run>> {
+        let base = match &self.target {
+            Target::Leaf(base) => base.as_ref(),
+            Target::Node(_) => None,
+        };
+        self.buffer.iter().chain(base)
+    }
+
     /// What it leads to.
     pub fn target(&self) -> &Target {
         &self.target

@@ -7,7 +7,8 @@
 //!
 //! - nodes of the new root that are not saved are new; the saved nodes that they lead to are *shared*;
 //! - nodes of the old root that are not shared (nor below shared ones) have gone;
-//! - the runs in new nodes less those in gone nodes were added, the converse removed.
+//! - the runs in new nodes less those in gone nodes were added. What was removed is known from the
+//!   installations, because runs may come and go between two publications.
 //!
 //! Invariants:
 //! - U1: while a publication runs it holds the version that it captured, so nothing that this version
@@ -72,7 +73,7 @@ struct Difference {
     shared: HashSet<u64>,
     gone_nodes: Vec<BlockPtr>,
     new_runs: HashMap<RunId, Arc<Run>>,
-    gone_runs: HashMap<RunId, Arc<Run>>,
+    old_runs: HashSet<RunId>,
 }
 
 impl Difference {
@@ -82,12 +83,8 @@ impl Difference {
         if let Some(old) = old {
             difference.collect_gone(env, old)?;
         }
-        let Difference { new_runs, gone_runs, .. } = &mut difference;
-        let stay: Vec<RunId> = new_runs.keys().filter(|id| gone_runs.contains_key(id)).copied().collect();
-        for id in stay {
-            new_runs.remove(&id);
-            gone_runs.remove(&id);
-        }
+        let Difference { new_runs, old_runs, .. } = &mut difference;
+        new_runs.retain(|id, _| !old_runs.contains(id));
         Ok(difference)
     }
 
@@ -97,7 +94,7 @@ impl Difference {
             return;
         }
         for slot in node.slots() {
-            add_runs(&mut self.new_runs, slot);
+            self.new_runs.extend(slot.runs().map(|run| (run.meta().id, run.clone())));
             if let Target::Node(child) = slot.target() {
                 let ptr = child.ptr();
                 match child.loaded() {
@@ -115,7 +112,7 @@ impl Difference {
         let Some(ptr) = node.saved().filter(|ptr| !self.shared.contains(&ptr.offset)) else { return Ok(()) };
         self.gone_nodes.push(ptr);
         for slot in node.slots() {
-            add_runs(&mut self.gone_runs, slot);
+            self.old_runs.extend(slot.runs().map(|run| run.meta().id));
             if let Target::Node(child) = slot.target()
                 && !self.shared.contains(&child.ptr().offset)
             {
@@ -126,20 +123,12 @@ impl Difference {
     }
 }
 
-fn add_runs(runs: &mut HashMap<RunId, Arc<Run>>, slot: &super::node::Slot) {
-    let base = match slot.target() {
-        Target::Leaf(base) => base.as_ref(),
-        Target::Node(_) => None,
-    };
-    runs.extend(slot.buffer().iter().chain(base).map(|run| (run.meta().id, run.clone())));
-}
-
 /// What a publication takes out of the shared state, to be put back if it fails.
 struct Captured {
     version: Arc<Version>,
     input: PublishInput,
     blobs_added: Vec<Extent>,
-    blobs_removed: Vec<Extent>,
+    removed: Vec<Extent>,
 }
 
 impl BeTree {
@@ -149,7 +138,13 @@ impl BeTree {
     /// # Errors
     /// `NoSpace` and `Io` before the superblock is written (nothing changed, try again); `Poisoned` after
     /// a failed sync.
-    pub fn publish(&self, input: impl FnOnce(&Version) -> PublishInput) -> Result<Published> {
+    ///
+    /// `ready` is called before the superblock is written: it makes durable what the input relies on.
+    pub fn publish(
+        &self,
+        input: impl FnOnce(&Version) -> PublishInput,
+        ready: impl FnOnce() -> Result<()>,
+    ) -> Result<Published> {
         let mut last = self.publishing.lock();
         let captured = {
             let mut state = self.state.lock();
@@ -159,10 +154,10 @@ impl BeTree {
                 version,
                 input,
                 blobs_added: std::mem::take(&mut state.blobs_added),
-                blobs_removed: std::mem::take(&mut state.blobs_removed),
+                removed: std::mem::take(&mut state.removed),
             }
         };
-        match self.publish_captured(&last, &captured) {
+        match self.publish_captured(&last, &captured, ready) {
             Ok(published) => {
                 last.root = Some(captured.version.root.clone());
                 drop(captured);
@@ -172,13 +167,18 @@ impl BeTree {
             Err(error) => {
                 let mut state = self.state.lock();
                 state.blobs_added.extend(captured.blobs_added);
-                state.blobs_removed.extend(captured.blobs_removed);
+                state.removed.extend(captured.removed);
                 Err(error)
             }
         }
     }
 
-    fn publish_captured(&self, last: &LastPublished, captured: &Captured) -> Result<Published> {
+    fn publish_captured(
+        &self,
+        last: &LastPublished,
+        captured: &Captured,
+        ready: impl FnOnce() -> Result<()>,
+    ) -> Result<Published> {
         let root = &captured.version.root;
         let difference = Difference::between(&self.env, last.root.as_ref(), root)?;
         let mut publication = self.env.store.begin_publication()?;
@@ -196,9 +196,7 @@ impl BeTree {
         let gone_nodes: Vec<Extent> = difference.gone_nodes.iter().map(|ptr| node_extent(*ptr)).collect();
         let mut added = extents_of(difference.new_runs.values());
         added.extend(&captured.blobs_added);
-        let mut removed = extents_of(difference.gone_runs.values());
-        removed.extend(&gone_nodes);
-        removed.extend(&captured.blobs_removed);
+        let removed = captured.removed.iter().chain(&gone_nodes).copied().collect();
         let status = publication.write_image(&captured.input.status_image)?;
         let input = &captured.input;
         let body = SuperblockBody {
@@ -213,6 +211,7 @@ impl BeTree {
             next_commit: input.next_commit,
             extra: input.extra.clone(),
         };
+        ready()?;
         let superblock = publication.commit(&SpaceChanges { added, removed }, body)?;
         for node in &difference.new_nodes {
             if let Some(ptr) = places.get(&Arc::as_ptr(node)) {
@@ -237,5 +236,5 @@ fn write_node(
     let seal = |address, out: &mut Vec<u8>| {
         block::seal(BlockKind::Node, Codec::default(), &raw, address, compressor, out).map(|_| ())
     };
-    Ok(publication.write_block(bytes_max, seal)?.0)
+    publication.write_block(bytes_max, seal)
 }

@@ -12,9 +12,9 @@ use super::value::Value;
 use super::{BeTree, Version};
 use crate::base::checksum::key_hash;
 use crate::base::{CommitNumber, Result};
-use crate::format::message::{Message, RangeDelete, Stamp};
+use crate::format::message::{Message, RangeDelete};
 use crate::format::resolve::{Found, KeyReader};
-use crate::format::visibility::{Status, View};
+use crate::format::visibility::View;
 use crate::memtable::Level0;
 use crate::run::{self, Run};
 
@@ -87,29 +87,16 @@ struct ChangeFinder<'a> {
     found: Option<(u64, CommitNumber)>,
 }
 
-impl ChangeFinder<'_> {
-    fn committed(&self, stamp: Stamp) -> Option<CommitNumber> {
-        match stamp {
-            Stamp::Settled => Some(CommitNumber(0)),
-            Stamp::Committed(number) => Some(number),
-            Stamp::Written { txn, step } => match self.view.statuses.status(txn, step) {
-                Status::Committed(number) => Some(number),
-                Status::Active | Status::Aborted => None,
-            },
-        }
-    }
-}
-
 impl PathVisitor for ChangeFinder<'_> {
     fn range_delete(&mut self, range: &RangeDelete) {
-        if let Some(number) = self.committed(range.stamp) {
+        if let Some(number) = self.view.committed(range.stamp) {
             self.newest_range = self.newest_range.max(Some((range.seq, number)));
         }
     }
 
     fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>> {
         let mut found = None;
-        let mut take = |message: &Message<'_>| match self.committed(message.stamp) {
+        let mut take = |message: &Message<'_>| match self.view.committed(message.stamp) {
             Some(number) => {
                 found = Some((message.seq, number));
                 ControlFlow::Break(())

@@ -72,13 +72,7 @@ impl BeTree {
         state.reservations.end(reservation);
         let outcome = written?;
         self.count(&outcome, &self.counters.seals, &self.counters.seal_bytes);
-        let Outcome { outputs, dropped_blobs, kept_blobs, .. } = outcome;
-        // A blob whose message never reaches the tree is in no image: its space is free after this version.
-        if !dropped_blobs.is_empty() {
-            let since = self.version.load().number + 1;
-            state.retired.push_back(super::Retired { since, extents: dropped_blobs });
-        }
-        self.install_seal(&mut state, root.height(), outputs, kept_blobs);
+        self.install_seal(&mut state, root.height(), outcome);
         Ok(Some(Sealed { memtable_id: memtable.id() }))
     }
 
@@ -285,11 +279,7 @@ pub fn for_each_run(
     visit: &mut dyn FnMut(&Arc<Run>) -> Result<ControlFlow<()>>,
 ) -> Result<ControlFlow<()>> {
     for slot in node.slots() {
-        let base = match slot.target() {
-            Target::Leaf(base) => base.as_ref(),
-            Target::Node(_) => None,
-        };
-        for run in slot.buffer().iter().chain(base) {
+        for run in slot.runs() {
             if visit(run)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }

@@ -1,29 +1,337 @@
-//! Builds entry blocks.
-use crate::format::Message;
+//! Builds entry blocks: messages in, raw bytes (before compression) out.
+//!
+//! # Raw form
+//!
+//! | field | form |
+//! |---|---|
+//! | flags | u8: 1 sequence numbers stored, 2 keys in planes, 4 payloads in planes |
+//! | count | varint, at least 1 |
+//! | tags | integers, one per message: kind (3 bits), 8 blob, 16 same key as the message before, 32 committed, 64 written |
+//! | keys | of messages without the same-key bit; in planes or in rows, see below |
+//! | payload lengths | integers, one per message |
+//! | payload planes | planes 0…P-1 of the payloads that are not empty; P is the least of their lengths. Only with flag 4 |
+//! | payload rows | what is left of each payload, end to end |
+//! | stamps | integers: commit numbers and transaction ids of messages with bit 32 or 64 |
+//! | steps | integers: steps of messages with bit 64 |
+//! | sequence numbers | integers, one per message. Only with flag 1 |
+//!
+//! Keys in planes: lengths (integers) · planes 0…K-1, where K is the least length · what is left of each key.
+//! Keys in rows: bytes shared with the key before (integers) · length of the rest (integers) · the rests.
+//!
+//! Rows suit text, which a general compressor understands better; the run writer finds out which is
+//! smaller (`run/layout.rs`). The stored form is for size only: readers decode it into arrays
+//! ([`super::entries`]), which is why there are no restart points in it.
 
-/// Builds an entry block from messages in order.
+use super::columns::{put_ints, put_plane};
+use crate::base::codec::put_varint;
+use crate::format::{Message, Stamp};
+
+pub(super) const FLAG_SEQ: u8 = 1;
+pub(super) const FLAG_KEY_PLANES: u8 = 2;
+pub(super) const FLAG_PAYLOAD_PLANES: u8 = 4;
+
+pub(super) const TAG_KIND: u8 = 7;
+pub(super) const TAG_BLOB: u8 = 8;
+pub(super) const TAG_SAME_KEY: u8 = 16;
+pub(super) const TAG_COMMITTED: u8 = 32;
+pub(super) const TAG_WRITTEN: u8 = 64;
+
+/// A block of several messages is cut before it grows past this, so that a decoder can refuse more.
+pub const BLOCK_BYTES_MAX: usize = 512 << 10;
+
+/// Which parts of a block are turned into planes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// Keys in planes, otherwise in rows.
+    pub key_planes: bool,
+    /// Payloads in planes, otherwise in rows.
+    pub payload_planes: bool,
+}
+
+impl Default for Layout {
+    fn default() -> Layout {
+        Layout { key_planes: true, payload_planes: true }
+    }
+}
+
+/// Below this many strings planes are not worth their headers.
+const PLANES_MIN: usize = 8;
+
+/// Strings end to end.
 #[derive(Debug, Default)]
-pub struct EntryBlockBuilder {}
+struct Strings {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+    shortest: usize,
+    longest: usize,
+}
+
+impl Strings {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.shortest = usize::MAX;
+        self.longest = 0;
+    }
+
+    #[inline]
+    fn push(&mut self, string: &[u8]) {
+        self.bytes.extend_from_slice(string);
+        self.ends.push(self.bytes.len() as u32);
+        self.shortest = self.shortest.min(string.len());
+        self.longest = self.longest.max(string.len());
+    }
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| {
+            let string = &self.bytes[start..*end as usize];
+            start = *end as usize;
+            string
+        })
+    }
+}
+
+/// Builds entry blocks, one after another; keeps its memory between them.
+#[derive(Debug)]
+pub struct EntryBlockBuilder {
+    has_seq: bool,
+    tags: Vec<u8>,
+    keys: Strings,
+    payloads: Strings,
+    stamps: Vec<u64>,
+    steps: Vec<u64>,
+    seqs: Vec<u64>,
+    /// Bytes that all keys have in common.
+    prefix: usize,
+    /// Bytes of the keys in memory, where a key is repeated for each of its messages.
+    key_bytes: usize,
+    last_start: usize,
+    ints: Vec<u64>,
+    plane: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl Default for EntryBlockBuilder {
+    fn default() -> EntryBlockBuilder {
+        EntryBlockBuilder::new(false)
+    }
+}
 
 impl EntryBlockBuilder {
     /// An empty builder; `has_seq`: sequence numbers are stored.
-    pub fn new(_has_seq: bool) -> EntryBlockBuilder {
-        unimplemented!()
+    pub fn new(has_seq: bool) -> EntryBlockBuilder {
+        let mut builder = EntryBlockBuilder {
+            has_seq,
+            tags: Vec::new(),
+            keys: Strings::default(),
+            payloads: Strings::default(),
+            stamps: Vec::new(),
+            steps: Vec::new(),
+            seqs: Vec::new(),
+            prefix: 0,
+            key_bytes: 0,
+            last_start: 0,
+            ints: Vec::new(),
+            plane: Vec::new(),
+            scratch: Vec::new(),
+        };
+        builder.clear();
+        builder
     }
-    /// Adds a message: its key above the last one's, or the same key and an older message.
-    pub fn add(&mut self, _message: &Message<'_>) {
-        unimplemented!()
+
+    /// Forgets all messages; what follows stores sequence numbers or not.
+    pub fn reset(&mut self, has_seq: bool) {
+        self.has_seq = has_seq;
+        self.clear();
     }
-    /// Bytes that the block will take in memory once decoded.
+
+    fn clear(&mut self) {
+        self.tags.clear();
+        self.keys.clear();
+        self.payloads.clear();
+        self.stamps.clear();
+        self.steps.clear();
+        self.seqs.clear();
+        self.prefix = 0;
+        self.key_bytes = 0;
+        self.last_start = 0;
+    }
+
+    /// Adds a message: its key above the last one's, or the same key and an older message. Returns true
+    /// when the key differs from the last one's.
+    #[inline]
+    pub fn add(&mut self, message: &Message<'_>) -> bool {
+        let new_key = self.tags.is_empty() || self.last_key() != message.key;
+        self.push(message, new_key);
+        new_key
+    }
+
+    /// Like [`EntryBlockBuilder::add`], where the caller knows whether the key differs from the last one's (it does
+    /// in the first message of a block).
+    #[inline]
+    pub fn push(&mut self, message: &Message<'_>, new_key: bool) {
+        let mut tag = message.kind as u8;
+        if message.blob {
+            tag |= TAG_BLOB;
+        }
+        match message.stamp {
+            Stamp::Settled => {}
+            Stamp::Committed(number) => {
+                tag |= TAG_COMMITTED;
+                self.stamps.push(number.0);
+            }
+            Stamp::Written { txn, step } => {
+                tag |= TAG_WRITTEN;
+                self.stamps.push(txn.0);
+                self.steps.push(u64::from(step));
+            }
+        }
+        if new_key {
+            if self.tags.is_empty() {
+                self.prefix = message.key.len();
+            } else if message.key.get(..self.prefix) != self.keys.bytes.get(..self.prefix) {
+                self.prefix = message.key.iter().zip(&self.keys.bytes).take_while(|(a, b)| a == b).count();
+            }
+            self.last_start = self.keys.bytes.len();
+            self.keys.push(message.key);
+        } else {
+            tag |= TAG_SAME_KEY;
+        }
+        self.key_bytes += message.key.len();
+        self.tags.push(tag);
+        self.payloads.push(message.payload);
+        if self.has_seq {
+            self.seqs.push(message.seq);
+        }
+    }
+
+    /// Key of the last message added; empty when there is none.
+    #[inline]
+    pub fn last_key(&self) -> &[u8] {
+        &self.keys.bytes[self.last_start..]
+    }
+
+    /// Key of the first message; empty when there is none.
+    pub fn first_key(&self) -> &[u8] {
+        self.keys.ends.first().map_or(&[], |end| &self.keys.bytes[..*end as usize])
+    }
+
+    /// About how many bytes the block takes in memory once decoded.
+    #[inline]
     pub fn size(&self) -> usize {
-        unimplemented!()
+        let count = self.tags.len();
+        let per_message = 1
+            + if self.keys.shortest == self.keys.longest { 0 } else { 2 }
+            + if self.payloads.shortest == self.payloads.longest { 0 } else { 2 }
+            + if self.stamps.is_empty() { 0 } else { 6 }
+            + if self.has_seq { 4 } else { 0 };
+        self.prefix + self.key_bytes - count * self.prefix + self.payloads.bytes.len() + count * per_message
     }
+
     /// Messages added so far.
+    #[inline]
     pub fn count(&self) -> usize {
-        unimplemented!()
+        self.tags.len()
     }
-    /// Appends the raw form to `out` and empties the builder for the next block.
-    pub fn finish(&mut self, _out: &mut Vec<u8>) {
-        unimplemented!()
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.tags.is_empty()
+    }
+
+    /// Appends the raw form to `out` and empties the builder for the next block. There must be a message.
+    pub fn finish(&mut self, layout: Layout, out: &mut Vec<u8>) {
+        self.encode(layout, out);
+        self.clear();
+    }
+
+    /// Appends the raw form to `out` and keeps the messages, so that another layout can be tried.
+    pub fn encode(&mut self, layout: Layout, out: &mut Vec<u8>) {
+        let key_planes = layout.key_planes && self.keys.len() >= PLANES_MIN;
+        let payload_planes = layout.payload_planes && self.payloads.len() >= PLANES_MIN;
+        out.push(
+            if self.has_seq { FLAG_SEQ } else { 0 }
+                | if key_planes { FLAG_KEY_PLANES } else { 0 }
+                | if payload_planes { FLAG_PAYLOAD_PLANES } else { 0 },
+        );
+        put_varint(out, self.tags.len() as u64);
+        self.ints.clear();
+        self.ints.extend(self.tags.iter().map(|tag| u64::from(*tag)));
+        put_ints(&self.ints, out);
+        self.encode_keys(key_planes, out);
+        self.encode_payloads(payload_planes, out);
+        put_ints(&self.stamps, out);
+        put_ints(&self.steps, out);
+        if self.has_seq {
+            put_ints(&self.seqs, out);
+        }
+    }
+
+    /// Appends the keys alone, as [`EntryBlockBuilder::encode`] would.
+    pub fn encode_keys(&mut self, planes: bool, out: &mut Vec<u8>) {
+        self.ints.clear();
+        if planes {
+            self.ints.extend(self.keys.iter().map(|key| key.len() as u64));
+            put_ints(&self.ints, out);
+            let columns = self.keys.shortest;
+            for column in 0..columns {
+                gather(&self.keys, column, &mut self.plane);
+                put_plane(&self.plane, &mut self.scratch, out);
+            }
+            if self.keys.longest > columns {
+                self.keys.iter().for_each(|key| out.extend_from_slice(&key[columns..]));
+            }
+            return;
+        }
+        let mut before: &[u8] = &[];
+        self.ints.extend(self.keys.iter().map(|key| {
+            let shared = before.iter().zip(key).take_while(|(a, b)| a == b).count();
+            before = key;
+            shared as u64
+        }));
+        put_ints(&self.ints, out);
+        let shared_at = self.ints.len();
+        for (index, key) in self.keys.iter().enumerate() {
+            self.ints.push(key.len() as u64 - self.ints[index]);
+        }
+        put_ints(&self.ints[shared_at..], out);
+        for (key, shared) in self.keys.iter().zip(&self.ints) {
+            out.extend_from_slice(&key[*shared as usize..]);
+        }
+    }
+
+    /// Appends the payloads alone, as [`EntryBlockBuilder::encode`] would.
+    pub fn encode_payloads(&mut self, planes: bool, out: &mut Vec<u8>) {
+        self.ints.clear();
+        self.ints.extend(self.payloads.iter().map(|payload| payload.len() as u64));
+        put_ints(&self.ints, out);
+        if !planes {
+            out.extend_from_slice(&self.payloads.bytes);
+            return;
+        }
+        let columns = self.payloads.iter().map(<[u8]>::len).filter(|length| *length > 0).min().unwrap_or(0);
+        for column in 0..columns {
+            gather(&self.payloads, column, &mut self.plane);
+            put_plane(&self.plane, &mut self.scratch, out);
+        }
+        if self.payloads.longest > columns {
+            self.payloads.iter().for_each(|payload| out.extend_from_slice(payload.get(columns..).unwrap_or_default()));
+        }
+    }
+}
+
+/// Replaces `plane` by byte `column` of all strings that have it.
+#[inline]
+fn gather(strings: &Strings, column: usize, plane: &mut Vec<u8>) {
+    plane.clear();
+    if strings.shortest == strings.longest {
+        plane.extend(strings.bytes.get(column..).unwrap_or_default().iter().step_by(strings.longest.max(1)));
+    } else {
+        plane.extend(strings.iter().filter_map(|string| string.get(column)));
     }
 }

@@ -1,33 +1,343 @@
 //! Index blocks: where the blocks of a run are.
-use crate::base::{BlockPtr, Result};
+//!
+//! An index has one entry per block: a *separator* (above the last key of the block before, at or below
+//! the first key of this one), where the block is stored, how many messages and stored bytes lie before it, and
+//! whether the block *continues*: begins with a message of the key with which the block before ends. Large runs
+//! have two levels: the entries of the top one point to index blocks.
+//!
+//! Raw form: level u8 (0: entries point to entry blocks, 1: to index blocks) · count varint · messages before
+//! the first entry varint · stored bytes before it varint · for each entry: bytes shared with the separator
+//! before (varint), the rest of the separator (byte string), flags u8 (1 continues), distance of the block
+//! from the end of the block before (zigzag varint; from 0 for the first), its stored length (varint),
+//! messages under it (varint), stored bytes of the entry blocks under it (varint, level 1 only).
+//!
+//! In memory, separators lie end to end beside arrays of numbers, and are searched by their first eight
+//! bytes after the prefix that all of them share.
+
+use crate::base::codec::{Decoder, put_bytes, put_varint};
+use crate::base::{BlockPtr, Error, Result};
+
+const FLAG_CONTINUES: u8 = 1;
 
 /// One entry of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexEntry {
     /// The block.
     pub ptr: BlockPtr,
-    /// Messages in all blocks before it.
+    /// Messages in all blocks of the run before it.
     pub messages_before: u64,
+    /// Stored bytes of all entry blocks of the run before it.
+    pub bytes_before: u64,
+    /// It begins with the key with which the block before ends.
+    pub continues: bool,
 }
 
 /// Builds index blocks.
 #[derive(Debug, Default)]
-pub struct IndexBuilder {}
+pub struct IndexBuilder {
+    entries: Vec<u8>,
+    count: usize,
+    /// Separators of the first and the last entry.
+    first: Vec<u8>,
+    last: Vec<u8>,
+    first_continues: bool,
+    end: u64,
+    before: (u64, u64),
+    messages: u64,
+    bytes: u64,
+}
+
+impl IndexBuilder {
+    /// Adds a block that holds (or has under it) `messages` messages in `bytes` stored bytes.
+    pub fn add(&mut self, level: u8, separator: &[u8], continues: bool, ptr: BlockPtr, messages: u64, bytes: u64) {
+        if self.count == 0 {
+            self.first.extend_from_slice(separator);
+            self.first_continues = continues;
+        }
+        let shared = self.last.iter().zip(separator).take_while(|(a, b)| a == b).count();
+        put_varint(&mut self.entries, shared as u64);
+        put_bytes(&mut self.entries, &separator[shared..]);
+        self.entries.push(if continues { FLAG_CONTINUES } else { 0 });
+        let distance = ptr.offset.wrapping_sub(self.end) as i64;
+        put_varint(&mut self.entries, ((distance << 1) ^ (distance >> 63)) as u64);
+        put_varint(&mut self.entries, u64::from(ptr.stored));
+        put_varint(&mut self.entries, messages);
+        if level > 0 {
+            put_varint(&mut self.entries, bytes);
+        }
+        self.end = ptr.offset + u64::from(ptr.stored);
+        self.last.clear();
+        self.last.extend_from_slice(separator);
+        self.count += 1;
+        self.messages += messages;
+        self.bytes += bytes;
+    }
+
+    /// Number of entries.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes of the raw form, about.
+    pub fn size(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Messages under it.
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    /// Stored bytes of the entry blocks under it.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Separator of its first entry, and whether that continues.
+    pub fn first(&self) -> (&[u8], bool) {
+        (&self.first, self.first_continues)
+    }
+
+    /// Appends the raw form to `out` and empties the builder for the next index block of the same run.
+    pub fn finish(&mut self, level: u8, out: &mut Vec<u8>) {
+        out.push(level);
+        put_varint(out, self.count as u64);
+        put_varint(out, self.before.0);
+        put_varint(out, self.before.1);
+        out.extend_from_slice(&self.entries);
+        self.before = (self.before.0 + self.messages, self.before.1 + self.bytes);
+        self.entries.clear();
+        self.first.clear();
+        self.last.clear();
+        (self.count, self.end, self.messages, self.bytes) = (0, 0, 0, 0);
+    }
+
+    /// Empties the builder for another run.
+    pub fn reset(&mut self) {
+        self.finish(0, &mut Vec::new());
+        self.before = (0, 0);
+    }
+}
 
 /// A decoded, validated index block.
 #[derive(Debug)]
-pub struct IndexBlock {}
+pub struct IndexBlock {
+    level: u8,
+    /// Bytes that all separators share.
+    shared: usize,
+    separators: Vec<u8>,
+    ends: Vec<u32>,
+    entries: Vec<IndexEntry>,
+    /// Messages and stored bytes before the end.
+    totals: (u64, u64),
+}
+
+fn damaged(what: &str) -> Error {
+    Error::corruption(format!("index block: {what}"))
+}
 
 impl IndexBlock {
     /// Decodes and validates the raw form.
     ///
     /// # Errors
     /// `Corruption`.
-    pub fn decode(_raw: &[u8]) -> Result<IndexBlock> {
-        unimplemented!()
+    pub fn decode(raw: &[u8]) -> Result<IndexBlock> {
+        let mut decoder = Decoder::new(raw);
+        let level = decoder.u8()?;
+        let count = decoder.count(6)?;
+        if level > 1 || count == 0 {
+            return Err(damaged("impossible header"));
+        }
+        let mut totals = (decoder.varint()?, decoder.varint()?);
+        let mut entries = Vec::with_capacity(count);
+        let mut ends: Vec<u32> = Vec::with_capacity(count);
+        let mut separators: Vec<u8> = Vec::new();
+        let mut end = 0u64;
+        let mut start = 0;
+        for index in 0..count {
+            let shared = decoder.length()?;
+            let rest = decoder.bytes()?;
+            let before = separators.len() - start;
+            // Separators of a run of 2^16 blocks of the longest keys stay below this.
+            if shared > before || separators.len() + shared + rest.len() > u32::MAX as usize / 2 {
+                return Err(damaged("impossible separator"));
+            }
+            let at = separators.len();
+            separators.extend_from_within(start..start + shared);
+            separators.extend_from_slice(rest);
+            let flags = decoder.u8()?;
+            if flags > FLAG_CONTINUES {
+                return Err(damaged("unknown flag"));
+            }
+            if index > 0 {
+                let order = separators[start..at].cmp(&separators[at..]);
+                if order.is_gt() || (order.is_eq() && flags & FLAG_CONTINUES == 0) {
+                    return Err(damaged("separators out of order"));
+                }
+            }
+            let distance = decoder.varint()?;
+            let distance = (distance >> 1) as i64 ^ -((distance & 1) as i64);
+            let ptr = BlockPtr { offset: end.wrapping_add(distance as u64), stored: decoder.varint_u32()? };
+            let messages = decoder.varint()?;
+            let bytes = if level > 0 { decoder.varint()? } else { u64::from(ptr.stored) };
+            if ptr.offset > u64::MAX / 2 || ptr.is_none() {
+                return Err(damaged("impossible address"));
+            }
+            end = ptr.offset + u64::from(ptr.stored);
+            entries.push(IndexEntry {
+                ptr,
+                messages_before: totals.0,
+                bytes_before: totals.1,
+                continues: flags & FLAG_CONTINUES != 0,
+            });
+            totals.0 = totals.0.checked_add(messages).ok_or_else(|| damaged("too many messages"))?;
+            totals.1 = totals.1.checked_add(bytes).ok_or_else(|| damaged("too many bytes"))?;
+            start = at;
+            ends.push(separators.len() as u32);
+        }
+        decoder.finish()?;
+        separators.shrink_to_fit();
+        let first = &separators[..ends[0] as usize];
+        let shared = first.iter().zip(&separators[start..]).take_while(|(a, b)| a == b).count();
+        Ok(IndexBlock { level, shared, separators, ends, entries, totals })
     }
+
+    /// 0 when its entries point to entry blocks, 1 when to index blocks.
+    pub fn level(&self) -> u8 {
+        self.level
+    }
+
+    /// Number of entries, at least 1.
+    pub fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Entry `index`; the last one past the end.
+    #[inline]
+    pub fn entry(&self, index: usize) -> IndexEntry {
+        self.entries[index.min(self.entries.len() - 1)]
+    }
+
+    /// Messages and stored bytes of the run before the end of entry `index`.
+    pub fn totals_after(&self, index: usize) -> (u64, u64) {
+        match self.entries.get(index + 1) {
+            Some(next) => (next.messages_before, next.bytes_before),
+            None => self.totals,
+        }
+    }
+
+    /// Separator of entry `index`, which is below the count.
+    #[inline]
+    pub fn separator(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        &self.separators[start..self.ends[index] as usize]
+    }
+
+    /// The entry whose block holds the first message at or above `key`, unless all of that block lies below
+    /// (then it is the first of the next block). The block before the first for keys below: entry 0.
+    #[inline]
+    pub fn find(&self, key: &[u8]) -> usize {
+        let mut index = self.upper_bound(key).saturating_sub(1);
+        // The separator of a block that continues is its first key, of which newer messages are before.
+        while index > 0 && self.entries[index].continues && self.separator(index) == key {
+            index -= 1;
+        }
+        index
+    }
+
+    /// Number of entries whose separator is at or below `key`.
+    #[inline]
+    fn upper_bound(&self, key: &[u8]) -> usize {
+        let shared = self.shared.min(key.len());
+        match key[..shared].cmp(&self.separators[..shared]) {
+            std::cmp::Ordering::Less => return 0,
+            std::cmp::Ordering::Greater => return self.count(),
+            std::cmp::Ordering::Equal if key.len() < self.shared => return 0,
+            std::cmp::Ordering::Equal => {}
+        }
+        let rest = &key[self.shared..];
+        let wanted = head(rest);
+        let (mut low, mut length) = (0, self.count());
+        while length > 0 {
+            let half = length / 2;
+            let middle = low + half;
+            let found = &self.separator(middle)[self.shared..];
+            let found_head = head(found);
+            let at_or_below = found_head < wanted || (found_head == wanted && found <= rest);
+            low = if at_or_below { middle + 1 } else { low };
+            length = if at_or_below { length - half - 1 } else { half };
+        }
+        low
+    }
+
     /// Bytes really allocated.
     pub fn memory_bytes(&self) -> usize {
-        unimplemented!()
+        self.separators.capacity()
+            + self.ends.capacity() * size_of::<u32>()
+            + self.entries.capacity() * size_of::<IndexEntry>()
+            + size_of::<IndexBlock>()
+            + 64
+    }
+}
+
+/// The first eight bytes, so that integers compare as the strings do.
+#[inline]
+fn head(string: &[u8]) -> u64 {
+    match string.first_chunk::<8>() {
+        Some(chunk) => u64::from_be_bytes(*chunk),
+        None => string.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)) << (8 * (8 - string.len())).min(63),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn entries_come_back_and_are_found(mut keys in prop::collection::vec(prop::collection::vec(0u8..4, 0..6), 1..60), level in 0u8..2, probes in prop::collection::vec(prop::collection::vec(0u8..5, 0..7), 20)) {
+            keys.sort();
+            let mut builder = IndexBuilder::default();
+            let mut model = Vec::new();
+            let mut messages = 0;
+            for (index, key) in keys.iter().enumerate() {
+                let continues = index > 0 && keys[index - 1] == *key;
+                let ptr = BlockPtr { offset: 1000 + index as u64 * 77 % 13 * 5000, stored: 3 + index as u32 };
+                builder.add(level, key, continues, ptr, index as u64, u64::from(ptr.stored));
+                model.push((ptr, messages, continues));
+                messages += index as u64;
+            }
+            let mut raw = Vec::new();
+            builder.finish(level, &mut raw);
+            let block = IndexBlock::decode(&raw)?;
+            prop_assert_eq!(block.count(), keys.len());
+            prop_assert_eq!(block.level(), level);
+            for (index, (ptr, before, continues)) in model.iter().enumerate() {
+                let entry = block.entry(index);
+                prop_assert_eq!((entry.ptr, entry.messages_before, entry.continues), (*ptr, *before, *continues));
+                prop_assert_eq!(block.separator(index), &keys[index][..]);
+            }
+            prop_assert_eq!(block.totals_after(keys.len() - 1).0, messages);
+            for probe in probes.iter().chain(&keys) {
+                let mut expected = keys.partition_point(|key| key <= probe).saturating_sub(1);
+                while expected > 0 && model[expected].2 && keys[expected] == *probe {
+                    expected -= 1;
+                }
+                prop_assert_eq!(block.find(probe), expected);
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(mut raw: Vec<u8>, probe: Vec<u8>) {
+            for level in 0..2 {
+                if let Some(first) = raw.first_mut() {
+                    *first = level;
+                }
+                if let Ok(block) = IndexBlock::decode(&raw) {
+                    block.find(&probe);
+                }
+            }
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Blocks: the unit of compression, of checksums and of caching.
 //!
-//! Rooms, in reading order: this file (the envelope that every stored block has), [`columns`] (small
-//! integer columns), [`builder`] and [`entries`] (blocks of messages, and the cursor over them), [`index`]
-//! (where the blocks of a run are), [`ranges`] (range-deletes of a run).
+//! Rooms, in reading order: this file (the envelope that every stored block has), [`builder`]
+//! (blocks of messages as stored), `columns` (how they become small), [`entries`] and `decode` (the same
+//! blocks in memory, and the cursor over them), [`index`] (where the blocks of a run are), [`ranges`]
+//! (range-deletes of a run).
 //!
 //! # Stored form
 //!
@@ -31,12 +32,13 @@
 //! ```
 
 pub mod builder;
-pub mod columns;
+mod columns;
+mod decode;
 pub mod entries;
 pub mod index;
 pub mod ranges;
 
-pub use builder::EntryBlockBuilder;
+pub use builder::{BLOCK_BYTES_MAX, EntryBlockBuilder, Layout};
 pub use entries::{EntryBlock, EntryCursor, Payload};
 pub use index::{IndexBlock, IndexBuilder, IndexEntry};
 pub use ranges::RangeBlock;
@@ -187,6 +189,11 @@ pub fn open_with<'a>(kind: BlockKind, address: u64, stored: &'a [u8], scratch: &
     compress::decompress(tag, payload, scratch)?;
     Ok(Opened::Decompressed)
 }
+
+#[cfg(test)]
+mod entry_tests;
+#[cfg(test)]
+pub(crate) mod samples;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,188 @@
+//! One shard of the cache: a table of blocks under a latch, with a clock hand.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::{CacheStatistics, CachedBlock, Priority};
+use crate::base::sync::{Condvar, Mutex};
+
+/// Bytes that the table itself takes for a block, about.
+const ENTRY_BYTES: usize = 96;
+
+/// The mebibyte of the data file that `offset` lies in: blocks of one are in one shard.
+#[inline]
+pub(super) fn mebibyte(offset: u64) -> u64 {
+    offset >> 20
+}
+
+/// Spreads offsets, which are even and clustered, over a hash table.
+#[derive(Debug, Default, Clone, Copy)]
+struct OffsetHasher(u64);
+
+impl Hasher for OffsetHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+type Hashed = BuildHasherDefault<OffsetHasher>;
+
+#[derive(Debug)]
+struct Entry {
+    offset: u64,
+    block: CachedBlock,
+    bytes: usize,
+    /// Rounds of the hand that it survives.
+    count: u8,
+    priority: Priority,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    by_offset: HashMap<u64, u32, Hashed>,
+    /// Entries of each mebibyte, for freeing extents.
+    by_mebibyte: HashMap<u64, Vec<u32>, Hashed>,
+    entries: Vec<Option<Entry>>,
+    vacant: Vec<u32>,
+    hand: usize,
+    loading: HashSet<u64, Hashed>,
+    hits: [u64; 4],
+    insertions: u64,
+    evictions: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    table: Mutex<Table>,
+    loaded: Condvar,
+}
+
+/// What a lookup found.
+pub(super) enum Looked {
+    Found(CachedBlock),
+    /// Nothing: the caller must load it and end the reservation.
+    Reserved,
+}
+
+impl Shard {
+    #[inline]
+    pub(super) fn lookup(&self, offset: u64) -> Option<CachedBlock> {
+        self.table.lock().find(offset)
+    }
+
+    #[inline]
+    pub(super) fn lookup_or_reserve(&self, offset: u64) -> Looked {
+        let mut table = self.table.lock();
+        loop {
+            if let Some(block) = table.find(offset) {
+                return Looked::Found(block);
+            }
+            if table.loading.insert(offset) {
+                return Looked::Reserved;
+            }
+            self.loaded.wait(&mut table);
+        }
+    }
+
+    pub(super) fn end_reservation(&self, offset: u64) {
+        self.table.lock().loading.remove(&offset);
+        self.loaded.notify_all();
+    }
+
+    /// Bytes added and freed.
+    pub(super) fn insert(&self, offset: u64, block: CachedBlock, priority: Priority) -> (usize, usize) {
+        let mut table = self.table.lock();
+        let freed = table.by_offset.get(&offset).copied().map_or(0, |at| table.remove(at));
+        let bytes = block.memory_bytes() + ENTRY_BYTES;
+        let entry = Entry { offset, block, bytes, count: priority as u8, priority };
+        let at = match table.vacant.pop() {
+            Some(at) => {
+                table.entries[at as usize] = Some(entry);
+                at
+            }
+            None => {
+                table.entries.push(Some(entry));
+                (table.entries.len() - 1) as u32
+            }
+        };
+        table.by_offset.insert(offset, at);
+        table.by_mebibyte.entry(mebibyte(offset)).or_default().push(at);
+        table.insertions += 1;
+        (bytes, freed)
+    }
+
+    /// Forgets the blocks of `mebibyte` that begin in `[start, end)`; the bytes freed.
+    pub(super) fn remove_in(&self, mebibyte: u64, start: u64, end: u64) -> usize {
+        let mut table = self.table.lock();
+        let Some(all) = table.by_mebibyte.get(&mebibyte) else { return 0 };
+        let inside =
+            |at: &u32| table.entries[*at as usize].as_ref().is_some_and(|entry| (start..end).contains(&entry.offset));
+        let inside: Vec<u32> = all.iter().copied().filter(inside).collect();
+        inside.into_iter().map(|at| table.remove(at)).sum()
+    }
+
+    /// Evicts one block; the bytes freed, 0 if there is none.
+    pub(super) fn evict(&self) -> usize {
+        let mut table = self.table.lock();
+        if table.by_offset.is_empty() {
+            return 0;
+        }
+        loop {
+            table.hand = (table.hand + 1) % table.entries.len();
+            let hand = table.hand;
+            match &mut table.entries[hand] {
+                Some(entry) if entry.count == 0 => {
+                    table.evictions += 1;
+                    return table.remove(hand as u32);
+                }
+                Some(entry) => entry.count -= 1,
+                None => {}
+            }
+        }
+    }
+
+    pub(super) fn add_to(&self, statistics: &mut CacheStatistics) {
+        let table = self.table.lock();
+        for (sum, hits) in statistics.hits.iter_mut().zip(table.hits) {
+            *sum += hits;
+        }
+        statistics.insertions += table.insertions;
+        statistics.evictions += table.evictions;
+        statistics.blocks += table.by_offset.len() as u64;
+    }
+}
+
+impl Table {
+    #[inline]
+    fn find(&mut self, offset: u64) -> Option<CachedBlock> {
+        let at = *self.by_offset.get(&offset)?;
+        let entry = self.entries[at as usize].as_mut()?;
+        entry.count = entry.priority as u8 + 1;
+        self.hits[entry.block.cause()] += 1;
+        Some(entry.block.clone())
+    }
+
+    fn remove(&mut self, at: u32) -> usize {
+        let Some(entry) = self.entries[at as usize].take() else { return 0 };
+        self.by_offset.remove(&entry.offset);
+        let mebibyte = mebibyte(entry.offset);
+        if let Some(all) = self.by_mebibyte.get_mut(&mebibyte) {
+            all.retain(|other| *other != at);
+            if all.is_empty() {
+                self.by_mebibyte.remove(&mebibyte);
+            }
+        }
+        self.vacant.push(at);
+        entry.bytes
+    }
+}

@@ -1,0 +1,91 @@
+//! Reading blocks of a run, and naming damage: file, offset, run and tree.
+
+use super::Run;
+use super::counters::Event;
+use crate::base::{BlockPtr, Error, ErrorKind, Result, TreeId};
+use crate::format::block::{BlockKind, EntryBlock, IndexBlock, Opened, RangeBlock, open_with};
+use crate::format::filter::Filter;
+use crate::store::Store;
+use std::cell::RefCell;
+
+/// Decompressed blocks up to this size are kept as the thread's working memory.
+const SCRATCH_BYTES_MAX: usize = 256 << 10;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Adds to a damage error where it is.
+pub(super) fn located(error: Error, store: &Store, ptr: BlockPtr, what: &str) -> Error {
+    if error.kind() != ErrorKind::Corruption && error.kind() != ErrorKind::UnsupportedFormat {
+        return error;
+    }
+    error.context(format_args!("{what}, file={} offset={} bytes={}", store.path().display(), ptr.offset, ptr.stored))
+}
+
+/// Opens a stored block and decodes its raw form.
+pub(super) fn decode<T>(
+    kind: BlockKind,
+    ptr: BlockPtr,
+    stored: &[u8],
+    decode: impl FnOnce(&[u8]) -> Result<T>,
+) -> Result<T> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let result = match open_with(kind, ptr.offset, stored, scratch)? {
+            Opened::AsStored(raw) => decode(raw),
+            Opened::Decompressed => decode(scratch),
+        };
+        if scratch.capacity() > SCRATCH_BYTES_MAX {
+            *scratch = Vec::new();
+        }
+        result
+    })
+}
+
+impl Run {
+    /// Names run and tree as well.
+    pub(super) fn located(&self, error: Error, ptr: BlockPtr, tree: TreeId, what: &str) -> Error {
+        located(error, &self.store, ptr, &format!("{what}, run={} tree={tree}", self.meta.id))
+    }
+
+    /// Reads a block from the file.
+    fn read<T>(
+        &self,
+        kind: BlockKind,
+        ptr: BlockPtr,
+        tree: TreeId,
+        decoded: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<T> {
+        self.store
+            .read_with(ptr.offset, ptr.stored as usize, |stored| decode(kind, ptr, stored, decoded))
+            .map_err(|error| self.located(error, ptr, tree, "damaged block"))
+    }
+
+    /// Reads a block of messages from the file.
+    pub(super) fn read_entries(&self, ptr: BlockPtr, tree: TreeId, cause: Event) -> Result<EntryBlock> {
+        self.counters.add(cause, 1);
+        self.counters.add(Event::ReadBytes, u64::from(ptr.stored));
+        self.read(BlockKind::Entries, ptr, tree, |raw| EntryBlock::decode(raw, self.meta.max_seq))
+    }
+
+    fn read_meta<T>(&self, kind: BlockKind, ptr: BlockPtr, decoded: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+        self.counters.add(Event::BlockReadMeta, 1);
+        self.counters.add(Event::ReadBytes, u64::from(ptr.stored));
+        self.read(kind, ptr, self.tree(), decoded)
+    }
+
+    /// Reads an index block from the file.
+    pub(super) fn read_index(&self, ptr: BlockPtr) -> Result<IndexBlock> {
+        self.read_meta(BlockKind::Index, ptr, IndexBlock::decode)
+    }
+
+    /// Reads the filter from the file.
+    pub(super) fn read_filter(&self) -> Result<Filter> {
+        self.read_meta(BlockKind::Filter, self.meta.filter, Filter::decode)
+    }
+
+    /// Reads the range-deletes from the file.
+    pub(super) fn read_ranges(&self) -> Result<RangeBlock> {
+        self.read_meta(BlockKind::Ranges, self.meta.ranges, RangeBlock::decode)
+    }
+}

@@ -1,0 +1,182 @@
+//! Sealed blocks become large aligned writes.
+//!
+//! Blocks are collected in a chunk of aligned memory. When it is full, or at the end, space for it is
+//! taken, the blocks learn their addresses, and the chunk is written at once. Space comes from one
+//! extent as long as that lasts: the first is as large as the writer expects the run to be, and what is
+//! left of the last one is given back.
+//!
+//! On failure, and when dropped before [`Output::finish`], all extents go back: no publication knows them.
+
+use crate::base::page_buf::PageBuf;
+use crate::base::space::PAGE_BYTES;
+use crate::base::{Error, ErrorKind, Extent, Result};
+use crate::format::block;
+use crate::store::{EXTENT_PAGES_MAX, Store, Urgency};
+use std::sync::Arc;
+
+/// Bytes collected before they are written.
+pub(super) const CHUNK_BYTES: usize = 1 << 20;
+/// Most pages taken ahead of need: 16 MiB.
+const AHEAD_PAGES_MAX: u32 = 4096;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Output {
+    store: Arc<Store>,
+    urgency: Urgency,
+    chunk: PageBuf,
+    filled: usize,
+    /// Where each block in the chunk begins.
+    blocks: Vec<usize>,
+    extents: Vec<Extent>,
+    /// What is left of the last extent.
+    left: Option<Extent>,
+    /// Pages that the writer still expects to need.
+    expected: u64,
+}
+
+impl Output {
+    /// `chunk` and `blocks` are working memory.
+    pub(super) fn new(
+        store: &Arc<Store>,
+        urgency: Urgency,
+        expected_bytes: u64,
+        chunk: PageBuf,
+        mut blocks: Vec<usize>,
+    ) -> Output {
+        blocks.clear();
+        Output {
+            store: Arc::clone(store),
+            urgency,
+            chunk,
+            filled: 0,
+            blocks,
+            extents: Vec::new(),
+            left: None,
+            expected: expected_bytes.div_ceil(PAGE_BYTES),
+        }
+    }
+
+    /// See [`super::RunWriter::with_urgency`].
+    pub(super) fn set_urgency(&mut self, urgency: Urgency) {
+        self.urgency = urgency;
+    }
+
+    /// Bytes in the chunk.
+    pub(super) fn filled(&self) -> usize {
+        self.filled
+    }
+
+    /// True when `bytes` more go into the chunk; an empty chunk takes anything.
+    pub(super) fn fits(&self, bytes: usize) -> bool {
+        self.filled + bytes <= CHUNK_BYTES || self.filled == 0
+    }
+
+    /// Adds a block without its address and returns its place in the chunk.
+    pub(super) fn push(&mut self, sealed: &[u8]) -> usize {
+        let at = self.filled;
+        let end = at + sealed.len();
+        if end > self.chunk.capacity() {
+            // A larger block than a chunk, or the first of all: chunks grow by doubling up to their usual size.
+            let bytes = end.max((2 * self.chunk.capacity()).clamp(64 << 10, CHUNK_BYTES));
+            let mut larger = PageBuf::zeroed(bytes);
+            self.chunk.set_len(at);
+            larger[..at].copy_from_slice(&self.chunk);
+            self.chunk = larger;
+        }
+        self.chunk.set_len(end);
+        self.chunk[at..end].copy_from_slice(sealed);
+        self.filled = end;
+        self.blocks.push(at);
+        at
+    }
+
+    /// Finds contiguous space for `bytes` bytes from the chunk's start on and returns its address.
+    pub(super) fn reserve(&mut self, bytes: usize) -> Result<u64> {
+        let needed = bytes as u64;
+        if needed > u64::from(EXTENT_PAGES_MAX) * PAGE_BYTES {
+            return Err(Error::invalid(format!("block larger than an extent, bytes={bytes}")));
+        }
+        let pages = needed.div_ceil(PAGE_BYTES).max(1) as u32;
+        if let Some(left) = self.left.filter(|left| left.pages >= pages) {
+            return Ok(left.offset());
+        }
+        self.give_back_rest();
+        let ahead = self.expected.clamp(u64::from(pages), u64::from(AHEAD_PAGES_MAX.max(pages))) as u32;
+        let extent = match self.store.allocate(ahead, self.urgency) {
+            Err(error) if error.kind() == ErrorKind::NoSpace && ahead > pages => {
+                self.expected = 0;
+                self.store.allocate(pages, self.urgency)?
+            }
+            result => result?,
+        };
+        self.left = Some(extent);
+        self.extents.push(extent);
+        Ok(extent.offset())
+    }
+
+    /// Writes the chunk to the space that [`Output::reserve`] found for it, and empties it.
+    pub(super) fn write(&mut self) -> Result<()> {
+        let Some(left) = self.left else {
+            return Err(Error::internal("run output without space"));
+        };
+        let ends = self.blocks.iter().skip(1).copied().chain([self.filled]);
+        for (at, end) in self.blocks.iter().zip(ends) {
+            block::place(left.offset() + *at as u64, &mut self.chunk[*at..end]);
+        }
+        self.chunk.set_len(self.filled);
+        self.chunk.clear_padding();
+        self.store.write(left, 0, &self.chunk)?;
+        let pages = (self.filled as u64).div_ceil(PAGE_BYTES) as u32;
+        self.expected = self.expected.saturating_sub(u64::from(pages));
+        self.left = (left.pages > pages).then(|| Extent { start: left.start + u64::from(pages), pages: left.pages - pages });
+        self.filled = 0;
+        self.blocks.clear();
+        if self.chunk.capacity() > CHUNK_BYTES {
+            self.chunk = PageBuf::default();
+        }
+        Ok(())
+    }
+
+    /// Gives back what was not needed of the last extent.
+    fn give_back_rest(&mut self) {
+        let Some(left) = self.left.take() else { return };
+        self.store.free_unpublished(left);
+        if let Some(last) = self.extents.last_mut() {
+            last.pages -= left.pages;
+            if last.pages == 0 {
+                self.extents.pop();
+            }
+        }
+    }
+
+    /// The extents with neighbours joined, and the working memory.
+    pub(super) fn finish(mut self) -> (Vec<Extent>, PageBuf, Vec<usize>) {
+        self.give_back_rest();
+        let mut joined: Vec<Extent> = Vec::with_capacity(self.extents.len());
+        for extent in self.extents.drain(..) {
+            match joined.last_mut() {
+                Some(last) if last.end() == extent.start && same_region(last.start, extent.end() - 1) => {
+                    last.pages += extent.pages;
+                }
+                _ => joined.push(extent),
+            }
+        }
+        joined.shrink_to_fit();
+        (joined, std::mem::take(&mut self.chunk), std::mem::take(&mut self.blocks))
+    }
+}
+
+/// An extent does not cross regions, so joined ones must not either.
+fn same_region(first: u64, last: u64) -> bool {
+    first / u64::from(EXTENT_PAGES_MAX) == last / u64::from(EXTENT_PAGES_MAX)
+}
+
+impl Drop for Output {
+    /// Gives back every extent, unless it was finished.
+    fn drop(&mut self) {
+        for extent in self.extents.drain(..) {
+            self.store.free_unpublished(extent);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A place in the index of a run: which entry block, and its neighbours in both directions.
+
+use super::Run;
+use crate::base::{BlockPtr, Error, Result, TreeId, key};
+use crate::format::block::{IndexBlock, IndexEntry};
+use std::sync::Arc;
+
+/// Stands on an entry of the lower (or only) index level.
+#[derive(Debug, Clone)]
+pub(super) struct IndexPath {
+    /// The upper level and the entry in it, when there are two.
+    top: Option<(Arc<IndexBlock>, usize)>,
+    leaf: Arc<IndexBlock>,
+    at: usize,
+}
+
+impl IndexPath {
+    fn open(run: &Run, choose: impl Fn(&IndexBlock) -> usize) -> Result<IndexPath> {
+        let root = run.index(run.meta.index)?;
+        if root.level() == 0 {
+            let at = choose(&root);
+            return Ok(IndexPath { top: None, leaf: root, at });
+        }
+        let part = choose(&root);
+        let leaf = lower(run, &root, part)?;
+        let at = choose(&leaf);
+        Ok(IndexPath { top: Some((root, part)), leaf, at })
+    }
+
+    /// The block where a search for `key` begins ([`IndexBlock::find`]).
+    #[inline]
+    pub(super) fn seek(run: &Run, key: &[u8]) -> Result<IndexPath> {
+        IndexPath::open(run, |index| index.find(key))
+    }
+
+    /// The first block.
+    pub(super) fn first(run: &Run) -> Result<IndexPath> {
+        IndexPath::open(run, |_| 0)
+    }
+
+    /// The last block.
+    pub(super) fn last(run: &Run) -> Result<IndexPath> {
+        IndexPath::open(run, |index| index.count() - 1)
+    }
+
+    /// Goes to the next block; false, and stays, at the last one.
+    pub(super) fn next(&mut self, run: &Run) -> Result<bool> {
+        if self.at + 1 < self.leaf.count() {
+            self.at += 1;
+            return Ok(true);
+        }
+        match &mut self.top {
+            Some((top, part)) if *part + 1 < top.count() => {
+                self.leaf = lower(run, top, *part + 1)?;
+                *part += 1;
+                self.at = 0;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Goes to the previous block; false, and stays, at the first one.
+    pub(super) fn prev(&mut self, run: &Run) -> Result<bool> {
+        if self.at > 0 {
+            self.at -= 1;
+            return Ok(true);
+        }
+        match &mut self.top {
+            Some((top, part)) if *part > 0 => {
+                self.leaf = lower(run, top, *part - 1)?;
+                *part -= 1;
+                self.at = self.leaf.count() - 1;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Its entry.
+    #[inline]
+    pub(super) fn entry(&self) -> IndexEntry {
+        self.leaf.entry(self.at)
+    }
+
+    /// Where its block is.
+    #[inline]
+    pub(super) fn ptr(&self) -> BlockPtr {
+        self.entry().ptr
+    }
+
+    /// Its separator.
+    pub(super) fn separator(&self) -> &[u8] {
+        self.leaf.separator(self.at)
+    }
+
+    /// The tree of its first messages, to name in errors.
+    pub(super) fn tree(&self) -> TreeId {
+        key::tree_of(self.separator())
+    }
+
+    /// Messages and stored bytes up to the end of its block.
+    pub(super) fn totals_after(&self) -> (u64, u64) {
+        self.leaf.totals_after(self.at)
+    }
+
+    /// The blocks that follow it in this index block (or precede it, if `backward`), nearest first, itself included.
+    pub(super) fn neighbours(&self, backward: bool) -> impl Iterator<Item = BlockPtr> + '_ {
+        let count = if backward { self.at + 1 } else { self.leaf.count() - self.at };
+        (0..count).map(move |step| {
+            let at = if backward { self.at - step } else { self.at + step };
+            self.leaf.entry(at).ptr
+        })
+    }
+}
+
+fn lower(run: &Run, top: &IndexBlock, part: usize) -> Result<Arc<IndexBlock>> {
+    let ptr = top.entry(part).ptr;
+    let leaf = run.index(ptr)?;
+    if leaf.level() != 0 {
+        let error = Error::corruption(format!("index block of the wrong level, level={}", leaf.level()));
+        return Err(run.located(error, ptr, run.tree(), "damaged index"));
+    }
+    Ok(leaf)
+}

@@ -1,0 +1,399 @@
+//! Which pages are taken, and which of them belong to the image.
+//!
+//! The file is cut into regions of 64 MiB. A loaded region has bitmaps:
+//!
+//! | bitmap | a page is in it when |
+//! |---|---|
+//! | `image` | the durable generation references it: what is stored |
+//! | `used` | it may not be handed out: in the image, allocated, waiting in [`Pending`], or held |
+//! | `held` | only the generation before the one that was opened references it; free after the next publication |
+//! | `hollow` | it is free and the disk may hold no room for it (punched, or free since before the start) |
+//! | `idle` | it is free, and room that the disk holds for it could be given back |
+//!
+//! Regions are loaded when they are first needed; opening reads the summary only. `room` keeps, per region, an upper bound of
+//! its longest free run, so an allocation goes straight to the lowest region that can serve it, and inside to the next place
+//! after the last allocation there.
+//!
+//! - A1: `image ⊆ used`, `held ⊆ used ∖ image`, `hollow` and `idle` are disjoint from `used`.
+//! - A2: `used_pages` of a loaded region is the size of `used`; of another one, that of its image.
+//! - A3: an extent lies in one region.
+//! - A4: `room` is never below the longest free run of a region that is not `bad`.
+//!
+//! No locks in here: the store keeps all of it in one mutex. Loading reads one or two pages under that mutex.
+
+use super::bitmap::{Bitmap, REGION_PAGES};
+use super::data_file::DataFile;
+use super::pending::Pending;
+use super::reserve::Reserve;
+use super::room::Room;
+use super::space_map::{self, Entry};
+use crate::base::space::PAGE_BYTES;
+use crate::base::{Error, Extent, Result};
+use crate::format::superblock::SLOTS_BYTES;
+
+/// Pages at the start of the file that hold the superblock slots: in the image of every generation.
+pub(super) const SLOT_PAGES: u32 = (SLOTS_BYTES / PAGE_BYTES) as u32;
+const REGION: u64 = REGION_PAGES as u64;
+/// The file grows by an eighth, within these bounds (in pages).
+const GROW_PAGES_MIN: u64 = 256;
+const GROW_PAGES_MAX: u64 = REGION;
+
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) used: Bitmap,
+    pub(super) image: Bitmap,
+    pub(super) held: Option<Bitmap>,
+    pub(super) hollow: Bitmap,
+    pub(super) idle: Bitmap,
+    /// One past the last allocation.
+    cursor: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Region {
+    pub(super) entry: Entry,
+    used_pages: u32,
+    /// Its bitmap could not be read: nothing is allocated there.
+    bad: bool,
+    pub(super) loaded: Option<Box<Loaded>>,
+}
+
+/// Space just taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) extent: Extent,
+    /// The disk may hold no room for it.
+    pub(super) hollow: bool,
+}
+
+/// How the file could grow: from its present length to at least the one, and better to the other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Growth {
+    pub(super) from: u64,
+    pub(super) needed: u64,
+    pub(super) wanted: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Allocator {
+    pub(super) regions: Vec<Region>,
+    room: Room,
+    file_pages: u64,
+    /// The summary of the generation before the one that was opened; empty when nothing is held for it.
+    previous: Vec<Entry>,
+    pub(super) pending: Pending,
+    pub(super) reserve: Reserve,
+    used_pages: u64,
+    damaged: Vec<Error>,
+}
+
+/// Region and first page in it.
+pub(super) fn place(extent: Extent) -> (usize, u32) {
+    ((extent.start / REGION) as usize, (extent.start % REGION) as u32)
+}
+
+/// True when an extent can exist at all: not empty, in one region, and not over the slots.
+pub(super) fn is_possible(extent: Extent) -> bool {
+    extent.pages > 0
+        && extent.start >= u64::from(SLOT_PAGES)
+        && extent.start % REGION + u64::from(extent.pages) <= REGION
+        && extent.start < u64::MAX / PAGE_BYTES - REGION
+}
+
+impl Allocator {
+    /// From the summary of the generation that was opened, and that of the one before if it is valid.
+    pub(super) fn new(
+        entries: &[Entry],
+        previous: Vec<Entry>,
+        file_pages: u64,
+        generation: u64,
+        reserve: Reserve,
+    ) -> Allocator {
+        let mut allocator = Allocator {
+            regions: entries.iter().map(|entry| Region { entry: *entry, ..Region::default() }).collect(),
+            room: Room::default(),
+            file_pages,
+            previous,
+            pending: Pending::new(generation),
+            reserve,
+            used_pages: 0,
+            damaged: Vec::new(),
+        };
+        let count = file_pages.div_ceil(REGION).max(1) as usize;
+        allocator.regions.resize_with(count.max(entries.len()), Region::default);
+        if let Some(first) = allocator.regions.first_mut() {
+            first.entry.image_pages = first.entry.image_pages.max(SLOT_PAGES);
+        }
+        for index in 0..allocator.regions.len() {
+            let pages = allocator.regions[index].entry.image_pages;
+            allocator.regions[index].used_pages = pages;
+            allocator.used_pages += u64::from(pages);
+            allocator.room.set(index, allocator.limit(index).saturating_sub(pages));
+        }
+        allocator
+    }
+
+    pub(super) fn file_pages(&self) -> u64 {
+        self.file_pages
+    }
+
+    pub(super) fn used_pages(&self) -> u64 {
+        self.used_pages
+    }
+
+    pub(super) fn image_pages(&self) -> u64 {
+        self.regions.iter().map(|region| u64::from(region.entry.image_pages)).sum()
+    }
+
+    /// What is wrong with bitmaps that could not be read.
+    pub(super) fn damaged(&self) -> &[Error] {
+        &self.damaged
+    }
+
+    /// Pages of a region that the file reaches.
+    pub(super) fn limit(&self, region: usize) -> u32 {
+        self.file_pages.saturating_sub(region as u64 * REGION).min(REGION) as u32
+    }
+
+    fn free_pages(&self, region: usize) -> u32 {
+        self.limit(region).saturating_sub(self.regions[region].used_pages)
+    }
+
+    /// The bitmaps of a region, read if they are not yet.
+    pub(super) fn load(&mut self, index: usize, data: &DataFile) -> Result<&mut Loaded> {
+        if self.regions[index].loaded.is_none() {
+            match self.read(index, data) {
+                Ok(loaded) => {
+                    let used = loaded.used.count();
+                    self.used_pages += u64::from(used) - u64::from(self.regions[index].used_pages);
+                    self.regions[index].used_pages = used;
+                    self.regions[index].loaded = Some(Box::new(loaded));
+                    self.room.set(index, self.room.get(index).min(self.free_pages(index)));
+                }
+                Err(error) => {
+                    if !self.regions[index].bad {
+                        self.damaged.push(error.clone());
+                    }
+                    self.regions[index].bad = true;
+                    self.room.set(index, 0);
+                    return Err(error);
+                }
+            }
+        }
+        self.regions[index].loaded.as_deref_mut().ok_or_else(|| Error::internal("region was not loaded"))
+    }
+
+    fn read(&self, index: usize, data: &DataFile) -> Result<Loaded> {
+        let entry = self.regions[index].entry;
+        let mut image = space_map::read_bitmap(data, index, entry)?;
+        if index == 0 {
+            image.set(0, SLOT_PAGES);
+        }
+        if image.end() > self.limit(index) {
+            return Err(data.corruption(format!("the file ends before pages in use, region={index}")));
+        }
+        let before = self.previous.get(index).filter(|before| **before != entry && before.map_page != 0);
+        // A bitmap of the generation before that cannot be read is no loss: nobody could fall back to it.
+        let before = before.and_then(|before| space_map::read_bitmap(data, index, *before).ok());
+        let held = before.map(|before| {
+            let mut held = before.without(&image);
+            let limit = self.limit(index);
+            held.clear(limit, REGION_PAGES - limit);
+            held
+        });
+        let used = held.as_ref().map_or_else(|| image.clone(), |held| image.union(held));
+        let free = Bitmap::empty().neither(&used);
+        Ok(Loaded { used, image, held, hollow: free.clone(), idle: free, cursor: 0 })
+    }
+
+    /// Takes the first suitable free run; `None` when the file has none.
+    pub(super) fn take(&mut self, pages: u32, data: &DataFile) -> Option<Taken> {
+        while let Some(index) = self.room.find(pages) {
+            let limit = self.limit(index);
+            let Ok(region) = self.load(index, data) else {
+                continue;
+            };
+            let cursor = region.cursor.min(limit);
+            let found = region.used.find_clear(cursor, limit, pages);
+            match found.or_else(|_| region.used.find_clear(0, limit, pages)) {
+                Ok(start) => {
+                    let extent = Extent { start: index as u64 * REGION + u64::from(start), pages };
+                    return Some(Taken { extent, hollow: self.mark(extent) });
+                }
+                Err(longest) => self.room.set(index, longest),
+            }
+        }
+        None
+    }
+
+    /// Takes a free run in loaded regions for which the disk is known to hold room. Slower than [`Allocator::take`]:
+    /// for when the disk is full.
+    pub(super) fn take_backed(&mut self, pages: u32) -> Option<Extent> {
+        let extent = (0..self.regions.len()).find_map(|index| {
+            let region = self.regions[index].loaded.as_ref()?;
+            let start = region.used.union(&region.hollow).find_clear(0, self.limit(index), pages).ok()?;
+            Some(Extent { start: index as u64 * REGION + u64::from(start), pages })
+        })?;
+        self.mark(extent);
+        Some(extent)
+    }
+
+    /// Marks free pages of a loaded region as used; true when any of them is hollow.
+    pub(super) fn mark(&mut self, extent: Extent) -> bool {
+        let (index, start) = place(extent);
+        let region = &mut self.regions[index];
+        let Some(loaded) = &mut region.loaded else {
+            return false;
+        };
+        debug_assert_eq!(loaded.used.count_in(start, extent.pages), 0, "A1: {extent:?} is taken twice");
+        let hollow = loaded.hollow.count_in(start, extent.pages) > 0;
+        loaded.used.set(start, extent.pages);
+        loaded.hollow.clear(start, extent.pages);
+        loaded.idle.clear(start, extent.pages);
+        loaded.cursor = start + extent.pages;
+        region.used_pages += extent.pages;
+        self.used_pages += u64::from(extent.pages);
+        self.room.set(index, self.room.get(index).min(self.free_pages(index)));
+        hollow
+    }
+
+    /// Frees pages of a loaded region. `hollow`: the disk holds no room for them.
+    pub(super) fn free(&mut self, extent: Extent, hollow: bool) {
+        let (index, start) = place(extent);
+        let region = &mut self.regions[index];
+        let Some(loaded) = &mut region.loaded else {
+            return;
+        };
+        debug_assert_eq!(loaded.used.count_in(start, extent.pages), extent.pages, "A1: {extent:?} is freed twice");
+        loaded.used.clear(start, extent.pages);
+        if hollow {
+            loaded.hollow.set(start, extent.pages);
+        } else {
+            loaded.idle.set(start, extent.pages);
+        }
+        region.used_pages -= extent.pages;
+        self.used_pages -= u64::from(extent.pages);
+        self.widen(index, extent.pages);
+    }
+
+    /// Raises the bound of a region in which `pages` became free: they join at most one run on each side.
+    fn widen(&mut self, index: usize, pages: u32) {
+        let bound = self.room.get(index).saturating_mul(2).saturating_add(pages);
+        let bound = if self.regions[index].bad { 0 } else { bound.min(self.free_pages(index)) };
+        self.room.set(index, bound);
+    }
+
+    /// (pages of the extent that are used, pages of it in the image). Loads its region.
+    pub(super) fn state(&mut self, extent: Extent, data: &DataFile) -> Result<(u32, u32)> {
+        let (index, start) = place(extent);
+        if !is_possible(extent) || extent.end() > self.file_pages {
+            return Err(data.name(Error::internal(format!("impossible extent, {extent:?}"))));
+        }
+        let region = self.load(index, data)?;
+        Ok((region.used.count_in(start, extent.pages), region.image.count_in(start, extent.pages)))
+    }
+
+    /// Marks an extent that the log names as used. The file must reach it.
+    pub(super) fn mark_used(&mut self, extent: Extent, data: &DataFile) -> Result<()> {
+        let (_, image) = self.state(extent, data)?;
+        if image > 0 {
+            return Err(data.corruption(format!("the log names space that the tree uses, {extent:?}")));
+        }
+        let (index, start) = place(extent);
+        let free: Vec<(u32, u32)> = {
+            let region = self.load(index, data)?;
+            if let Some(held) = &mut region.held {
+                held.clear(start, extent.pages);
+            }
+            let mut wanted = Bitmap::empty();
+            wanted.set(start, extent.pages);
+            wanted.without(&region.used).runs(REGION_PAGES).collect()
+        };
+        for (first, pages) in free {
+            self.mark(Extent { start: index as u64 * REGION + u64::from(first), pages });
+        }
+        Ok(())
+    }
+
+    /// How the file must grow to hold a run of `pages` at its end.
+    pub(super) fn growth(&self, pages: u32) -> Growth {
+        let from = self.file_pages;
+        let last = (from / REGION) as usize;
+        // A run that reaches the end of the file counts towards the new one.
+        let tail = match self.regions.get(last) {
+            Some(region) if region.bad => (last as u64 + 1) * REGION,
+            Some(Region { loaded: Some(loaded), .. }) => last as u64 * REGION + u64::from(loaded.used.end()),
+            _ => from,
+        };
+        let start = if tail % REGION + u64::from(pages) > REGION { tail.next_multiple_of(REGION) } else { tail };
+        let needed = (start + u64::from(pages)).max(from + 1);
+        let step = (from / 8).clamp(GROW_PAGES_MIN, GROW_PAGES_MAX);
+        Growth { from, needed, wanted: needed.max(from + step) }
+    }
+
+    /// The file has grown, and the disk holds room for the new pages.
+    pub(super) fn extend(&mut self, pages: u64) {
+        let old = self.file_pages;
+        self.file_pages = old.max(pages);
+        let known = self.regions.len();
+        self.regions.resize_with(known.max(self.file_pages.div_ceil(REGION) as usize), Region::default);
+        for index in (old / REGION) as usize..self.regions.len() {
+            let start = old.saturating_sub(index as u64 * REGION) as u32;
+            let added = self.limit(index) - start;
+            let region = &mut self.regions[index];
+            if index >= known {
+                let none = Bitmap::empty();
+                region.loaded = Some(Box::new(Loaded {
+                    used: none.clone(),
+                    image: none.clone(),
+                    held: None,
+                    hollow: none.clone(),
+                    idle: none,
+                    cursor: 0,
+                }));
+            } else if let Some(loaded) = &mut region.loaded {
+                loaded.hollow.clear(start, added);
+            }
+            self.widen(index, added);
+        }
+    }
+
+    /// Cuts free pages off the end, so that nobody takes them; the caller cuts the file.
+    pub(super) fn cut(&mut self, pages: u64) {
+        let old = std::mem::replace(&mut self.file_pages, pages);
+        for index in (pages / REGION) as usize..old.div_ceil(REGION) as usize {
+            let start = self.limit(index);
+            if let Some(loaded) = &mut self.regions[index].loaded {
+                loaded.hollow.set(start, REGION_PAGES - start);
+                loaded.idle.clear(start, REGION_PAGES - start);
+            }
+            self.room.set(index, self.room.get(index).min(self.free_pages(index)));
+        }
+    }
+
+    /// One past the last used page of the file.
+    pub(super) fn used_end(&mut self, data: &DataFile) -> Result<u64> {
+        for index in (0..self.regions.len()).rev() {
+            if self.regions[index].used_pages > 0 || self.previous.get(index).is_some_and(|entry| entry.map_page != 0) {
+                let end = self.load(index, data)?.used.end();
+                if end > 0 {
+                    return Ok(index as u64 * REGION + u64::from(end));
+                }
+            }
+        }
+        Ok(u64::from(SLOT_PAGES))
+    }
+
+    /// A new generation is durable: what only the one before the opened one referenced is free.
+    pub(super) fn release_held(&mut self) {
+        if std::mem::take(&mut self.previous).is_empty() {
+            return;
+        }
+        for index in 0..self.regions.len() {
+            let held = self.regions[index].loaded.as_mut().and_then(|loaded| loaded.held.take());
+            for (start, pages) in held.iter().flat_map(|held| held.runs(REGION_PAGES)) {
+                self.free(Extent { start: index as u64 * REGION + u64::from(start), pages }, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `data.frond` as the rest of the store sees it: whole aligned pages, counted, and poisoned after a fatal failure.
+//!
+//! - F1: after a failed sync, or a failure that the store declares fatal, every call that would write fails with
+//!   `Poisoned` and the first cause; reads go on.
+//! - F2: an address outside the file is `Corruption`, since addresses come from stored data.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::frame::{self, FrameKind};
+use crate::base::page_buf::PageBuf;
+use crate::base::space::PAGE_BYTES;
+use crate::base::{BlockPtr, Error, ErrorKind, Result};
+use crate::io::File;
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) reads: AtomicU64,
+    pub(super) read_bytes: AtomicU64,
+    pub(super) writes: AtomicU64,
+    pub(super) written_bytes: AtomicU64,
+    pub(super) syncs: AtomicU64,
+    pub(super) punched_bytes: AtomicU64,
+    pub(super) publications: AtomicU64,
+}
+
+pub(super) fn count(counter: &AtomicU64, amount: u64) {
+    counter.fetch_add(amount, Ordering::Relaxed);
+}
+
+#[derive(Debug)]
+pub(super) struct DataFile {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    read_only: bool,
+    /// Length in pages. Changed only under the store's `growing` lock.
+    pages: AtomicU64,
+    poison: OnceLock<Error>,
+    pub(super) counters: Counters,
+}
+
+impl DataFile {
+    pub(super) fn new(file: Arc<dyn File>, path: &Path, read_only: bool) -> Result<DataFile> {
+        let pages = AtomicU64::new(file.len()? / PAGE_BYTES);
+        let path = path.to_path_buf();
+        Ok(DataFile { file, path, read_only, pages, poison: OnceLock::new(), counters: Counters::default() })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn pages(&self) -> u64 {
+        self.pages.load(Ordering::Acquire)
+    }
+
+    /// Names this file in an error.
+    pub(super) fn name(&self, error: Error) -> Error {
+        error.context(format!("data file {}", self.path.display()))
+    }
+
+    pub(super) fn corruption(&self, message: String) -> Error {
+        self.name(Error::corruption(message))
+    }
+
+    /// The first cause, once poisoned.
+    pub(super) fn poisoned(&self) -> Option<&Error> {
+        self.poison.get()
+    }
+
+    /// Refuses all writing from now on; the first cause stays. Returns the cause given.
+    pub(super) fn poison(&self, cause: Error) -> Error {
+        let _ = self.poison.set(cause.clone());
+        cause
+    }
+
+    pub(super) fn check_writable(&self) -> Result<()> {
+        if let Some(cause) = self.poison.get() {
+            return Err(Error::new(ErrorKind::Poisoned, format!("the store stopped writing, first cause: {cause}")));
+        }
+        if self.read_only {
+            return Err(self.name(Error::new(ErrorKind::ReadOnly, "the store was opened for reading")));
+        }
+        Ok(())
+    }
+
+    /// Checks that a byte range lies in the file (F2).
+    pub(super) fn check_range(&self, offset: u64, bytes: u64) -> Result<()> {
+        let length = self.pages() * PAGE_BYTES;
+        if offset.checked_add(bytes).is_none_or(|end| end > length) {
+            let message = format!("address outside the file, offset={offset} bytes={bytes} file_bytes={length}");
+            return Err(self.corruption(message));
+        }
+        Ok(())
+    }
+
+    /// Fills `buf` from a page-aligned offset.
+    pub(super) fn read(&self, buf: &mut PageBuf, offset: u64) -> Result<()> {
+        let bytes = buf.padded().len() as u64;
+        self.check_range(offset, bytes)?;
+        count(&self.counters.reads, 1);
+        count(&self.counters.read_bytes, bytes);
+        self.file.read_at(buf.padded_mut(), offset)
+    }
+
+    /// Writes the whole pages of `buf` at a page-aligned offset.
+    pub(super) fn write(&self, buf: &PageBuf, offset: u64) -> Result<()> {
+        self.check_writable()?;
+        let bytes = buf.padded().len() as u64;
+        count(&self.counters.writes, 1);
+        count(&self.counters.written_bytes, bytes);
+        self.file.write_at(buf.padded(), offset)
+    }
+
+    /// Makes everything written durable, or poisons: after a failed sync nobody knows what is on the disk.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.check_writable()?;
+        count(&self.counters.syncs, 1);
+        self.file.sync_data().map_err(|error| self.poison(error))
+    }
+
+    /// Makes sure that the disk holds room for a range of pages, and that the file reaches its end.
+    pub(super) fn back(&self, start: u64, pages: u64) -> Result<()> {
+        self.check_writable()?;
+        self.file.allocate(start * PAGE_BYTES, pages * PAGE_BYTES)?;
+        self.pages.fetch_max(start + pages, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Cuts the file.
+    pub(super) fn cut(&self, pages: u64) -> Result<()> {
+        self.check_writable()?;
+        self.file.set_len(pages * PAGE_BYTES)?;
+        self.pages.store(pages, Ordering::Release);
+        Ok(())
+    }
+
+    pub(super) fn punch(&self, start: u64, pages: u64) -> Result<()> {
+        self.check_writable()?;
+        self.file.punch(start * PAGE_BYTES, pages * PAGE_BYTES)?;
+        count(&self.counters.punched_bytes, pages * PAGE_BYTES);
+        Ok(())
+    }
+
+    /// Reads and checks a frame; returns its generation, checksum and payload.
+    pub(super) fn frame(&self, kind: FrameKind, index: u32, at: BlockPtr) -> Result<(u64, u64, Vec<u8>)> {
+        if at.offset % PAGE_BYTES != 0 {
+            return Err(self.corruption(format!("{kind:?} frame at an odd address, offset={}", at.offset)));
+        }
+        self.check_range(at.offset, u64::from(at.stored))?;
+        let mut buf = PageBuf::zeroed(at.stored as usize);
+        self.read(&mut buf, at.offset)?;
+        let frame = frame::open(&buf, kind, index, at.offset).map_err(|error| self.name(error))?;
+        Ok((frame.generation, frame.checksum, frame.payload.to_vec()))
+    }
+}

@@ -1,0 +1,198 @@
+//! Creating and opening a data file.
+//!
+//! *Creating* builds the file under another name, syncs it, renames it and syncs the directory: a file called
+//! [`DATA_FILE`] always holds a valid superblock, so a file without one is damaged, never half created.
+//!
+//! *Opening* reads the slots and takes up the newest valid generation, or the one asked for. Slots that are newer
+//! than it or damaged are erased: space that only they reference is free from here on, so they must not come back to life (a damaged
+//! slot could after a passing read error). Then two summaries are read: of the generation, and of the one before, which
+//! stays intact until the next is durable (S1).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Store;
+use super::allocator::{Allocator, SLOT_PAGES};
+use super::data_file::DataFile;
+use super::frame::FrameKind;
+use super::reserve::Reserve;
+use super::space_map::{self, Entry};
+use crate::base::page_buf::PageBuf;
+use crate::base::space::PAGE_BYTES;
+use crate::base::sync::Mutex;
+use crate::base::{Error, ErrorKind, Result};
+use crate::format::superblock::{SLOT_STRIDE_BYTES, SLOTS, SLOTS_BYTES, SUPERBLOCK_BYTES};
+use crate::format::{Slot, Superblock, SuperblockBody};
+use crate::io::{OpenMode, Storage};
+
+/// Name of the data file in the database's directory.
+pub const DATA_FILE: &str = "data.frond";
+const NEW_FILE: &str = "data.frond.new";
+
+/// How to open a store.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// Bypass the page cache. Default: yes.
+    pub direct: bool,
+    /// Write nothing, erase nothing. Default: no.
+    pub read_only: bool,
+    /// Space kept for checkpoints when the disk is full, in bytes. Default: 1 MiB.
+    pub reserve_bytes: u64,
+    /// Take up this generation instead of the newest valid one: for when that one's tree or map is damaged. Newer
+    /// ones are erased. Default: none.
+    pub generation: Option<u64>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions { direct: true, read_only: false, reserve_bytes: 1 << 20, generation: None }
+    }
+}
+
+/// What opening found.
+#[derive(Debug)]
+pub struct Opened {
+    /// The store, at the generation taken up: [`Store::superblock`].
+    pub store: Arc<Store>,
+    /// All valid superblocks found, newest first.
+    pub superblocks: Vec<Superblock>,
+    /// What is wrong with slots that are neither valid nor empty.
+    pub damaged: Vec<Error>,
+}
+
+/// What the slots hold.
+struct Slots {
+    valid: Vec<Superblock>,
+    damaged: Vec<(u64, Error)>,
+}
+
+impl Store {
+    /// True when `dir` holds a data file.
+    ///
+    /// # Errors
+    /// What the storage reports.
+    pub fn exists(storage: &dyn Storage, dir: &Path) -> Result<bool> {
+        storage.exists(&dir.join(DATA_FILE))
+    }
+
+    /// Creates the data file of a new, empty database, durably, as generation 1. `dir` must exist. Everything that `body` refers to
+    /// (the log) must be durable before: from here on the database exists.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there is one already or `body` names blocks; else what the storage reports.
+    pub fn create(
+        storage: &Arc<dyn Storage>,
+        dir: &Path,
+        options: &StoreOptions,
+        uuid: [u8; 16],
+        body: SuperblockBody,
+    ) -> Result<Arc<Store>> {
+        let (path, new) = (dir.join(DATA_FILE), dir.join(NEW_FILE));
+        if storage.exists(&path)? {
+            return Err(Error::invalid(format!("the data file exists, path={}", path.display())));
+        }
+        if body.root.is_some() || !body.status.is_empty() {
+            return Err(Error::invalid("a new data file has no blocks yet"));
+        }
+        let superblock =
+            Superblock { generation: 1, uuid, end_page: u64::from(SLOT_PAGES), space_map: Vec::new(), body };
+        let file = storage.open(&new, OpenMode { create: true, truncate: true, ..OpenMode::default() })?;
+        let mut slots = PageBuf::zeroed(SLOTS_BYTES as usize);
+        let at = superblock.offset() as usize;
+        slots[at..at + SUPERBLOCK_BYTES].copy_from_slice(&superblock.encode()?);
+        file.write_at(&slots, 0)?;
+        file.sync_data()?;
+        storage.rename(&new, &path)?;
+        storage.sync_dir(dir)?;
+        let options = StoreOptions { generation: None, read_only: false, ..options.clone() };
+        Ok(Store::open(storage, dir, &options)?.store)
+    }
+
+    /// Opens the data file in `dir`.
+    ///
+    /// # Errors
+    /// `UnsupportedFormat` when a newer version wrote it, `Corruption` when no slot, or not the generation asked for, is valid, the
+    /// file was cut, or the summary is damaged; else what the storage reports.
+    pub fn open(storage: &Arc<dyn Storage>, dir: &Path, options: &StoreOptions) -> Result<Opened> {
+        let path = dir.join(DATA_FILE);
+        let mode = OpenMode { direct: options.direct, read_only: options.read_only, ..OpenMode::default() };
+        let data = DataFile::new(storage.open(&path, mode)?, &path, options.read_only)?;
+        let slots = read_slots(&data)?;
+        let chosen = choose(&data, &slots, options.generation)?;
+        if data.pages() < chosen.end_page {
+            return Err(data.corruption(format!(
+                "the file was cut, generation={} pages={} expected={}",
+                chosen.generation,
+                data.pages(),
+                chosen.end_page
+            )));
+        }
+        let entries = summary(&data, &chosen)?;
+        let before = slots.valid.iter().find(|slot| slot.generation + 1 == chosen.generation);
+        // A summary of the generation before that cannot be read is no loss: nobody could fall back to it.
+        let before = before.and_then(|before| summary(&data, before).ok()).unwrap_or_default();
+        if !options.read_only {
+            erase(&data, &slots, chosen.generation)?;
+        }
+        let mut reserve = Reserve::new(options.reserve_bytes.div_ceil(PAGE_BYTES));
+        reserve.set_regions(entries.len());
+        let allocator = Allocator::new(&entries, before, data.pages(), chosen.generation, reserve);
+        let store = Store {
+            data,
+            allocator: Mutex::new(allocator),
+            growing: Mutex::new(()),
+            refilling: Mutex::new(()),
+            turn: Mutex::new(()),
+            current: Mutex::new(Arc::new(chosen)),
+        };
+        let damaged = slots.damaged.into_iter().map(|(_, error)| error).collect();
+        Ok(Opened { store: Arc::new(store), superblocks: slots.valid, damaged })
+    }
+}
+
+fn read_slots(data: &DataFile) -> Result<Slots> {
+    let mut buf = PageBuf::zeroed(SLOTS_BYTES as usize);
+    data.read(&mut buf, 0)?;
+    let mut slots = Slots { valid: Vec::new(), damaged: Vec::new() };
+    for offset in (0..SLOTS).map(|slot| slot * SLOT_STRIDE_BYTES) {
+        let bytes = &buf[offset as usize..offset as usize + SUPERBLOCK_BYTES];
+        match Superblock::decode(offset, bytes) {
+            Ok(Slot::Empty) => {}
+            Ok(Slot::Valid(superblock)) => slots.valid.push(*superblock),
+            Err(error) if error.kind() == ErrorKind::UnsupportedFormat => return Err(data.name(error)),
+            Err(error) => slots.damaged.push((offset, data.name(error))),
+        }
+    }
+    slots.valid.sort_by_key(|superblock| std::cmp::Reverse(superblock.generation));
+    Ok(slots)
+}
+
+fn choose(data: &DataFile, slots: &Slots, wanted: Option<u64>) -> Result<Superblock> {
+    let chosen = match wanted {
+        None => slots.valid.first(),
+        Some(generation) => slots.valid.iter().find(|superblock| superblock.generation == generation),
+    };
+    chosen.cloned().ok_or_else(|| {
+        let reasons: Vec<String> = slots.damaged.iter().map(|(_, error)| error.message().to_owned()).collect();
+        let wanted = wanted.map_or_else(String::new, |generation| format!(" of generation {generation}"));
+        data.corruption(format!("no valid superblock{wanted}: {}", reasons.join("; ")))
+    })
+}
+
+fn summary(data: &DataFile, superblock: &Superblock) -> Result<Vec<Entry>> {
+    if superblock.space_map.is_empty() {
+        return Ok(Vec::new());
+    }
+    let generation = Some(superblock.generation);
+    let bytes = space_map::read_pieces(data, FrameKind::Summary, &superblock.space_map, generation)?;
+    space_map::decode_summary(&bytes).map_err(|error| data.name(error))
+}
+
+fn erase(data: &DataFile, slots: &Slots, newest: u64) -> Result<()> {
+    let newer = slots.valid.iter().filter(|superblock| superblock.generation > newest).map(Superblock::offset);
+    let unwanted: Vec<u64> = newer.chain(slots.damaged.iter().map(|(offset, _)| *offset)).collect();
+    for offset in &unwanted {
+        data.write(&PageBuf::zeroed(SUPERBLOCK_BYTES), *offset)?;
+    }
+    if unwanted.is_empty() { Ok(()) } else { data.sync() }
+}

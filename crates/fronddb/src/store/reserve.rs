@@ -1,0 +1,125 @@
+//! Space that is kept for when the disk is full.
+//!
+//! The reserve consists of ordinary extents that are used but in no image, so a crash gives them back by itself. Room for
+//! them is demanded from the disk when they are taken. There are two pools: one that only publications may
+//! draw on, and one for checkpoints (sealing memtables, and compactions that will free space). While a
+//! pool is not whole, ordinary allocations first try to refill it, and fail with `NoSpace` when that fails: so deletes,
+//! checkpoints and reads go on when the disk is full, and writes resume when there is space again.
+
+use crate::base::Extent;
+
+/// Who may draw on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pool {
+    Publication = 0,
+    Checkpoint = 1,
+}
+
+pub(super) const POOLS: [Pool; 2] = [Pool::Publication, Pool::Checkpoint];
+
+/// Pages for publications at least; grows with the number of regions, whose bitmaps a publication may rewrite.
+const PUBLICATION_PAGES_MIN: u64 = 64;
+
+#[derive(Debug, Default)]
+struct Held {
+    extents: Vec<Extent>,
+    pages: u64,
+    target: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Reserve {
+    pools: [Held; 2],
+}
+
+impl Reserve {
+    /// Nothing held yet; `pages` wanted for checkpoints.
+    pub(super) fn new(pages: u64) -> Reserve {
+        let mut reserve = Reserve::default();
+        reserve.pools[Pool::Checkpoint as usize].target = pages;
+        reserve.set_regions(1);
+        reserve
+    }
+
+    /// Adapts the pool of publications to the size of the space map.
+    pub(super) fn set_regions(&mut self, regions: usize) {
+        let regions = regions as u64;
+        self.pools[Pool::Publication as usize].target = PUBLICATION_PAGES_MIN + regions / 4 + regions / 64;
+    }
+
+    /// Sets what is wanted for checkpoints; returns extents that are too much.
+    pub(super) fn set_target(&mut self, pages: u64) -> Vec<Extent> {
+        let pool = &mut self.pools[Pool::Checkpoint as usize];
+        pool.target = pages;
+        let mut surplus = Vec::new();
+        while let Some(last) = pool.extents.last().copied()
+            && pool.pages - u64::from(last.pages) >= pool.target
+        {
+            pool.extents.pop();
+            pool.pages -= u64::from(last.pages);
+            surplus.push(last);
+        }
+        surplus
+    }
+
+    /// Pages held in both pools.
+    pub(super) fn pages(&self) -> u64 {
+        self.pools.iter().map(|pool| pool.pages).sum()
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.pools.iter().all(|pool| pool.pages >= pool.target)
+    }
+
+    /// A pool that is not whole, and the pages it lacks.
+    pub(super) fn lacking(&self) -> Option<(Pool, u64)> {
+        let lacking = |pool: &Pool| {
+            let held = &self.pools[*pool as usize];
+            (*pool, held.target.saturating_sub(held.pages))
+        };
+        POOLS.iter().map(lacking).find(|(_, pages)| *pages > 0)
+    }
+
+    pub(super) fn put(&mut self, pool: Pool, extent: Extent) {
+        let pool = &mut self.pools[pool as usize];
+        pool.pages += u64::from(extent.pages);
+        pool.extents.push(extent);
+    }
+
+    /// Takes `pages` off the smallest extent that has them.
+    pub(super) fn take(&mut self, pool: Pool, pages: u32) -> Option<Extent> {
+        let pool = &mut self.pools[pool as usize];
+        let fitting = pool.extents.iter_mut().enumerate().filter(|(_, extent)| extent.pages >= pages);
+        let (index, extent) = fitting.min_by_key(|(_, extent)| extent.pages)?;
+        let taken = Extent { start: extent.start, pages };
+        extent.start += u64::from(pages);
+        extent.pages -= pages;
+        if extent.pages == 0 {
+            pool.extents.swap_remove(index);
+        }
+        pool.pages -= u64::from(pages);
+        Some(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_gives_from_its_smallest_fitting_extent_and_knows_what_it_lacks() {
+        let mut reserve = Reserve::new(10);
+        assert_eq!(reserve.lacking(), Some((Pool::Publication, 64)));
+        reserve.put(Pool::Publication, Extent { start: 100, pages: 64 });
+        assert_eq!(reserve.lacking(), Some((Pool::Checkpoint, 10)));
+        reserve.put(Pool::Checkpoint, Extent { start: 200, pages: 7 });
+        reserve.put(Pool::Checkpoint, Extent { start: 300, pages: 3 });
+        assert!(reserve.is_whole());
+        assert_eq!(reserve.take(Pool::Checkpoint, 3), Some(Extent { start: 300, pages: 3 }));
+        assert_eq!(reserve.take(Pool::Checkpoint, 3), Some(Extent { start: 200, pages: 3 }));
+        assert_eq!(reserve.take(Pool::Checkpoint, 5), None);
+        assert_eq!((reserve.lacking(), reserve.pages()), (Some((Pool::Checkpoint, 6)), 68));
+        assert_eq!(reserve.set_target(0), vec![Extent { start: 203, pages: 4 }]);
+        assert!(reserve.is_whole());
+    }
+}

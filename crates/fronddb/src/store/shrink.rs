@@ -1,0 +1,105 @@
+//! Giving free space back to the file system (promise P8): the tail of the file is cut off, and holes are punched.
+//!
+//! Done in steps by whoever has idle time. Free space that is handed out again soon is better kept, so the caller says
+//! how much to keep. While a hole is punched its pages count as used, so that nobody writes to them meanwhile.
+
+use super::bitmap::REGION_PAGES;
+use super::data_file::DataFile;
+use super::{Store, allocator::Allocator};
+use crate::base::space::PAGE_BYTES;
+use crate::base::{Extent, Result};
+
+/// Holes smaller than this are not worth a hole: 64 KiB.
+const HOLE_PAGES_MIN: u32 = 16;
+
+/// How far a [`Store::shrink_step`] may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShrinkLimits {
+    /// Most bytes to punch in this step.
+    pub step_bytes: u64,
+    /// Free bytes at the end of the file that are kept for its growth.
+    pub keep_bytes: u64,
+}
+
+impl Default for ShrinkLimits {
+    fn default() -> ShrinkLimits {
+        ShrinkLimits { step_bytes: 64 << 20, keep_bytes: 1 << 20 }
+    }
+}
+
+/// What a step gave back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shrunk {
+    /// Bytes cut off the end.
+    pub cut_bytes: u64,
+    /// Bytes punched.
+    pub punched_bytes: u64,
+    /// True when there is nothing left to do.
+    pub is_done: bool,
+}
+
+impl Store {
+    /// Gives some free space back to the file system.
+    ///
+    /// # Errors
+    /// `Poisoned`, `ReadOnly`, and what the storage reports; the space stays free then.
+    pub fn shrink_step(&self, limits: ShrinkLimits) -> Result<Shrunk> {
+        self.data.check_writable()?;
+        let mut shrunk = Shrunk { cut_bytes: self.cut_tail(limits.keep_bytes)?, ..Shrunk::default() };
+        let mut region = 0;
+        while shrunk.punched_bytes < limits.step_bytes {
+            let pages_max = (limits.step_bytes - shrunk.punched_bytes).div_ceil(PAGE_BYTES);
+            let pages_max = pages_max.clamp(u64::from(HOLE_PAGES_MIN), u64::from(REGION_PAGES)) as u32;
+            let hole = self.allocator.lock().take_hole(&mut region, pages_max, &self.data);
+            let Some(hole) = hole else {
+                shrunk.is_done = true;
+                break;
+            };
+            let punched = self.data.punch(hole.start, u64::from(hole.pages));
+            self.allocator.lock().free(hole, punched.is_ok());
+            punched?;
+            shrunk.punched_bytes += hole.bytes();
+        }
+        Ok(shrunk)
+    }
+
+    fn cut_tail(&self, keep_bytes: u64) -> Result<u64> {
+        let _growing = self.growing.lock();
+        let mut allocator = self.allocator.lock();
+        let Ok(used_end) = allocator.used_end(&self.data) else {
+            return Ok(0);
+        };
+        let end = used_end + keep_bytes.div_ceil(PAGE_BYTES);
+        let before = allocator.file_pages();
+        // Not worth a change of the file's metadata below a megabyte.
+        if end + 256 > before {
+            return Ok(0);
+        }
+        allocator.cut(end);
+        drop(allocator);
+        self.data.cut(end)?;
+        Ok((before - end) * PAGE_BYTES)
+    }
+}
+
+impl Allocator {
+    /// Takes an idle run that is worth punching, from region `at` on, which is moved on.
+    fn take_hole(&mut self, at: &mut usize, pages_max: u32, data: &DataFile) -> Option<Extent> {
+        while *at < self.regions.len() {
+            let index = *at;
+            let limit = self.limit(index);
+            let has_free = self.regions[index].entry.image_pages + HOLE_PAGES_MIN <= limit;
+            if has_free && let Ok(region) = self.load(index, data) {
+                let hole = region.idle.runs(limit).find(|(_, pages)| *pages >= HOLE_PAGES_MIN);
+                if let Some((start, pages)) = hole {
+                    let start = index as u64 * u64::from(REGION_PAGES) + u64::from(start);
+                    let extent = Extent { start, pages: pages.min(pages_max) };
+                    self.mark(extent);
+                    return Some(extent);
+                }
+            }
+            *at += 1;
+        }
+        None
+    }
+}
