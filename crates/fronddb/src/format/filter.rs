@@ -67,7 +67,10 @@ impl Filter {
         let (header, body) = raw
             .split_at_checked(HEADER_BYTES)
             .filter(|(header, body)| {
-                header[0] > 0 && header[1..].iter().all(|byte| *byte == 0) && !body.is_empty() && body.len() % BLOCK_BYTES == 0
+                header[0] > 0
+                    && header[1..].iter().all(|byte| *byte == 0)
+                    && !body.is_empty()
+                    && body.len() % BLOCK_BYTES == 0
             })
             .ok_or_else(|| Error::corruption(format!("impossible filter, bytes={}", raw.len())))?;
         let lines = body

@@ -44,11 +44,7 @@ impl Spans {
     #[inline]
     fn end(&self, bytes: &[u8], index: usize) -> usize {
         let at = self.ends as usize;
-        if self.wide {
-            read::<4>(bytes, at + 4 * index) as usize
-        } else {
-            read::<2>(bytes, at + 2 * index) as usize
-        }
+        if self.wide { read::<4>(bytes, at + 4 * index) as usize } else { read::<2>(bytes, at + 2 * index) as usize }
     }
 
     #[inline]
@@ -301,6 +297,7 @@ pub struct EntryCursor {
     key: Vec<u8>,
 }
 
+#[expect(clippy::should_implement_trait, reason = "`next` moves a cursor; what it stands on is borrowed from it")]
 impl EntryCursor {
     /// Over `block`, standing nowhere.
     pub fn new(block: Arc<EntryBlock>) -> EntryCursor {

@@ -63,8 +63,7 @@ proptest! {
             let bound = samples.partition_point(|sample| sample.key < key);
             prop_assert_eq!(block.lower_bound(&key), bound);
             prop_assert_eq!(cursor.seek(&key), bound < samples.len());
-            let mut at = bound;
-            for _ in 0..4 {
+            for at in bound..bound + 4 {
                 prop_assert_eq!(cursor.valid(), at < samples.len());
                 if !cursor.valid() {
                     break;
@@ -73,7 +72,6 @@ proptest! {
                 prop_assert_eq!(cursor.message().payload, &samples[at].payload[..]);
                 let payload = block.payload(at);
                 prop_assert_eq!(&payload[..], &samples[at].payload[..]);
-                at += 1;
                 cursor.next();
             }
             prop_assert_eq!(cursor.seek_before(&key), bound > 0);
@@ -157,7 +155,12 @@ fn the_size_estimate_is_close_to_the_memory_taken() {
 fn speed_of_blocks() {
     let trees = iibench(400_000);
     let rows = Layout { key_planes: false, payload_planes: false };
-    let codecs = [("none", Codec::None), ("lz4", Codec::Lz4), ("zstd-1", Codec::Zstd { level: 1 }), ("zstd-3", Codec::Zstd { level: 3 })];
+    let codecs = [
+        ("none", Codec::None),
+        ("lz4", Codec::Lz4),
+        ("zstd-1", Codec::Zstd { level: 1 }),
+        ("zstd-3", Codec::Zstd { level: 3 }),
+    ];
     for block_bytes in [8 << 10, 16 << 10, 32 << 10] {
         for (name, layout) in [("rows", rows), ("planes", Layout::default())] {
             for (codec_name, codec) in codecs {
@@ -170,12 +173,15 @@ fn speed_of_blocks() {
                     while at < samples.len() {
                         let start = Instant::now();
                         let first = at;
-                        while at < samples.len() && builder.size() + samples[at].key.len() + samples[at].payload.len() < block_bytes {
+                        while at < samples.len()
+                            && builder.size() + samples[at].key.len() + samples[at].payload.len() < block_bytes
+                        {
                             builder.add(&samples[at].message());
                             at += 1;
                         }
                         add += start.elapsed().as_nanos() as f64;
-                        let (mut raw, mut packed) = (Vec::with_capacity(block_bytes), Vec::with_capacity(2 * block_bytes));
+                        let (mut raw, mut packed) =
+                            (Vec::with_capacity(block_bytes), Vec::with_capacity(2 * block_bytes));
                         let start = Instant::now();
                         builder.finish(layout, &mut raw);
                         encode += start.elapsed().as_nanos() as f64;
@@ -208,8 +214,18 @@ fn speed_of_blocks() {
                 }
                 println!(
                     "{:>2} KiB {name:6} {codec_name:6} {:5.1} B/row ({:.1} {:.1} {:.1} {:.1}); ns a message: add {:.0} encode {:.0} compress {:.0} decompress {:.0} decode {:.0} next {:.1}",
-                    block_bytes >> 10, stored.iter().sum::<f64>(), stored[0], stored[1], stored[2], stored[3],
-                    add / messages, encode / messages, pack / messages, unpack / messages, decode / messages, next / messages
+                    block_bytes >> 10,
+                    stored.iter().sum::<f64>(),
+                    stored[0],
+                    stored[1],
+                    stored[2],
+                    stored[3],
+                    add / messages,
+                    encode / messages,
+                    pack / messages,
+                    unpack / messages,
+                    decode / messages,
+                    next / messages
                 );
             }
         }
@@ -237,6 +253,10 @@ fn speed_of_blocks() {
                 }
             }
         }
-        println!("{name}: {count} messages, seek and message {:.0} ns ({})", start.elapsed().as_nanos() as f64 / 409_600.0, sum % 10);
+        println!(
+            "{name}: {count} messages, seek and message {:.0} ns ({})",
+            start.elapsed().as_nanos() as f64 / 409_600.0,
+            sum % 10
+        );
     }
 }
