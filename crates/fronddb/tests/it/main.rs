@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod basics;
+mod io_errors;
 mod model;
 mod support;
 mod threads;
