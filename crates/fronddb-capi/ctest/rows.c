@@ -180,6 +180,37 @@ static void rows_with_indexes(frond_db *db)
   frond_tree_close(index);
 }
 
+static void without_transactions(frond_db *db)
+{
+  frond_tree *tree;
+  frond_list *list;
+  frond_slice value;
+  frond_estimate estimate;
+  char key[16];
+  int i;
+  OK(frond_db_create_tree(db, "plain", NULL, &tree));
+  for (i = 0; i < 10; i++) {
+    snprintf(key, sizeof key, "%d", i);
+    OK(frond_db_put(db, tree, text(key), text("v")));
+  }
+  OK(frond_db_delete(db, tree, text("0")));
+  OK(frond_db_get(db, tree, text("1"), &list, &value));
+  OK(frond_db_delete(db, tree, text("1"))); /* what is lent stays */
+  CHECK(is(value, "v"));
+  frond_list_free(list);
+  OK(frond_db_get(db, tree, text("1"), &list, &value));
+  CHECK(value.data == NULL);
+  frond_list_free(list);
+  WRONG(frond_db_get(db, tree, text("1"), NULL, &value));
+  OK(frond_db_checkpoint(db));
+  OK(frond_db_estimate(db, tree, text("2"), text("6"), &estimate));
+  CHECK(estimate.rows <= 10);
+  OK(frond_db_get(db, tree, text("2"), &list, &value)); /* now from a block of the cache */
+  CHECK(is(value, "v"));
+  frond_list_free(list);
+  frond_tree_close(tree);
+}
+
 static void update_programs(frond_db *db)
 {
   frond_tree *tree;
@@ -283,6 +314,7 @@ void test_rows(void)
   frond_db *db = open_new("rows");
   single_writes(db);
   rows_with_indexes(db);
+  without_transactions(db);
   update_programs(db);
   trees(db);
   OK(frond_db_poisoned(db));

@@ -4,6 +4,8 @@ use engine::{Locked, Value, Wait};
 
 use crate::border::{Bytes, Out, Status, array, enter, frond_slice, need, null, unknown};
 use crate::constants::FROND_WAIT_SKIP;
+use crate::database::frond_db;
+use crate::monitor::{Owner, frond_list};
 use crate::transaction::frond_txn;
 use crate::tree::frond_tree;
 use crate::types::{frond_estimate, lock_mode, wait};
@@ -136,6 +138,39 @@ pub extern "C" fn frond_txn_estimate(
     enter("frond_txn_estimate", || {
         let (txn, tree, out) = (need(txn, "txn")?, need(tree, "tree")?, need(estimate, "estimate")?);
         let estimate = txn.inner.estimate(&tree.inner, lower.get()?, upper.get()?)?;
+        out.write(frond_estimate { rows: estimate.rows, bytes: estimate.bytes });
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_get(
+    db: Option<&frond_db>,
+    tree: Option<&frond_tree>,
+    key: Bytes<'_>,
+    list: Out<'_, Option<Box<frond_list>>>,
+    value: Out<'_, frond_slice>,
+) -> Status {
+    enter("frond_db_get", || {
+        let (db, tree) = (need(db, "db")?, need(tree, "tree")?);
+        let (list, out) = (need(list, "list")?, need(value, "value")?);
+        let value = db.inner.get(&tree.inner, key.get()?)?;
+        Owner::give_one(value, |value| frond_slice::lend_some(value.as_deref()), list, out);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_estimate(
+    db: Option<&frond_db>,
+    tree: Option<&frond_tree>,
+    lower: Bytes<'_>,
+    upper: Bytes<'_>,
+    estimate: Out<'_, frond_estimate>,
+) -> Status {
+    enter("frond_db_estimate", || {
+        let (db, tree, out) = (need(db, "db")?, need(tree, "tree")?, need(estimate, "estimate")?);
+        let estimate = db.inner.estimate(&tree.inner, lower.get()?, upper.get()?)?;
         out.write(frond_estimate { rows: estimate.rows, bytes: estimate.bytes });
         Ok(())
     })
