@@ -91,15 +91,8 @@ pub fn facts_table(report: &Report) -> String {
         table.add_row([fact.name.clone(), number(fact.value), fact.unit.clone()]);
     }
     let statistics = &outcome.statistics;
-    let counters = [
-        ("engine: log written", statistics.log_bytes),
-        ("engine: flush written", statistics.flush_bytes),
-        ("engine: compaction written", statistics.compaction_bytes),
-    ];
-    for (name, bytes) in counters {
-        if let Some(bytes) = bytes {
-            table.add_row([name.to_owned(), number(bytes as f64 / MIB), "MiB".to_owned()]);
-        }
+    for (cause, bytes) in &statistics.written_bytes {
+        table.add_row([format!("engine: {cause} written"), number(*bytes as f64 / MIB), "MiB".to_owned()]);
     }
     for (part, bytes) in &statistics.memory_bytes {
         table.add_row([format!("engine memory: {part}"), number(*bytes as f64 / MIB), "MiB".to_owned()]);

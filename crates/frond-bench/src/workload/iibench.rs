@@ -128,9 +128,9 @@ pub fn insert_rows<E: Engine>(engine: &E, seed: u64, first: u64, end: u64, optio
         } else {
             transaction.put(0, &row.primary_key(), &row.value())?;
         }
-        transaction.put(1, &row.price_customer_key(), &[])?;
-        transaction.put(2, &row.register_price_customer_key(), &[])?;
-        transaction.put(3, &row.price_date_customer_key(), &[])?;
+        transaction.put_entry(1, &row.price_customer_key())?;
+        transaction.put_entry(2, &row.register_price_customer_key())?;
+        transaction.put_entry(3, &row.price_date_customer_key())?;
     }
     transaction.commit(options.durability)
 }

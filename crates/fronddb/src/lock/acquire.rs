@@ -39,6 +39,7 @@ impl Inner {
         let lock_key = LockKey::new(tree, key);
         let heap_bytes = lock_key.heap_bytes();
         let mut shard = self.shard(&lock_key).lock();
+        shard.make_room();
         let no_ranges = self.range_group(tree).count.load(Ordering::SeqCst) == 0;
         let lock_key = match shard.map.entry(lock_key) {
             btree_map::Entry::Vacant(vacant) if no_ranges => {

@@ -196,7 +196,7 @@ impl Inner {
             }
             id = self.insert_range(intervals, union);
         }
-        owner.held.lock().ranges.push((low.tree(), id));
+        owner.held.lock().push_range(low.tree(), id);
     }
 
     /// Adds a range with its accounting.

@@ -2,5 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod basics;
+mod model;
 mod support;
+mod threads;
 mod tidy;
