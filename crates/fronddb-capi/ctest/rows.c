@@ -43,6 +43,15 @@ static void single_writes(frond_db *db)
   OK(frond_txn_get_many(txn, tree, keys, 4, values));
   CHECK(is(values[0], "2") && values[1].data == NULL && is(values[2], "1") && is(values[3], ""));
   OK(frond_txn_get_many(txn, tree, NULL, 0, NULL));
+  /* What was lent may be what is asked for: "1" and "2" are values of keys, and keys of their own. */
+  OK(frond_txn_put(txn, tree, text("1"), text("one")));
+  OK(frond_txn_put(txn, tree, text("2"), text("two")));
+  OK(frond_txn_get_many(txn, tree, keys, 4, values));
+  OK(frond_txn_get_many(txn, tree, values, 3, values));
+  CHECK(is(values[0], "two") && is(values[1], "the empty key") && is(values[2], "one"));
+  OK(frond_txn_get(txn, tree, text("a"), &value));
+  OK(frond_txn_get(txn, tree, value, &value));
+  CHECK(is(value, "one"));
   WRONG(frond_txn_get_many(txn, tree, keys, 4, NULL));
   WRONG(frond_txn_get_many(txn, tree, NULL, 4, values));
 

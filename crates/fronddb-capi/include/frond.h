@@ -22,8 +22,9 @@
  *           and a text that is not UTF-8 give FROND_INVALID_ARGUMENT and change nothing. Pointers that are not
  *           NULL must be valid: a handle after its end is not, nor is one handle passed as another's kind.
  *           Reserved fields must be 0. Setting a structure to all zeros gives the defaults.
- * Lending.  A slice or text that a function lends stays valid until the moment which that function names. What the
- *           caller lends is copied or used up before the function returns, unless it says otherwise.
+ * Lending.  A slice or text that a function lends stays valid until the moment which that function names; it may be
+ *           passed to the call that ends it (seek to the key of the row). What the caller lends is copied or used up
+ *           before the function returns, unless it says otherwise.
  * Threads.  Every handle says who may use it when. "One thread at a time" means that calls must not overlap;
  *           the thread may change between calls. Callbacks must not call back into the same handle, must return
  *           and must not throw.

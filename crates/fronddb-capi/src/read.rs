@@ -1,6 +1,6 @@
 //! Reading by key. Values are lent by the transaction's handle, so that a read of a cached block copies nothing.
 
-use engine::{Locked, Value, Wait};
+use engine::{Locked, Result, Value, Wait};
 
 use crate::border::{Bytes, Out, Status, array, enter, frond_slice, need, null, unknown};
 use crate::constants::FROND_WAIT_SKIP;
@@ -64,16 +64,13 @@ pub unsafe extern "C" fn frond_txn_get_many(
         if values.is_null() && count > 0 {
             return Err(null("values"));
         }
-        txn.values.clear();
-        let mut present = Vec::with_capacity(count);
-        for key in keys {
-            let value = txn.inner.get(&tree.inner, key.get()?)?;
-            present.push(value.is_some());
-            txn.values.extend(value);
-        }
-        let mut found = txn.values.iter();
+        // The keys may be what the last read lent, so that is kept to the end.
+        let found = keys.iter().map(|key| txn.inner.get(&tree.inner, key.get()?)).collect::<Result<Vec<_>>>()?;
+        let present: Vec<bool> = found.iter().map(Option::is_some).collect();
+        txn.values = found.into_iter().flatten().collect();
+        let mut lent = txn.values.iter();
         for (index, present) in present.into_iter().enumerate() {
-            let value = if present { found.next().map(|value| &**value) } else { None };
+            let value = if present { lent.next().map(|value| &**value) } else { None };
             // Safety: C1: `values` has room for `count` slices, and the loop runs over `count` keys.
             unsafe { values.add(index).write(frond_slice::lend_some(value)) };
         }
