@@ -45,6 +45,10 @@ static void null_handles(void)
   WRONG(frond_db_snapshot(NULL, &txn));
   WRONG(frond_db_cancel(NULL, 1));
   WRONG(frond_db_write(NULL, NULL, 0, NULL));
+  WRONG(frond_db_put(NULL, NULL, text("k"), none()));
+  WRONG(frond_db_delete(NULL, NULL, text("k")));
+  WRONG(frond_db_get(NULL, NULL, text("k"), &list, &value));
+  WRONG(frond_db_estimate(NULL, NULL, none(), none(), &estimate));
   WRONG(frond_db_commit_prepared(NULL, xid, FROND_DURABILITY_SYNC));
   WRONG(frond_db_rollback_prepared(NULL, xid));
   WRONG(frond_db_prepared(NULL, &list, &prepared, &count));

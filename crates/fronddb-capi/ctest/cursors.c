@@ -30,6 +30,10 @@ static void moves(frond_txn *txn, frond_tree *tree)
   CHECK(is(row.key, "key0101"));
   OK(frond_cursor_move(cursor, FROND_MOVE_SEEK_FOR_PREV, text("key0100!"), &row));
   CHECK(is(row.key, "key0100"));
+  OK(frond_cursor_move(cursor, FROND_MOVE_SEEK, row.key, &row)); /* to where it is */
+  CHECK(is(row.key, "key0100"));
+  OK(frond_cursor_move(cursor, FROND_MOVE_SEEK_FOR_PREV, frond_bytes(row.key.data, 6), &row));
+  CHECK(is(row.key, "key0099"));
   OK(frond_cursor_move(cursor, FROND_MOVE_SEEK, text("z"), &row));
   CHECK(row.key.data == NULL);
   WRONG(frond_cursor_move(cursor, 0, none(), &row));

@@ -86,8 +86,8 @@ int main(int argc, char **argv)
     const char *name;
     void (*run)(void);
   } groups[] = {{"arguments", test_arguments},       {"rows", test_rows},   {"cursors", test_cursors},
-                {"transactions", test_transactions}, {"locks", test_locks}, {"recovery", test_recovery},
-                {"inside", test_inside}};
+                {"transactions", test_transactions}, {"locks", test_locks}, {"threads", test_threads},
+                {"recovery", test_recovery},         {"inside", test_inside}};
   size_t i, ran = 0;
   if (argc < 2 || argc > 3) {
     fprintf(stderr, "usage: ctest DIRECTORY [GROUP]\n");

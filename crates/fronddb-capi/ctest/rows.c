@@ -43,6 +43,15 @@ static void single_writes(frond_db *db)
   OK(frond_txn_get_many(txn, tree, keys, 4, values));
   CHECK(is(values[0], "2") && values[1].data == NULL && is(values[2], "1") && is(values[3], ""));
   OK(frond_txn_get_many(txn, tree, NULL, 0, NULL));
+  /* What was lent may be what is asked for: "1" and "2" are values of keys, and keys of their own. */
+  OK(frond_txn_put(txn, tree, text("1"), text("one")));
+  OK(frond_txn_put(txn, tree, text("2"), text("two")));
+  OK(frond_txn_get_many(txn, tree, keys, 4, values));
+  OK(frond_txn_get_many(txn, tree, values, 3, values));
+  CHECK(is(values[0], "two") && is(values[1], "the empty key") && is(values[2], "one"));
+  OK(frond_txn_get(txn, tree, text("a"), &value));
+  OK(frond_txn_get(txn, tree, value, &value));
+  CHECK(is(value, "one"));
   WRONG(frond_txn_get_many(txn, tree, keys, 4, NULL));
   WRONG(frond_txn_get_many(txn, tree, NULL, 4, values));
 
@@ -180,6 +189,37 @@ static void rows_with_indexes(frond_db *db)
   frond_tree_close(index);
 }
 
+static void without_transactions(frond_db *db)
+{
+  frond_tree *tree;
+  frond_list *list;
+  frond_slice value;
+  frond_estimate estimate;
+  char key[16];
+  int i;
+  OK(frond_db_create_tree(db, "plain", NULL, &tree));
+  for (i = 0; i < 10; i++) {
+    snprintf(key, sizeof key, "%d", i);
+    OK(frond_db_put(db, tree, text(key), text("v")));
+  }
+  OK(frond_db_delete(db, tree, text("0")));
+  OK(frond_db_get(db, tree, text("1"), &list, &value));
+  OK(frond_db_delete(db, tree, text("1"))); /* what is lent stays */
+  CHECK(is(value, "v"));
+  frond_list_free(list);
+  OK(frond_db_get(db, tree, text("1"), &list, &value));
+  CHECK(value.data == NULL);
+  frond_list_free(list);
+  WRONG(frond_db_get(db, tree, text("1"), NULL, &value));
+  OK(frond_db_checkpoint(db));
+  OK(frond_db_estimate(db, tree, text("2"), text("6"), &estimate));
+  CHECK(estimate.rows <= 10);
+  OK(frond_db_get(db, tree, text("2"), &list, &value)); /* now from a block of the cache */
+  CHECK(is(value, "v"));
+  frond_list_free(list);
+  frond_tree_close(tree);
+}
+
 static void update_programs(frond_db *db)
 {
   frond_tree *tree;
@@ -283,6 +323,7 @@ void test_rows(void)
   frond_db *db = open_new("rows");
   single_writes(db);
   rows_with_indexes(db);
+  without_transactions(db);
   update_programs(db);
   trees(db);
   OK(frond_db_poisoned(db));

@@ -38,6 +38,7 @@ void test_rows(void);
 void test_cursors(void);
 void test_transactions(void);
 void test_locks(void);
+void test_threads(void);
 void test_recovery(void);
 void test_inside(void);
 

@@ -22,8 +22,9 @@
  *           and a text that is not UTF-8 give FROND_INVALID_ARGUMENT and change nothing. Pointers that are not
  *           NULL must be valid: a handle after its end is not, nor is one handle passed as another's kind.
  *           Reserved fields must be 0. Setting a structure to all zeros gives the defaults.
- * Lending.  A slice or text that a function lends stays valid until the moment which that function names. What the
- *           caller lends is copied or used up before the function returns, unless it says otherwise.
+ * Lending.  A slice or text that a function lends stays valid until the moment which that function names; it may be
+ *           passed to the call that ends it (seek to the key of the row). What the caller lends is copied or used up
+ *           before the function returns, unless it says otherwise.
  * Threads.  Every handle says who may use it when. "One thread at a time" means that calls must not overlap;
  *           the thread may change between calls. Callbacks must not call back into the same handle, must return
  *           and must not throw.
@@ -365,6 +366,12 @@ typedef struct frond_estimate {
 frond_status frond_txn_estimate(frond_txn *txn, const frond_tree *tree, frond_slice lower, frond_slice upper,
                                 frond_estimate *estimate);
 
+/* About the latest committed rows, without a transaction: as frond_txn_get and frond_txn_estimate. The value is lent
+ * until frond_list_free of *list. Any thread. */
+frond_status frond_db_get(frond_db *db, const frond_tree *tree, frond_slice key, frond_list **list, frond_slice *value);
+frond_status frond_db_estimate(frond_db *db, const frond_tree *tree, frond_slice lower, frond_slice upper,
+                               frond_estimate *estimate);
+
 /* ---------------------------------------------------------------------------------------------------------------
  * 7 Cursors: ordered reading both ways. In the thread of their transaction.
  *
@@ -461,7 +468,8 @@ static inline const uint8_t *frond_fetch_row(const uint8_t *at, frond_row *row)
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 8 Writing. Each write takes an exclusive lock on its key. FROND_INVALID_ARGUMENT (limits), FROND_NOT_FOUND (dropped
- *   tree), FROND_READ_ONLY, lock errors, FROND_CONFLICT, FROND_NO_SPACE, FROND_POISONED, FROND_CLOSED.
+ *   tree), FROND_READ_ONLY, lock errors, FROND_CONFLICT, FROND_NO_SPACE, FROND_POISONED, FROND_CLOSED. What begins with
+ *   frond_db: any thread.
  */
 
 /* What a write does. Only FROND_OP_INSERT reads, and filters answer most of that. */
@@ -496,7 +504,9 @@ frond_status frond_txn_write(frond_txn *txn, const frond_operation *operations, 
 frond_status frond_db_write(frond_db *db, const frond_operation *operations, size_t count,
                             const frond_txn_options *options);
 
-/* Single writes. */
+/* Single writes; those of frond_db are transactions of their own, durable on return. */
+frond_status frond_db_put(frond_db *db, const frond_tree *tree, frond_slice key, frond_slice value);
+frond_status frond_db_delete(frond_db *db, const frond_tree *tree, frond_slice key);
 frond_status frond_txn_put(frond_txn *txn, const frond_tree *tree, frond_slice key, frond_slice value);
 frond_status frond_txn_insert(frond_txn *txn, const frond_tree *tree, frond_slice key, frond_slice value);
 frond_status frond_txn_insert_if_absent(frond_txn *txn, const frond_tree *tree, frond_slice key, frond_slice value);

@@ -53,6 +53,12 @@ impl<'a> Move<'a> {
 impl frond_cursor {
     pub(crate) fn go(&mut self, to: Move<'_>) -> Result<bool> {
         self.pending = false;
+        if let Move::Seek(key) | Move::SeekForPrev(key) = to
+            && self.lends(key)
+        {
+            let copy = key.to_vec();
+            return if let Move::Seek(_) = to { self.inner.seek(&copy) } else { self.inner.seek_for_prev(&copy) };
+        }
         match to {
             Move::First => self.inner.first(),
             Move::Last => self.inner.last(),
@@ -61,6 +67,12 @@ impl frond_cursor {
             Move::Next => self.inner.next(),
             Move::Prev => self.inner.prev(),
         }
+    }
+
+    /// Whether these bytes are part of its row, which moving it changes.
+    fn lends(&self, bytes: &[u8]) -> bool {
+        let start = bytes.as_ptr();
+        [self.inner.key(), self.inner.value()].iter().any(|row| row.as_ptr_range().contains(&start))
     }
 
     fn lend(&self, row: Out<'_, frond_row>, present: bool) {

@@ -256,7 +256,7 @@ fn every_function_is_declared_as_it_is_defined() {
     for source in SOURCES {
         for text in source.split("extern \"C\" fn ").skip(1).filter(|text| text.starts_with("frond_")) {
             let name = text.split(['(', '<']).next().unwrap_or_default();
-            let (parts, rest) = arguments(text.trim_start_matches(|c| is_word(c)).trim_start_matches("<'t>"));
+            let (parts, rest) = arguments(text.trim_start_matches(is_word).trim_start_matches("<'t>"));
             let answer = rest.split('{').next().unwrap_or_default().trim().strip_prefix("-> ").unwrap_or("()");
             let types = parts.iter().map(|part| c_type(part.split_once(": ").expect("a type").1));
             defined.insert(name.to_owned(), format!("{}({})", c_type(answer), types.collect::<Vec<_>>().join(", ")));

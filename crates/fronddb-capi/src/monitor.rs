@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::ffi::{CString, c_char};
+use std::mem::MaybeUninit;
 
 use engine::Result;
 
@@ -47,6 +48,18 @@ impl Owner {
         let answer = (numbers.as_ptr(), numbers.len());
         self.numbers.push(numbers);
         answer
+    }
+
+    /// Hands out one thing, with what it lends of itself once it is in its place.
+    pub(crate) fn give_one<T: 'static, U>(
+        thing: T,
+        lend: impl FnOnce(&T) -> U,
+        list: &mut MaybeUninit<Option<Box<frond_list>>>,
+        out: &mut MaybeUninit<U>,
+    ) {
+        let thing = Box::new(thing);
+        out.write(lend(&thing));
+        list.write(Some(Box::new(frond_list { _items: thing, _owner: Owner::new() })));
     }
 
     /// Hands the items out, with everything that they point to.

@@ -1,7 +1,6 @@
 //! Update programs: from an array of steps to the engine's stored form.
 
-use engine::format::program::{Op, Overflow, Program};
-use engine::{Error, Result};
+use engine::{Error, Op, Overflow, Program, Result};
 
 use crate::border::{Out, Status, array, check_flags, enter, need, null, unknown};
 use crate::constants::*;

@@ -1,9 +1,11 @@
 //! Reading by key. Values are lent by the transaction's handle, so that a read of a cached block copies nothing.
 
-use engine::{Locked, Value, Wait};
+use engine::{Locked, Result, Value, Wait};
 
 use crate::border::{Bytes, Out, Status, array, enter, frond_slice, need, null, unknown};
 use crate::constants::FROND_WAIT_SKIP;
+use crate::database::frond_db;
+use crate::monitor::{Owner, frond_list};
 use crate::transaction::frond_txn;
 use crate::tree::frond_tree;
 use crate::types::{frond_estimate, lock_mode, wait};
@@ -62,16 +64,13 @@ pub unsafe extern "C" fn frond_txn_get_many(
         if values.is_null() && count > 0 {
             return Err(null("values"));
         }
-        txn.values.clear();
-        let mut present = Vec::with_capacity(count);
-        for key in keys {
-            let value = txn.inner.get(&tree.inner, key.get()?)?;
-            present.push(value.is_some());
-            txn.values.extend(value);
-        }
-        let mut found = txn.values.iter();
+        // The keys may be what the last read lent, so that is kept to the end.
+        let found = keys.iter().map(|key| txn.inner.get(&tree.inner, key.get()?)).collect::<Result<Vec<_>>>()?;
+        let present: Vec<bool> = found.iter().map(Option::is_some).collect();
+        txn.values = found.into_iter().flatten().collect();
+        let mut lent = txn.values.iter();
         for (index, present) in present.into_iter().enumerate() {
-            let value = if present { found.next().map(|value| &**value) } else { None };
+            let value = if present { lent.next().map(|value| &**value) } else { None };
             // Safety: C1: `values` has room for `count` slices, and the loop runs over `count` keys.
             unsafe { values.add(index).write(frond_slice::lend_some(value)) };
         }
@@ -136,6 +135,39 @@ pub extern "C" fn frond_txn_estimate(
     enter("frond_txn_estimate", || {
         let (txn, tree, out) = (need(txn, "txn")?, need(tree, "tree")?, need(estimate, "estimate")?);
         let estimate = txn.inner.estimate(&tree.inner, lower.get()?, upper.get()?)?;
+        out.write(frond_estimate { rows: estimate.rows, bytes: estimate.bytes });
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_get(
+    db: Option<&frond_db>,
+    tree: Option<&frond_tree>,
+    key: Bytes<'_>,
+    list: Out<'_, Option<Box<frond_list>>>,
+    value: Out<'_, frond_slice>,
+) -> Status {
+    enter("frond_db_get", || {
+        let (db, tree) = (need(db, "db")?, need(tree, "tree")?);
+        let (list, out) = (need(list, "list")?, need(value, "value")?);
+        let value = db.inner.get(&tree.inner, key.get()?)?;
+        Owner::give_one(value, |value| frond_slice::lend_some(value.as_deref()), list, out);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_estimate(
+    db: Option<&frond_db>,
+    tree: Option<&frond_tree>,
+    lower: Bytes<'_>,
+    upper: Bytes<'_>,
+    estimate: Out<'_, frond_estimate>,
+) -> Status {
+    enter("frond_db_estimate", || {
+        let (db, tree, out) = (need(db, "db")?, need(tree, "tree")?, need(estimate, "estimate")?);
+        let estimate = db.inner.estimate(&tree.inner, lower.get()?, upper.get()?)?;
         out.write(frond_estimate { rows: estimate.rows, bytes: estimate.bytes });
         Ok(())
     })

@@ -6,8 +6,7 @@
 use std::cell::RefCell;
 
 use engine::base::key::{check_key, check_value};
-use engine::format::program::Program;
-use engine::{Error, Result, Tree, WriteBatch};
+use engine::{Error, Program, Result, Tree, WriteBatch};
 
 use crate::border::{Bytes, Out, Status, array, check_flags, enter, guard, need, unknown};
 use crate::constants::*;
@@ -152,6 +151,21 @@ pub unsafe extern "C" fn frond_db_write(
         let operations = unsafe { array(operations, count)? };
         with_batch(operations, &mut None, |batch| db.inner.write(batch, options))
     })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_put(
+    db: Option<&frond_db>,
+    tree: Option<&frond_tree>,
+    key: Bytes<'_>,
+    value: Bytes<'_>,
+) -> Status {
+    enter("frond_db_put", || need(db, "db")?.inner.put(&need(tree, "tree")?.inner, key.get()?, value.get()?))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_delete(db: Option<&frond_db>, tree: Option<&frond_tree>, key: Bytes<'_>) -> Status {
+    enter("frond_db_delete", || need(db, "db")?.inner.delete(&need(tree, "tree")?.inner, key.get()?))
 }
 
 /// Exports single writes: of a key and a payload, or of a key alone.

@@ -123,6 +123,7 @@ groups! {
     cursors_move_and_fetch: "cursors";
     transactions_isolate_and_undo: "transactions";
     locks_wait_end_and_deadlock: "locks";
+    many_threads_share_a_database: "threads";
     a_database_opens_again: "recovery";
     the_inside_can_be_watched: "inside";
 }

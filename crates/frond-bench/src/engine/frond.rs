@@ -192,15 +192,16 @@ enum Kind {
 impl Transaction for FrondTransaction {
     fn put(&mut self, tree: TreeIndex, key: &[u8], value: &[u8]) -> Result<()> {
         let tree = &self.engine.trees[tree];
-        Ok(match &mut self.kind {
+        match &mut self.kind {
             Kind::Batch(batch) => batch.put(tree, key, value)?,
             Kind::Full(transaction) => transaction.put(tree, key, value)?,
-        })
+        }
+        Ok(())
     }
 
     fn put_entry(&mut self, tree: TreeIndex, key: &[u8]) -> Result<()> {
         let tree = &self.engine.trees[tree];
-        Ok(match &mut self.kind {
+        match &mut self.kind {
             Kind::Batch(batch) => {
                 batch.set_covered(true);
                 let put = batch.put(tree, key, &[]);
@@ -208,7 +209,8 @@ impl Transaction for FrondTransaction {
                 put?;
             }
             Kind::Full(transaction) => transaction.put(tree, key, &[])?,
-        })
+        }
+        Ok(())
     }
 
     /// In a batch the check happens at commit, which then fails as a whole.
@@ -226,18 +228,20 @@ impl Transaction for FrondTransaction {
 
     fn delete(&mut self, tree: TreeIndex, key: &[u8]) -> Result<()> {
         let tree = &self.engine.trees[tree];
-        Ok(match &mut self.kind {
+        match &mut self.kind {
             Kind::Batch(batch) => batch.delete(tree, key)?,
             Kind::Full(transaction) => transaction.delete(tree, key)?,
-        })
+        }
+        Ok(())
     }
 
     fn single_delete(&mut self, tree: TreeIndex, key: &[u8]) -> Result<()> {
         let tree = &self.engine.trees[tree];
-        Ok(match &mut self.kind {
+        match &mut self.kind {
             Kind::Batch(batch) => batch.single_delete(tree, key)?,
             Kind::Full(transaction) => transaction.single_delete(tree, key)?,
-        })
+        }
+        Ok(())
     }
 
     fn get(&mut self, tree: TreeIndex, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {

@@ -43,16 +43,18 @@ fn grouped(value: f64) -> String {
     out
 }
 
-/// A phase's figures, as label and value.
+/// A phase's figures, as label and value. A phase of one operation has no rates.
 pub(super) fn figures(phase: &Phase, base_bytes: u64) -> Vec<(&'static str, Option<f64>)> {
-    let latency = phase.latency;
+    let many = phase.operations > 1;
+    let rate = |rate: Option<f64>| rate.filter(|_| many);
+    let latency = phase.latency.filter(|_| many);
     vec![
-        ("operations", Some(phase.operations as f64)),
+        ("operations", rate(Some(phase.operations as f64))),
         ("seconds", Some(phase.seconds)),
-        ("rate /s", Some(phase.rate)),
-        ("first quarter /s", phase.first_quarter),
-        ("last quarter /s", phase.last_quarter),
-        ("slowest second /s", phase.slowest_second),
+        ("rate /s", rate(Some(phase.rate))),
+        ("first quarter /s", rate(phase.first_quarter)),
+        ("last quarter /s", rate(phase.last_quarter)),
+        ("slowest second /s", rate(phase.slowest_second)),
         ("p50 µs", latency.map(|latency| latency.p50_us)),
         ("p99 µs", latency.map(|latency| latency.p99_us)),
         ("p99.9 µs", latency.map(|latency| latency.p999_us)),

@@ -125,7 +125,7 @@ pub struct Outcome {
     pub facts: Vec<Fact>,
     /// The engine's own counters at the end.
     pub statistics: Statistics,
-    /// Resident set before the engine was opened: the process's fixed part.
+    /// Anonymous memory before the engine was opened: the process's fixed part.
     pub memory_base_bytes: u64,
 }
 

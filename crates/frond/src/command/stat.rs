@@ -52,7 +52,7 @@ fn describe(trees: usize, now: &Statistics, recovery: &RecoveryReport) -> String
         ("waiting to be flushed", bytes(now.pending_bytes)),
         ("newest superblock", format!("generation {}", now.generation)),
         ("commits", format!("{} since creation", count(now.commit_number))),
-        ("log", format!("{} since creation, {} to replay", bytes(now.log_end), bytes(now.log_live_bytes))),
+        ("log", format!("{} since creation, {} to replay", bytes(recovery.log_end), bytes(recovery.bytes_read))),
         (
             "prepared transactions",
             format!("{} waiting, {} aborted ids to clean", now.transactions_prepared, now.aborted_ids),

@@ -67,6 +67,7 @@ impl Trees {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        print(&table.trim_fmt())
+        let lines: Vec<String> = table.trim_fmt().lines().map(|line| line.trim_start_matches(' ').to_owned()).collect();
+        print(&lines.join("\n"))
     }
 }

@@ -285,7 +285,7 @@ impl Check<'_> {
     /// Every node and run, and whether the stored map of space says the same as they do.
     fn tree(&mut self, engine: &Engine) {
         let total = engine.store.statistics().image_bytes;
-        let mut tell = |walked: &VerifyReport, progress: &mut dyn FnMut(&CheckProgress)| {
+        let tell = |walked: &VerifyReport, progress: &mut dyn FnMut(&CheckProgress)| {
             let done = engine.store.statistics().read_bytes.min(total);
             progress(&CheckProgress { phase: "tree", done, total, findings: walked.problems.len() as u64 });
         };

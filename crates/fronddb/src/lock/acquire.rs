@@ -105,6 +105,8 @@ impl Inner {
             let failure = match self.examine_point(&mut shard, key, &request, &mut queued) {
                 Decision::Granted(Granted::New) => {
                     let entry = shard.entry(key);
+                    // A holder that was in the way may have ended since the examination began.
+                    entry.purge();
                     let listed = entry.mode_of(owner).is_some();
                     entry.remove_waiter(owner);
                     entry.grant(owner, mode);

@@ -113,28 +113,39 @@ impl Inner {
         let mut shards = self.latch_shards();
         let stretches = collect(&shards, &mut coalescer.after_point);
         coalescer.visited += WINDOW;
+        let mut owners = Vec::new();
         for mut stretch in stretches {
             let mut trees = self.range_group(stretch.tree).trees.lock();
             let intervals = trees.entry(stretch.tree.0).or_default();
             add_own_ranges(&mut stretch, intervals);
             let joined = self.join(&mut shards, intervals, &stretch);
-            coalescer.joined += joined;
+            if intervals.len() == 0 {
+                trees.remove(&stretch.tree.0);
+            }
+            drop(trees);
             if joined > 0 {
+                coalescer.joined += joined;
                 let mut held = stretch.owner.held.lock();
                 if held.points() > LISTED_MAX {
                     self.charge(-(held.give_up() as isize));
                 }
-            }
-            if intervals.len() == 0 {
-                trees.remove(&stretch.tree.0);
+                drop(held);
+                owners.push(stretch.owner);
             }
         }
         self.report_all(&mut shards);
+        drop(shards);
+        self.sweep_if_ended(&owners);
         if coalescer.after_point.is_none() {
             let bytes = self.bytes.load(Ordering::Relaxed);
             coalescer.resume_bytes = if coalescer.joined < coalescer.visited / 16 { bytes / 8 * 9 } else { 0 };
             (coalescer.visited, coalescer.joined) = (0, 0);
         }
+    }
+
+    /// An owner that ends while its locks are joined has swept its ranges before it got the last ones.
+    fn sweep_if_ended(&self, owners: &[Arc<Owner>]) {
+        owners.iter().filter(|owner| owner.has_ended()).for_each(|owner| self.sweep_all_ranges(owner));
     }
 
     fn report_all(&self, shards: &mut Shards<'_>) {
@@ -162,10 +173,14 @@ impl Inner {
         let tree = TreeId(tree);
         let start = start.filter(|key| key.tree() == tree).unwrap_or_else(|| LockKey::new(tree, b""));
         let (stretches, end) = collect_ranges(intervals, tree, &start);
-        for stretch in stretches {
-            coalescer.joined += self.join(&mut shards, intervals, &stretch);
+        for stretch in &stretches {
+            coalescer.joined += self.join(&mut shards, intervals, stretch);
         }
         self.report_all(&mut shards);
+        drop(trees);
+        drop(shards);
+        let owners: Vec<Arc<Owner>> = stretches.into_iter().map(|stretch| stretch.owner).collect();
+        self.sweep_if_ended(&owners);
         coalescer.after_range = end.filter(|end| *end > start).or_else(|| {
             let next = tree.0.checked_add(1)?;
             Some(LockKey::new(TreeId(next), b""))

@@ -208,14 +208,15 @@ impl Entry {
         found
     }
 
-    /// Makes `owner` a holder. The caller has made sure that nobody is in the way.
+    /// Makes `owner` a holder. The caller has made sure that nobody is in the way, and has purged.
     pub(super) fn grant(&mut self, owner: &Arc<Owner>, mode: Mode) {
         if self.mode_of(owner).is_some() || self.holder.is_none() {
-            debug_assert!(mode == Mode::Shared || self.holders().all(|holder| Arc::ptr_eq(holder, owner)));
+            let is_sole = self.holders().all(|holder| Arc::ptr_eq(holder, owner));
+            assert!(mode == Mode::Shared || is_sole, "L1: an exclusive lock has one holder");
             self.mode = mode;
             self.holder = Some(owner.clone());
         } else {
-            debug_assert!(mode == Mode::Shared && self.mode == Mode::Shared, "L1: an exclusive lock has one holder");
+            assert!(mode == Mode::Shared && self.mode == Mode::Shared, "L1: an exclusive lock has one holder");
             self.more.get_or_insert_default().holders.push(owner.clone());
         }
     }

@@ -69,7 +69,7 @@ impl Inner {
             self.charge(-(listed as isize));
         }
         if few {
-            self.sweep_ranges(owner, usize::MAX);
+            self.sweep_all_ranges(owner);
         } else {
             self.sweeper.work.lock().owners.push_back(owner.clone());
         }
@@ -118,6 +118,11 @@ impl Inner {
         let dead = self.sweeper.dead.load(Ordering::Relaxed).saturating_mul(ENTRY_BYTES);
         let bytes = self.bytes.load(Ordering::Relaxed).max(0) as usize;
         !work.owners.is_empty() || work.pass.is_some() || dead > bytes / 8
+    }
+
+    /// Removes all ranges of an ended owner.
+    pub(super) fn sweep_all_ranges(&self, owner: &Arc<Owner>) {
+        self.sweep_ranges(owner, usize::MAX);
     }
 
     /// Removes up to `budget` ranges of an ended owner; returns how many it visited.

@@ -1,172 +1,73 @@
-//! The sorted list of a memtable: concurrent inserts, reads without locks, nothing is ever removed.
+//! The sorted list of a memtable: concurrent inserts, reads without latches, nothing is ever removed.
 //!
-//! An unrolled skip list. The bottom is a chain of *leaves*, each with up to 15 messages of one tree; above them is
-//! a skip list (Pugh 1990) whose elements are the leaves. Compared with a skip list of messages it has a fifteenth of
-//! the elements, and their keys' first bytes lie side by side, so that an insert among half a million messages misses
-//! the cache a few times and not twenty. In a leaf we do what Masstree does (Mao, Kohler, Morris 2012): messages stay in
-//! their slots and a word holds their *order*, so that an insert shifts nothing and is published by one store.
-//! Memory is an arena that is freed as a whole, so pointers once read stay good, without epochs or reference counts.
+//! A B-link tree (Lehman and Yao 1981) for each tree of the database that has messages here, in memory that is freed as a
+//! whole: pointers once read stay good, without epochs or reference counts. The leaves of all trees form one
+//! chain in key order. A leaf holds the messages from its *anchor* (its first message, or the start of the tree) to the
+//! next leaf's anchor. A full leaf is split: the upper half is copied to a new leaf, which is linked behind, and then
+//! cut off; for a moment both have it. Only then the new leaf is made known to the inner nodes, which may
+//! therefore lag behind: every step of a search moves right while the next node's anchor precedes what is looked for.
 //!
-//! A leaf holds the messages from its *anchor* (its first message, or the start of the tree) to the next leaf's anchor.
-//! A writer latches the leaf. A full leaf is split: the upper half is copied to a new leaf, which is linked behind, and
-//! then cut off; for a moment both have it. Readers take no latch. They move right while the next leaf's anchor
-//! precedes what they look for, and read again when the leaf was split meanwhile, because only a split lets slots be
-//! used again. So a reader is never stopped by a writer that is not running.
+//! Inside a node, entries stay in their slots and a word holds their order, as in Masstree (Mao, Kohler, Morris 2012); see
+//! [`super::leaf`] for how readers do without latches.
 //!
-//! Ascending inserts find their leaf by a *hint*: for each tree (by a small table), the leaf at whose end was inserted last.
-//! A leaf that is split by an insert at its end stays full.
+//! The first leaves of the trees, each of which has the root of its tree, are found by a skip list above the chain, and
+//! the last used ones by a small table ([`STARTS`]). Ascending inserts find their leaf by a *hint*: for each tree (by
+//! such a table too) the leaf at whose end was inserted last. A leaf that is split by an insert at its end stays full.
 //!
 //! - S1: a message is complete before a release store of an order (or of a link to its leaf) makes it reachable.
-//! - S2: on each level the leaves are in order of their anchors, and a leaf on a level is on all levels below.
-//! - S3: links, slots in an order, anchors and hints are null or point into this list's arena.
-//! - S4: tree, anchor and height of a leaf never change. What an order names is in order, and at or after the anchor.
-//! - S5: `state` is even when nobody holds the latch; it grows by 2 at each split, after the order was cut and before
-//!   a slot that it had is used again.
-//! - S6: a leaf's link on level 0 is changed only under its latch.
+//! - S2: leaves are in order of their anchors. On level 0 of the chain are all of them, on level 1 the first ones of the
+//!   trees, and each level above has some of those of the level below.
+//! - S3, S4, S5: see [`super::leaf`].
+//! - S6: a link on level 0 is changed only under its leaf's latch.
+//! - S7: a root is the first node of its level, and no node of the tree has a higher level.
 //!
-//! Latches: one leaf's at a time, taken with nothing else held.
+//! Latches: one node's at a time, taken with nothing else held.
 #![allow(unsafe_code, reason = "leaves in an arena, linked by atomic pointers")]
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
 use super::arena::Arena;
+use super::leaf::{self, Leaf, Link, NO_LINK, next_of};
 use super::node::{self, Node, Target};
 use super::order;
 use crate::base::TxnId;
 use crate::base::memory::MemoryBudget;
 use crate::format::Message;
 
-/// Most levels. A leaf has one more level with probability 1/4: enough for 16 million leaves.
-const HEIGHT_MAX: usize = 12;
-/// Trees whose ascending inserts are remembered at a time.
-const HINTS: usize = 64;
-/// Messages in a leaf.
-const SLOTS: usize = order::SLOTS;
-/// Messages that stay when a leaf is split in the middle.
-const KEPT: usize = SLOTS.div_ceil(2);
-/// The tree of the head, which holds nothing.
+/// Most links of a leaf: enough for 16 million trees, each with one more link with probability 1/4.
+const LINKS_MAX: usize = 13;
+/// Trees whose places are remembered at a time.
+const STARTS: usize = 64;
+/// The tree of the head, which holds nothing, and above all trees.
 const NO_TREE: u64 = u64::MAX;
 
-/// A leaf. Its links lie before it, level 0 last.
-struct Leaf {
-    tree: u64,
-    anchor_prefix: u64,
-    /// Null: the start of the tree.
-    anchor: Node,
-    order: AtomicU64,
-    state: AtomicU64,
-    prefixes: [AtomicU64; SLOTS],
-    nodes: [AtomicPtr<u8>; SLOTS],
+#[derive(Default)]
+struct Place {
+    /// The first leaf of a tree.
+    start: AtomicPtr<Leaf>,
+    /// The leaf of a tree at whose end was inserted last.
+    hint: AtomicPtr<Leaf>,
 }
-
-type Link = *mut Leaf;
 
 /// The list.
 pub(super) struct LeafList {
     head: NonNull<Leaf>,
+    /// Levels of the skip list in use: links of its highest leaf.
     height: AtomicUsize,
-    hints: Box<[CachePadded<AtomicPtr<Leaf>>; HINTS]>,
-    arena: Arena,
+    places: Box<[CachePadded<Place>; STARTS]>,
+    /// Of leaves alone, so that they lie close together.
+    leaves: Arena,
+    nodes: Arena,
 }
 
-// Safety: all pointers are into `arena` (S3); nodes are immutable, leaves are changed by atomic operations only.
+// Safety: all pointers are into the arenas (S3); nodes are immutable, leaves are changed by atomic operations only.
 unsafe impl Send for LeafList {}
 // Safety: as above.
 unsafe impl Sync for LeafList {}
-
-/// The link of `leaf` on `level`.
-///
-/// # Safety
-/// `leaf` is a leaf whose height is above `level`, in an arena that outlives `'l`.
-#[inline]
-unsafe fn next_of<'l>(leaf: Link, level: usize) -> &'l AtomicPtr<Leaf> {
-    // Safety: a leaf's links lie before it, one aligned pointer per level.
-    unsafe { &*leaf.cast::<AtomicPtr<Leaf>>().sub(level + 1) }
-}
-
-impl Leaf {
-    /// True when the anchor comes before `target`: then a message at `target` does not belong to an earlier leaf.
-    #[inline]
-    fn precedes(&self, target: &Target<'_>) -> bool {
-        let place = (self.tree, self.anchor_prefix);
-        let other = (u64::from(target.tree), target.prefix);
-        if place != other {
-            return place < other;
-        }
-        // Safety: an anchor is null or a node (S3) of this tree with this prefix.
-        self.anchor.is_null() || unsafe { node::precedes_beyond_prefix(self.anchor, target) }
-    }
-
-    #[inline]
-    fn node_at(&self, order: u64, rank: usize) -> Node {
-        self.nodes[order::slot(order, rank)].load(Ordering::Acquire)
-    }
-
-    /// The rank of the first message that does not precede `target`.
-    #[inline]
-    fn lower_bound(&self, order: u64, target: &Target<'_>) -> usize {
-        let (mut low, mut high) = (0, order::count(order));
-        if self.tree != u64::from(target.tree) {
-            return high;
-        }
-        while low < high {
-            let middle = (low + high) / 2;
-            let prefix = self.prefixes[order::slot(order, middle)].load(Ordering::Acquire);
-            let precedes = prefix < target.prefix
-                // Safety: what an order names is a node (S3), also when the order was replaced meanwhile.
-                || prefix == target.prefix && unsafe { node::precedes_beyond_prefix(self.node_at(order, middle), target) };
-            if precedes {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
-    }
-
-    /// What `read` makes of the leaf's order, from a moment at which it was not split.
-    #[inline]
-    fn read<T>(&self, read: impl Fn(u64) -> T) -> (u64, u64, T) {
-        loop {
-            let state = self.state.load(Ordering::Acquire) & !1;
-            let order = self.order.load(Ordering::Acquire);
-            let value = read(order);
-            if self.state.load(Ordering::Acquire) & !1 == state {
-                return (state, order, value);
-            }
-        }
-    }
-
-    fn latch(&self) {
-        let mut spins = 0u32;
-        while self.state.fetch_or(1, Ordering::Acquire) & 1 == 1 {
-            spins += 1;
-            if spins.is_multiple_of(64) {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-            }
-        }
-    }
-
-    fn unlatch(&self) {
-        self.state.store(self.state.load(Ordering::Relaxed) & !1, Ordering::Release);
-    }
-
-    /// Puts a node into a free slot and publishes it; under the latch, or before the leaf is reachable.
-    #[inline]
-    fn put(&self, rank: usize, prefix: u64, node: Node) {
-        let order = self.order.load(Ordering::Relaxed);
-        let slot = order::free_slot(order);
-        self.prefixes[slot].store(prefix, Ordering::Release);
-        self.nodes[slot].store(node, Ordering::Release);
-        self.order.store(order::insert(order, rank), Ordering::Release);
-    }
-}
 
 /// A message found: its node, and where it was when it was found.
 #[derive(Clone, Copy)]
@@ -178,50 +79,120 @@ struct Position {
     rank: usize,
 }
 
-const NOWHERE: Position = Position { node: null_mut(), leaf: null_mut(), state: 0, order: 0, rank: 0 };
+const NOWHERE: Position = Position { node: null_mut(), leaf: NO_LINK, state: 0, order: 0, rank: 0 };
 
 impl LeafList {
     pub(super) fn new(budget: &MemoryBudget) -> LeafList {
-        let arena = Arena::new(budget);
-        let head = make_leaf(&arena, HEIGHT_MAX, NO_TREE, 0, null_mut()).leaf;
-        let hints = Box::new(std::array::from_fn(|_| CachePadded::new(AtomicPtr::new(null_mut()))));
-        LeafList { head, height: AtomicUsize::new(1), hints, arena }
+        let leaves = Arena::new(budget);
+        let head = leaf::make(&leaves, LINKS_MAX, NO_TREE, 0, (0, null_mut()));
+        let places = Box::new(std::array::from_fn(|_| CachePadded::new(Place::default())));
+        LeafList { head, height: AtomicUsize::new(2), places, leaves, nodes: Arena::new(budget) }
     }
 
     pub(super) fn used_bytes(&self) -> usize {
-        self.arena.used_bytes()
+        self.leaves.used_bytes() + self.nodes.used_bytes()
     }
 
     pub(super) fn mapped_bytes(&self) -> usize {
-        self.arena.mapped_bytes()
+        self.leaves.mapped_bytes() + self.nodes.mapped_bytes()
+    }
+
+    fn head(&self) -> Link {
+        self.head.as_ptr()
+    }
+
+    fn place(&self, tree: u32) -> &Place {
+        &self.places[tree as usize % STARTS]
+    }
+
+    /// The leaf or inner node of a link.
+    ///
+    /// # Safety
+    /// `link` is to a leaf or inner node of this list.
+    #[inline]
+    unsafe fn at(&self, link: Link) -> &Leaf {
+        // Safety: by contract; the arena lives as long as `self`.
+        unsafe { &*link }
+    }
+
+    /// Moves right from a node that precedes `target`, or the head, to the last one on its level that does; with the
+    /// one after that.
+    ///
+    /// # Safety
+    /// `link` is to a leaf or inner node of this list.
+    #[inline]
+    unsafe fn move_right(&self, mut link: Link, target: &Target<'_>) -> (&Leaf, Link, Link) {
+        loop {
+            // Safety: by contract, then a link (S3); every node has level 0 of a chain.
+            let next = unsafe { next_of(link, 0).load(Ordering::Acquire) };
+            // Safety: as above.
+            if next.is_null() || !unsafe { self.at(next) }.precedes(target) {
+                // Safety: as above.
+                return (unsafe { self.at(link) }, link, next);
+            }
+            link = next;
+        }
+    }
+
+    /// As [`LeafList::move_right`], and latches the node.
+    ///
+    /// # Safety
+    /// As [`LeafList::move_right`].
+    #[inline]
+    unsafe fn latch_right(&self, mut link: Link, target: &Target<'_>) -> (&Leaf, Link, Link) {
+        loop {
+            // Safety: by contract, then a link (S3).
+            let leaf = unsafe { self.at(link) };
+            leaf.latch();
+            // Safety: every node has level 0 of a chain.
+            let next = unsafe { next_of(link, 0).load(Ordering::Acquire) };
+            // Safety: a link (S3).
+            if next.is_null() || !unsafe { self.at(next) }.precedes(target) {
+                return (leaf, link, next);
+            }
+            leaf.unlatch();
+            link = next;
+        }
     }
 
     /// Adds a message; `message.seq` and `message.stamp` are not looked at.
     #[inline]
     pub(super) fn insert(&self, seq: u64, txn: TxnId, step: u32, message: &Message<'_>) {
-        let node = node::write(&self.arena, seq, txn, step, message);
+        let node = node::write(&self.nodes, seq, txn, step, message);
         let target = Target::new(message.key, seq);
-        let hint = &*self.hints[target.tree as usize % HINTS];
-        let mut link = self.hinted(hint, &target).unwrap_or_else(|| self.search(&target, |_, _| ()));
-        let (leaf, next) = loop {
-            // Safety: the head, or a leaf (S3); the arena lives as long as `self`.
-            let leaf = unsafe { &*link };
-            leaf.latch();
-            // Safety: every leaf has level 0.
-            let next = unsafe { next_of(link, 0).load(Ordering::Acquire) };
-            // Safety: as above.
-            if next.is_null() || !unsafe { &*next }.precedes(&target) {
-                break (leaf, next);
-            }
-            leaf.unlatch();
-            link = next;
-        };
-        // Safety: `leaf` is latched and the place for `target`; `node` is filled and not reachable.
-        let (at_end, into) = unsafe { self.insert_into(link, leaf, next, &target, node) };
-        leaf.unlatch();
-        if at_end && hint.load(Ordering::Relaxed) != into {
-            hint.store(into, Ordering::Release);
+        let place = self.place(target.tree);
+        let from = self.hinted(&place.hint, &target).unwrap_or_else(|| self.search(&target));
+        // Safety: found in this list.
+        let (leaf, link, next) = unsafe { self.latch_right(from, &target) };
+        if leaf.tree != u64::from(target.tree) {
+            // Safety: the tree's place is after the latched leaf, and `next` is of a higher tree.
+            return unsafe { self.begin_tree(leaf, link, next, &target, node) };
         }
+        let order = leaf.order.load(Ordering::Relaxed);
+        let (rank, count) = (leaf.lower_bound(order, &target), order::count(order));
+        // Safety: a link is null or to a leaf.
+        let follower = if rank < count { leaf.entry(order, rank) } else { unsafe { anchor_of(next) } };
+        // Safety: `follower` is null or a node; `node` is not reachable.
+        unsafe {
+            if !follower.is_null() && node::seq_of(follower) == seq && node::key_of(follower) == message.key {
+                node::set_turn(node, node::turn_of(follower) + 1);
+            }
+        }
+        if count < order::SLOTS {
+            leaf.put(rank, target.prefix, node);
+            leaf.unlatch();
+            if rank == count && place.hint.load(Ordering::Relaxed) != link {
+                place.hint.store(link, Ordering::Release);
+            }
+            return;
+        }
+        // Safety: latched, full, and where `node` belongs, which is filled in.
+        let new = unsafe { leaf::split(&self.leaves, link, next, rank, (target.prefix, node, node)) };
+        leaf.unlatch();
+        if rank == count {
+            place.hint.store(new.as_ptr(), Ordering::Release);
+        }
+        self.make_known(target.tree, new);
     }
 
     /// The leaf of a hint, when `target` belongs there.
@@ -229,246 +200,252 @@ impl LeafList {
     fn hinted(&self, hint: &AtomicPtr<Leaf>, target: &Target<'_>) -> Option<Link> {
         let link = hint.load(Ordering::Acquire);
         // Safety: a hint is null or a leaf (S3).
-        if link.is_null() || unsafe { (*link).tree != u64::from(target.tree) || !(*link).precedes(target) } {
+        if link.is_null() || unsafe { self.at(link).tree != u64::from(target.tree) || !self.at(link).precedes(target) }
+        {
             return None;
         }
-        // Safety: every leaf has level 0; a link is null or a leaf.
+        // Safety: every leaf has level 0; a link is null or to a leaf.
         let next = unsafe { next_of(link, 0).load(Ordering::Acquire) };
         // Safety: as above.
-        (next.is_null() || !unsafe { &*next }.precedes(target)).then_some(link)
+        (next.is_null() || !unsafe { self.at(next) }.precedes(target)).then_some(link)
     }
 
-    /// Inserts where `target` belongs. True when it came to lie at the end of a leaf; and that leaf.
+    /// Inserts the first message of a tree, and unlatches.
     ///
     /// # Safety
-    /// `leaf`, at `link`, is latched, it precedes `target`, and `next`, which follows it, does not; `node` is filled in
-    /// and not reachable.
-    #[inline]
-    unsafe fn insert_into(&self, link: Link, leaf: &Leaf, next: Link, target: &Target<'_>, node: Node) -> (bool, Link) {
-        if leaf.tree != u64::from(target.tree) {
-            let new = make_leaf(&self.arena, self.new_height(), target.tree.into(), 0, null_mut());
-            // Safety: made just now.
-            unsafe { new.leaf() }.put(0, target.prefix, node);
-            // Safety: by contract; the tree's first leaf is before everything of the tree.
-            unsafe { self.link(link, next, &new, target.tree, null_mut()) };
-            return (true, new.as_link());
-        }
-        let order = leaf.order.load(Ordering::Relaxed);
-        let (rank, count) = (leaf.lower_bound(order, target), order::count(order));
-        let follower = match rank < count {
-            true => leaf.node_at(order, rank),
-            // Safety: a link is null or a leaf.
-            false if !next.is_null() => unsafe { (*next).anchor },
-            false => null_mut(),
-        };
-        // Safety: `follower` is null or a node; `node` is not reachable.
+    /// `leaf`, at `link`, is latched and of a lower tree, or the head; `next` follows it and is of a higher tree or
+    /// null; `node` is filled in and not reachable.
+    #[cold]
+    unsafe fn begin_tree(&self, leaf: &Leaf, link: Link, next: Link, target: &Target<'_>, node: Node) {
+        let links = self.random_links();
+        let tree = u64::from(target.tree);
+        let new = leaf::make(&self.leaves, links, tree, 0, (0, null_mut()));
+        // Safety: made just now with at least two links; under the latch of `leaf` nobody else changes its link (S6).
         unsafe {
-            if !follower.is_null() && node::seq_of(follower) == target.seq && node::key_of(follower) == target.key {
-                node::set_turn(node, node::turn_of(follower) + 1);
-            }
+            new.as_ref().put(0, target.prefix, node);
+            new.as_ref().root.store(new.as_ptr(), Ordering::Relaxed);
+            next_of(new.as_ptr(), 0).store(next, Ordering::Relaxed);
+            next_of(link, 0).store(new.as_ptr(), Ordering::Release);
         }
-        if count < SLOTS {
-            leaf.put(rank, target.prefix, node);
-            return (rank == count, link);
-        }
-        if rank == SLOTS {
-            let new = make_leaf(&self.arena, self.new_height(), leaf.tree, target.prefix, node);
-            // Safety: made just now.
-            unsafe { new.leaf() }.put(0, target.prefix, node);
-            // Safety: by contract; the anchor is after everything in `leaf` and before `next`.
-            unsafe { self.link(link, next, &new, target.tree, node) };
-            return (true, new.as_link());
-        }
-        // Safety: by contract.
-        unsafe { self.split(link, leaf, next, rank, target, node) }
-        (false, link)
-    }
-
-    /// Splits a full leaf and inserts at `rank`.
-    ///
-    /// # Safety
-    /// As [`LeafList::insert_into`]; the leaf is full and of the target's tree.
-    unsafe fn split(&self, link: Link, leaf: &Leaf, next: Link, rank: usize, target: &Target<'_>, node: Node) {
-        let order = leaf.order.load(Ordering::Relaxed);
-        let slot = order::slot(order, KEPT);
-        let (prefix, anchor) = (leaf.prefixes[slot].load(Ordering::Relaxed), leaf.nodes[slot].load(Ordering::Relaxed));
-        let new = make_leaf(&self.arena, self.new_height(), leaf.tree, prefix, anchor);
-        // Safety: made just now, and not reachable before it is linked.
-        let right = unsafe { new.leaf() };
-        for from in KEPT..SLOTS {
-            let slot = order::slot(order, from);
-            let (prefix, node) = (&leaf.prefixes[slot], &leaf.nodes[slot]);
-            right.put(from - KEPT, prefix.load(Ordering::Relaxed), node.load(Ordering::Relaxed));
-        }
-        if rank > KEPT {
-            right.put(rank - KEPT, target.prefix, node);
-        }
-        // Safety: by contract; the anchor is a message of `leaf`, and `next` comes after all of them.
-        unsafe { self.link(link, next, &new, target.tree, anchor) };
-        leaf.order.store(order::cut(order, KEPT), Ordering::Release);
-        leaf.state.fetch_add(2, Ordering::Release);
-        if rank <= KEPT {
-            leaf.put(rank, target.prefix, node);
-        }
-    }
-
-    /// Makes `new` reachable: after `before` on level 0, then on its other levels.
-    ///
-    /// # Safety
-    /// `before` is latched and `next` follows it; `new` is filled in, not reachable, has this tree and anchor, and
-    /// belongs between them.
-    unsafe fn link(&self, before: Link, next: Link, new: &NewLeaf, tree: u32, anchor: Node) {
-        let link = new.as_link();
-        // Safety: every leaf has level 0; under the latch of `before` nobody else changes its link (S6).
-        unsafe {
-            next_of(link, 0).store(next, Ordering::Relaxed);
-            next_of(before, 0).store(link, Ordering::Release);
-        }
-        if new.height == 1 {
-            return;
-        }
-        self.height.fetch_max(new.height, Ordering::Relaxed);
-        // Safety: an anchor is null or a node of this arena.
-        let target = (!anchor.is_null()).then(|| unsafe { Target::of(anchor, false) });
-        let is_before = |leaf: &Leaf| match &target {
-            Some(target) => leaf.precedes(target),
-            None => leaf.tree < u64::from(tree),
-        };
-        let mut befores = [self.head.as_ptr(); HEIGHT_MAX];
-        self.descend(is_before, |level, found| befores[level] = found);
-        for (level, mut before) in befores.into_iter().enumerate().take(new.height).skip(1) {
+        leaf.unlatch();
+        self.height.fetch_max(links, Ordering::Relaxed);
+        let mut befores = [self.head(); LINKS_MAX];
+        self.start_below(tree, |level, before| befores[level] = before);
+        for (level, mut before) in befores.into_iter().enumerate().take(links).skip(1) {
             loop {
-                // Safety: found on this level, or the head.
+                // Safety: the head or found on this level.
                 let mut next = unsafe { next_of(before, level).load(Ordering::Acquire) };
-                // Safety: a link is null or a leaf, here of this level.
-                while !next.is_null() && is_before(unsafe { &*next }) {
+                // Safety: a link is null or to a leaf, here of this level.
+                while !next.is_null() && unsafe { self.at(next) }.tree < tree {
                     before = next;
                     // Safety: as above.
                     next = unsafe { next_of(before, level).load(Ordering::Acquire) };
                 }
-                // Safety: `new` is higher than `level`, and only this call links it there.
-                unsafe { next_of(link, level).store(next, Ordering::Relaxed) };
-                // Safety: `before` is of this level.
-                let place = unsafe { next_of(before, level) };
-                if place.compare_exchange(next, link, Ordering::Release, Ordering::Relaxed).is_ok() {
+                // Safety: `new` has this level, and only this call links it there; `before` has it.
+                let place = unsafe {
+                    next_of(new.as_ptr(), level).store(next, Ordering::Relaxed);
+                    next_of(before, level)
+                };
+                if place.compare_exchange(next, new.as_ptr(), Ordering::Release, Ordering::Relaxed).is_ok() {
                     break;
                 }
             }
         }
+        self.place(target.tree).start.store(new.as_ptr(), Ordering::Release);
+        self.place(target.tree).hint.store(new.as_ptr(), Ordering::Release);
     }
 
-    /// A height whose distribution is that of coin tosses, from an address that is different for each leaf.
-    fn new_height(&self) -> usize {
-        let mixed = self.arena.ticket().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    /// Two, or more by tossing coins, from an address that is different for each leaf.
+    fn random_links(&self) -> usize {
+        let mixed = self.leaves.ticket().wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let zeros = (mixed ^ (mixed >> 32)).trailing_zeros() as usize;
-        (1 + zeros / 2).min(HEIGHT_MAX)
+        (2 + zeros / 2).min(LINKS_MAX)
     }
 
-    /// The last leaf for which `is_before` holds, as it does for all before it; else the head. Tells `visit` the last
-    /// one on each level.
-    #[inline]
-    fn descend(&self, is_before: impl Fn(&Leaf) -> bool, mut visit: impl FnMut(usize, Link)) -> Link {
-        let mut before = self.head.as_ptr();
-        let mut known: Link = null_mut();
-        let mut level = self.height.load(Ordering::Relaxed);
+    /// Enters a leaf that came from a split into the inner nodes, which may have to be split themselves.
+    fn make_known(&self, tree: u32, mut new: NonNull<Leaf>) {
+        let start = self.start_of(tree);
+        // Safety: the head or the first leaf of a tree.
+        let first = unsafe { self.at(start) };
+        if first.tree != u64::from(tree) {
+            // Its thread is about to enter the tree into the skip list. The leaf is found from its neighbour.
+            return;
+        }
         loop {
-            level -= 1;
-            let next = loop {
-                // Safety: `before` is the head or was found on this level or a higher one (S2).
-                let next = unsafe { next_of(before, level).load(Ordering::Acquire) };
-                // Safety: a link is null or a leaf (S3). `known` was looked at one level up.
-                if next.is_null() || next == known || !is_before(unsafe { &*next }) {
-                    break next;
+            // Safety: made by a split, which gave it an anchor.
+            let (below, target) = unsafe { (new.as_ref(), Target::of(new.as_ref().anchor, false)) };
+            let level = below.level + 1;
+            let mut link = first.root.load(Ordering::Acquire);
+            // Safety: a root is a leaf or inner node (S3).
+            if unsafe { self.at(link) }.level < level {
+                first.latch();
+                link = first.root.load(Ordering::Acquire);
+                // Safety: as above.
+                if unsafe { self.at(link) }.level < level {
+                    let root = leaf::make(&self.leaves, 1, first.tree, level, (0, null_mut()));
+                    // Safety: made just now; its entries are the first node of the level below (S7), and the new one.
+                    unsafe { root.as_ref() }.put(0, 0, link.cast());
+                    // Safety: as above.
+                    unsafe { root.as_ref() }.put(1, below.anchor_prefix(), new.as_ptr().cast());
+                    first.root.store(root.as_ptr(), Ordering::Release);
+                    first.unlatch();
+                    return;
                 }
-                before = next;
-            };
-            visit(level, before);
-            if level == 0 {
-                return before;
+                first.unlatch();
             }
-            known = next;
+            let parent = self.walk_down(link, &target, level);
+            // Safety: found in this list.
+            let (parent, link, next) = unsafe { self.latch_right(parent, &target) };
+            let order = parent.order.load(Ordering::Relaxed);
+            let rank = parent.lower_bound(order, &target);
+            let entry = (below.anchor_prefix(), new.as_ptr().cast(), below.anchor);
+            if order::count(order) < order::SLOTS {
+                parent.put(rank, entry.0, entry.1);
+                parent.unlatch();
+                return;
+            }
+            // Safety: latched, full, and where the new node belongs, which is complete.
+            new = unsafe { leaf::split(&self.leaves, link, next, rank, entry) };
+            parent.unlatch();
         }
     }
 
-    /// The last leaf that precedes `target`, or the head.
+    /// The node on `level`, or a leaf or inner node left of it, below which `target` lies.
     #[inline]
-    fn search(&self, target: &Target<'_>, visit: impl FnMut(usize, Link)) -> Link {
-        self.descend(|leaf| leaf.precedes(target), visit)
+    fn walk_down(&self, mut link: Link, target: &Target<'_>, level: u64) -> Link {
+        loop {
+            // Safety: a root or an entry of an inner node (S3).
+            let node = unsafe { self.at(link) };
+            if node.level <= level {
+                return link;
+            }
+            // Safety: as above.
+            link = unsafe { self.move_right(link, target) }.0.child(target);
+        }
+    }
+
+    /// A leaf that precedes `target`, or the head; near to where it belongs.
+    #[inline]
+    fn search(&self, target: &Target<'_>) -> Link {
+        let start = self.start_of(target.tree);
+        if start == self.head() {
+            return start;
+        }
+        // Safety: the first leaf of a tree.
+        let root = unsafe { self.at(start) }.root.load(Ordering::Acquire);
+        self.walk_down(root, target, 0)
+    }
+
+    /// The first leaf of this tree, or of the last known one below, or the head.
+    #[inline]
+    fn start_of(&self, tree: u32) -> Link {
+        let place = self.place(tree);
+        let link = place.start.load(Ordering::Acquire);
+        // Safety: null or the first leaf of a tree (S3).
+        if !link.is_null() && unsafe { self.at(link) }.tree == u64::from(tree) {
+            return link;
+        }
+        let link = self.start_below(u64::from(tree) + 1, |_, _| ());
+        // Safety: the head or the first leaf of a tree.
+        if unsafe { self.at(link) }.tree == u64::from(tree) {
+            place.start.store(link, Ordering::Release);
+        }
+        link
+    }
+
+    /// The first leaf of the last tree below `bound`, or the head. Tells `visit` the last one on each level.
+    fn start_below(&self, bound: u64, mut visit: impl FnMut(usize, Link)) -> Link {
+        let mut before = self.head();
+        for level in (1..self.height.load(Ordering::Relaxed)).rev() {
+            loop {
+                // Safety: the head or found on this level or a higher one (S2).
+                let next = unsafe { next_of(before, level).load(Ordering::Acquire) };
+                // Safety: a link is null or to a leaf.
+                if next.is_null() || unsafe { self.at(next) }.tree >= bound {
+                    break;
+                }
+                before = next;
+            }
+            visit(level, before);
+        }
+        before
     }
 
     /// The first message that does not precede `target`, looked for from a leaf on that precedes it, or the head.
     #[inline]
-    fn first_from(&self, mut link: Link, target: &Target<'_>) -> Position {
+    fn first_from(&self, mut from: Link, target: &Target<'_>) -> Position {
         loop {
-            // Safety: the head or a leaf (S3); every leaf has level 0.
-            let (leaf, next) = unsafe { (&*link, next_of(link, 0).load(Ordering::Acquire)) };
-            // Safety: a link is null or a leaf.
-            if !next.is_null() && unsafe { &*next }.precedes(target) {
-                link = next;
-                continue;
-            }
+            // Safety: in this list.
+            let (leaf, link, next) = unsafe { self.move_right(from, target) };
             let (state, order, (rank, node)) = leaf.read(|order| {
                 let rank = leaf.lower_bound(order, target);
-                (rank, if rank < order::count(order) { leaf.node_at(order, rank) } else { null_mut() })
+                (rank, if rank < order::count(order) { leaf.entry(order, rank) } else { null_mut() })
             });
             if !node.is_null() {
                 return Position { node, leaf: link, state, order, rank };
             }
-            // Safety: as above. A leaf that was linked meanwhile may hold what is looked for.
+            // Safety: every leaf has level 0. A leaf that was linked meanwhile may hold what is looked for.
             if unsafe { next_of(link, 0).load(Ordering::Acquire) } == next {
                 return self.edge_of(next, |_| 0);
             }
+            from = link;
         }
     }
 
-    /// The message of `leaf` at a rank that depends on the number of messages; nowhere for null or the head.
+    /// The message of a leaf at a rank that depends on the number of messages; nowhere for null or the head.
+    #[inline]
     fn edge_of(&self, link: Link, rank: impl Fn(usize) -> usize) -> Position {
-        if link.is_null() || link == self.head.as_ptr() {
+        if link.is_null() || link == self.head() {
             return NOWHERE;
         }
-        // Safety: a leaf (S3). It holds at least one message from before it was linked.
-        let leaf = unsafe { &*link };
-        let (state, order, node) = leaf.read(|order| leaf.node_at(order, rank(order::count(order))));
+        // Safety: a leaf of this list. It holds at least one message from before it was linked.
+        let leaf = unsafe { self.at(link) };
+        let (state, order, node) = leaf.read(|order| leaf.entry(order, rank(order::count(order))));
         Position { node, leaf: link, state, order, rank: rank(order::count(order)) }
     }
 
     /// The last message that precedes `target`.
     fn last_before(&self, target: &Target<'_>) -> Position {
-        let mut link = self.search(target, |_, _| ());
+        let mut from = self.search(target);
         loop {
-            // Safety: the head or a leaf (S3); every leaf has level 0.
-            let (leaf, next) = unsafe { (&*link, next_of(link, 0).load(Ordering::Acquire)) };
-            // Safety: a link is null or a leaf.
-            if !next.is_null() && unsafe { &*next }.precedes(target) {
-                link = next;
-                continue;
-            }
+            // Safety: in this list.
+            let (leaf, link, next) = unsafe { self.move_right(from, target) };
             let (state, order, (rank, node)) = leaf.read(|order| {
                 let rank = leaf.lower_bound(order, target);
-                (rank, if rank > 0 { leaf.node_at(order, rank - 1) } else { null_mut() })
+                (rank, if rank > 0 { leaf.entry(order, rank - 1) } else { null_mut() })
             });
-            // Safety: as above. What lies last may have moved to a leaf that was linked meanwhile.
+            // Safety: every leaf has level 0. What lies last may have moved to a leaf that was linked meanwhile.
             if unsafe { next_of(link, 0).load(Ordering::Acquire) } != next {
+                from = link;
                 continue;
             }
             if !node.is_null() {
                 return Position { node, leaf: link, state, order, rank: rank - 1 };
             }
             // Only the first leaf of a tree can hold nothing before the target: its anchor is not a message.
-            return if link == self.head.as_ptr() { NOWHERE } else { self.last_of(|other| other.tree < leaf.tree) };
+            return if link == self.head() { NOWHERE } else { self.last_below(leaf.tree) };
         }
     }
 
-    /// The last message of the leaves for which `is_before` holds, as it does for all before them.
-    fn last_of(&self, is_before: impl Fn(&Leaf) -> bool) -> Position {
-        let mut link = self.descend(&is_before, |_, _| ());
+    /// The last message of the trees below `bound`.
+    fn last_below(&self, bound: u64) -> Position {
+        let start = self.start_below(bound, |_, _| ());
+        let mut link = start;
+        if start != self.head() {
+            // Safety: the first leaf of a tree.
+            link = unsafe { self.at(start) }.root.load(Ordering::Acquire);
+        }
         loop {
-            // Safety: the head or a leaf; every leaf has level 0.
-            let next = unsafe { next_of(link, 0).load(Ordering::Acquire) };
-            // Safety: a link is null or a leaf.
-            if !next.is_null() && is_before(unsafe { &*next }) {
+            // Safety: a leaf or inner node of this list; each has level 0 of a chain.
+            let (node, next) = unsafe { (self.at(link), next_of(link, 0).load(Ordering::Acquire)) };
+            // Safety: a link is null or to a leaf or inner node.
+            if !next.is_null() && unsafe { self.at(next) }.tree < bound {
                 link = next;
+                continue;
+            }
+            if node.level > 0 {
+                link = node.read(|order| node.entry(order, order::count(order) - 1)).2.cast();
                 continue;
             }
             let position = self.edge_of(link, |count| count - 1);
@@ -482,46 +459,42 @@ impl LeafList {
     #[inline]
     fn seek(&self, key: &[u8]) -> Position {
         let target = Target::new(key, u64::MAX);
-        self.first_from(self.search(&target, |_, _| ()), &target)
+        self.first_from(self.search(&target), &target)
     }
 
     /// The message after the one at `position`.
     #[inline]
     fn next(&self, position: &Position) -> Position {
-        let Position { node, leaf: link, state, order, rank } = *position;
-        if node.is_null() {
-            return NOWHERE;
+        match self.neighbour(position, |rank| rank.wrapping_add(1)) {
+            Some(next) => next,
+            // Safety: a node of this list. Its leaf precedes the place after it, also when the node is the anchor.
+            None => self.first_from(position.leaf, &unsafe { Target::of(position.node, true) }),
         }
-        // Safety: a position is in a leaf of this list.
-        let leaf = unsafe { &*link };
-        if rank + 1 < order::count(order) && leaf.order.load(Ordering::Acquire) == order {
-            let node = leaf.node_at(order, rank + 1);
-            if leaf.state.load(Ordering::Acquire) & !1 == state {
-                return Position { node, rank: rank + 1, ..*position };
-            }
-        }
-        // Safety: a node of this list.
-        let target = unsafe { Target::of(node, true) };
-        // The leaf still precedes its message, unless that is the anchor itself: then it precedes the place after.
-        self.first_from(link, &target)
     }
 
     /// The message before the one at `position`.
     fn prev(&self, position: &Position) -> Position {
-        let Position { node, leaf: link, state, order, rank } = *position;
-        if node.is_null() {
-            return NOWHERE;
+        match self.neighbour(position, |rank| rank.wrapping_sub(1)) {
+            Some(prev) => prev,
+            // Safety: a node of this list.
+            None => self.last_before(&unsafe { Target::of(position.node, false) }),
         }
+    }
+
+    /// The message at another rank of the position's leaf, if the leaf is as it was; nowhere from nowhere.
+    #[inline]
+    fn neighbour(&self, position: &Position, rank: impl Fn(usize) -> usize) -> Option<Position> {
+        if position.node.is_null() {
+            return Some(NOWHERE);
+        }
+        let rank = rank(position.rank);
         // Safety: a position is in a leaf of this list.
-        let leaf = unsafe { &*link };
-        if rank > 0 && leaf.order.load(Ordering::Acquire) == order {
-            let node = leaf.node_at(order, rank - 1);
-            if leaf.state.load(Ordering::Acquire) & !1 == state {
-                return Position { node, rank: rank - 1, ..*position };
-            }
+        let leaf = unsafe { self.at(position.leaf) };
+        if rank >= order::count(position.order) || leaf.order.load(Ordering::Acquire) != position.order {
+            return None;
         }
-        // Safety: a node of this list.
-        self.last_before(&unsafe { Target::of(node, false) })
+        let node = leaf.entry(position.order, rank);
+        (leaf.state() == position.state).then_some(Position { node, rank, ..*position })
     }
 
     /// Visits the messages of `key`, newest first, until `visit` is false.
@@ -539,40 +512,14 @@ impl LeafList {
     }
 }
 
-/// A leaf that is not reachable yet.
-struct NewLeaf {
-    leaf: NonNull<Leaf>,
-    height: usize,
-}
-
-impl NewLeaf {
-    fn as_link(&self) -> Link {
-        self.leaf.as_ptr()
-    }
-
-    /// # Safety
-    /// The arena of the leaf outlives `'l`.
-    unsafe fn leaf<'l>(&self) -> &'l Leaf {
-        // Safety: initialised by `make_leaf`; changed by atomic operations only.
-        unsafe { self.leaf.as_ref() }
-    }
-}
-
-/// A leaf without messages, whose links are null.
-fn make_leaf(arena: &Arena, height: usize, tree: u64, anchor_prefix: u64, anchor: Node) -> NewLeaf {
-    let links = height * size_of::<AtomicPtr<Leaf>>();
-    let piece = arena.allocate(links + size_of::<Leaf>());
-    // Safety: the piece has room for the links and the leaf, is aligned for both, zero (which all fields may be), and
-    // this call's alone.
-    let leaf = unsafe {
-        let leaf = piece.add(links).cast::<Leaf>();
-        (&raw mut (*leaf.as_ptr()).tree).write(tree);
-        (&raw mut (*leaf.as_ptr()).anchor_prefix).write(anchor_prefix);
-        (&raw mut (*leaf.as_ptr()).anchor).write(anchor);
-        (*leaf.as_ptr()).order.store(order::EMPTY, Ordering::Relaxed);
-        leaf
-    };
-    NewLeaf { leaf, height }
+/// The anchor of a leaf; null for null.
+///
+/// # Safety
+/// `link` is null or to a leaf in an arena that lives.
+#[inline]
+unsafe fn anchor_of(link: Link) -> Node {
+    // Safety: by contract.
+    if link.is_null() { null_mut() } else { unsafe { (*link).anchor } }
 }
 
 /// A place in a list, which it keeps alive.
@@ -582,7 +529,7 @@ pub(super) struct LeafCursor {
     position: Position,
 }
 
-// Safety: the position points into the arena of `list` (S3), which the cursor owns a share of.
+// Safety: the position points into the arenas of `list` (S3), which the cursor owns a share of.
 unsafe impl Send for LeafCursor {}
 // Safety: as above.
 unsafe impl Sync for LeafCursor {}
@@ -602,13 +549,13 @@ impl LeafCursor {
     }
 
     pub(super) fn first(&mut self) {
-        // Safety: the head has all levels.
-        let first = unsafe { next_of(self.list.head.as_ptr(), 0).load(Ordering::Acquire) };
+        // Safety: the head has level 0.
+        let first = unsafe { next_of(self.list.head(), 0).load(Ordering::Acquire) };
         self.position = self.list.edge_of(first, |_| 0);
     }
 
     pub(super) fn last(&mut self) {
-        self.position = self.list.last_of(|_| true);
+        self.position = self.list.last_below(NO_TREE);
     }
 
     #[inline]

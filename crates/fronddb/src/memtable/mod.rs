@@ -3,7 +3,7 @@
 //! Owns the order of messages in memory and their memory; deliberately not which memtable is active, when it is
 //! sealed, or what a reader sees.
 //!
-//! Rooms, in reading order: [`active`] (the memtable that writers add to), [`leaves`], [`node`] and [`arena`]
+//! Rooms, in reading order: [`active`] (the memtable that writers add to), [`leaves`], [`leaf`], [`node`] and [`arena`]
 //! (its concurrent core and memory; the only unsafe code), [`order`], [`txn_set`], [`sorted`] (what recovery builds from the log in
 //! bulk), [`cursor`] (walking either), and here [`Level0`], which is either.
 //!
@@ -12,6 +12,7 @@
 mod active;
 mod arena;
 mod cursor;
+mod leaf;
 mod leaves;
 mod node;
 mod order;

@@ -1,6 +1,6 @@
 //! The child: inserts rows until it is killed, and tells on its standard output what the database acknowledged.
 //!
-//! Lines, each written at once: `ack LAST` after a commit returned, with the last row of the transaction; `tick ROWS
+//! Lines, each written at once: `begin` when the table is open; `ack LAST` after a commit returned, with the last row of the transaction; `tick ROWS
 //! BYTES LEVEL0 LEVEL0_MAX P99` every 100 ms, with rows written so far (committed or not), bytes written to storage,
 //! fill and size of level 0, and the 99th percentile of commit times in µs.
 
@@ -63,6 +63,7 @@ impl PlugLoad {
         let written = Arc::new(AtomicU64::new(0));
         let ticking = (db.clone(), Arc::clone(&written));
         std::thread::spawn(move || tick(&ticking.0, &ticking.1));
+        tell("begin\n")?;
         let start = Instant::now();
         let mut batch = WriteBatch::new();
         let mut next = self.first;

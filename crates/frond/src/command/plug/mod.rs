@@ -142,7 +142,6 @@ impl Plug {
             rate,
             rows_before: rows,
             rows_acknowledged: watched.acknowledged,
-            rows_in_flight: watched.in_flight,
             rows_found: verdict.rows,
             seconds: watched.seconds,
             bytes_written: watched.bytes_written,

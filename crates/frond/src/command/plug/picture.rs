@@ -204,7 +204,7 @@ mod tests {
     fn the_terminal_shows_levels_and_kills() {
         let picture = terminal(&timeline());
         assert_eq!(picture.matches('✖').count(), 4, "{picture}");
-        assert!(picture.contains("100k │█"), "{picture}");
+        assert!(picture.contains("100k │▄"), "{picture}");
         assert!(picture.lines().all(|line| line.chars().count() <= 7 + COLUMNS + 30), "{picture}");
     }
 

@@ -17,8 +17,6 @@ pub(crate) struct Drop {
     pub rows_before: u64,
     /// The last row acknowledged before the kill.
     pub rows_acknowledged: u64,
-    /// Rows inserted by the transaction that the kill interrupted, as last heard.
-    pub rows_in_flight: u64,
     /// Rows in the table after.
     pub rows_found: u64,
     /// Time of inserting.
@@ -62,7 +60,7 @@ impl Drop {
     }
 
     fn rows_inserted(&self) -> u64 {
-        self.rows_acknowledged.saturating_sub(self.rows_before) + self.rows_in_flight
+        self.rows_acknowledged.saturating_sub(self.rows_before)
     }
 
     fn rate_reached(&self) -> u64 {
@@ -76,9 +74,9 @@ impl Drop {
     /// In a line.
     pub(crate) fn describe(&self) -> String {
         format!(
-            "killed at {} after {} rows; first answer after {}, {} of log replayed; {} rows verified through 4 indexes: {}",
+            "killed at {} after {} acknowledged rows; first answer after {}, {} of log replayed; {} rows verified through 4 indexes: {}",
             rate_name(self.rate),
-            count(self.rows_acknowledged + self.rows_in_flight),
+            count(self.rows_acknowledged),
             micros(self.after_kill.as_micros() as u64),
             bytes(self.recovery.bytes_replayed),
             count(self.rows_found),
@@ -106,7 +104,7 @@ impl Report {
             "inserting at",
             "rows/s",
             "rows\nacknowledged",
-            "in flight",
+            "half-done,\nundone",
             "rows found",
             "log\nreplayed",
             "first query\nafter kill",
@@ -118,7 +116,7 @@ impl Report {
                 rate_name(drop.rate),
                 count(drop.rate_reached()),
                 count(drop.rows_acknowledged),
-                count(drop.rows_in_flight),
+                count(drop.recovery.aborted),
                 count(drop.rows_found),
                 bytes(drop.recovery.bytes_replayed),
                 micros(drop.after_kill.as_micros() as u64),
@@ -142,8 +140,9 @@ impl Report {
             None => "not made".to_owned(),
         };
         format!(
-            "A row is four index entries; a transaction is {} rows, acknowledged after its sync. Both times are from opening, \
-             with the\npage cache dropped, to the answer of the first query; a clean close is a checkpoint and a close.\n\
+            "A row is four index entries; a transaction is {} rows, acknowledged after its sync. Rows found beyond those \
+             acknowledged\nwere committed when the kill came and not yet acknowledged; half-done transactions were undone. Both times are from\n\
+             opening, with the page cache dropped, to the answer of the first query; a clean close is a checkpoint and a close.\n\
              First load: {} written, {per_row} bytes per row, commit p99 {}. Disk at the end: {}, {} bytes per row. \
              frond check: {check}.",
             count(super::TRANSACTION_ROWS),
@@ -176,7 +175,6 @@ impl Drop {
             "rate_reached": self.rate_reached(),
             "rows_before": self.rows_before,
             "rows_acknowledged": self.rows_acknowledged,
-            "rows_in_flight": self.rows_in_flight,
             "rows_found": self.rows_found,
             "seconds": self.seconds,
             "bytes_written": self.bytes_written,

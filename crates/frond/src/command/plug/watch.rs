@@ -28,8 +28,6 @@ pub(crate) enum Goal {
 pub(crate) struct Watched {
     /// The last row acknowledged.
     pub acknowledged: u64,
-    /// Rows written and not acknowledged, as last told.
-    pub in_flight: u64,
     /// Time from the first insert to the kill.
     pub seconds: f64,
     /// Bytes written to storage, as last told.
@@ -48,6 +46,7 @@ struct Tick {
 }
 
 enum Told {
+    Begun,
     Acknowledged(u64),
     Tick(Tick),
 }
@@ -80,22 +79,22 @@ pub(crate) fn load_and_kill(
         None => 30_000,
         Some(rate) => (TRANSACTION_ROWS * 1_000_000 / rate).min(1_000_000),
     }));
-    let mut watched =
-        Watched { acknowledged: rows, in_flight: 0, seconds: 0.0, bytes_written: 0, commit_p99_micros: 0 };
+    let mut watched = Watched { acknowledged: rows, seconds: 0.0, bytes_written: 0, commit_p99_micros: 0 };
     let mut begun: Option<Instant> = None;
     let mut deadline: Option<Instant> = None;
     let mut last = Tick::default();
     loop {
-        match told.recv_timeout(Duration::from_millis(5)) {
-            Ok((at, Told::Acknowledged(row))) => {
-                begun.get_or_insert(at);
-                watched.acknowledged = row;
-            }
+        let next = told.recv_timeout(Duration::from_millis(5));
+        if let Ok((at, _)) = &next
+            && begun.is_none()
+        {
+            begun = Some(*at);
+            timeline.begin(*at, &name);
+        }
+        match next {
+            Ok((_, Told::Begun)) => {}
+            Ok((_, Told::Acknowledged(row))) => watched.acknowledged = row,
             Ok((at, Told::Tick(tick))) => {
-                if begun.is_none() {
-                    timeline.begin(at, &name);
-                }
-                begun.get_or_insert(at);
                 timeline.rows(at, tick.rows);
                 last = tick;
                 view.show(rows, &tick, watched.acknowledged);
@@ -124,13 +123,13 @@ pub(crate) fn load_and_kill(
     // What was acknowledged before the kill is still in the pipe.
     for (_, told) in told {
         match told {
+            Told::Begun => {}
             Told::Acknowledged(row) => watched.acknowledged = row,
             Told::Tick(tick) => last = tick,
         }
     }
     timeline.rows(killed, last.rows.max(watched.acknowledged - rows));
     timeline.killed(killed);
-    watched.in_flight = (rows + last.rows).saturating_sub(watched.acknowledged);
     watched.seconds = begun.map_or(0.0, |begun| (killed - begun).as_secs_f64());
     watched.bytes_written = last.bytes;
     watched.commit_p99_micros = last.commit_p99;
@@ -185,6 +184,7 @@ fn parse(line: &str) -> Option<Told> {
     let kind = words.next()?;
     let numbers: Vec<u64> = words.map(str::parse).collect::<Result<_, _>>().ok()?;
     match (kind, numbers.as_slice()) {
+        ("begin", []) => Some(Told::Begun),
         ("ack", [row]) => Some(Told::Acknowledged(*row)),
         ("tick", [rows, bytes, level0, level0_max, commit_p99]) => Some(Told::Tick(Tick {
             rows: *rows,
