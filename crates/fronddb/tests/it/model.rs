@@ -146,9 +146,7 @@ impl World {
                 self.single(durability);
             }
             98 if self.random.below(3) == 0 => self.crash(),
-            _ => {
-                while self.db.step_background().unwrap() {}
-            }
+            _ => while self.db.step_background().unwrap() {},
         }
     }
 
@@ -286,7 +284,8 @@ impl World {
                 }
             }
             _ => {
-                let options = CursorOptions { lower: std::ops::Bound::Included(key.1.clone()), ..CursorOptions::default() };
+                let options =
+                    CursorOptions { lower: std::ops::Bound::Included(key.1.clone()), ..CursorOptions::default() };
                 let mut cursor = open.txn.cursor(tree, options).unwrap();
                 let rows = if kind == 3 { collect(&mut cursor) } else { collect_backward(&mut cursor) };
                 if self.granted(&rows) {
@@ -336,8 +335,7 @@ impl World {
         let (key, value) = (self.key(), self.value());
         let mut batch = fronddb::WriteBatch::new();
         batch.put(&self.trees[key.0], &key.1, &value).unwrap();
-        let options =
-            TxnOptions { durability, lock_timeout: Some(std::time::Duration::ZERO), ..TxnOptions::default() };
+        let options = TxnOptions { durability, lock_timeout: Some(std::time::Duration::ZERO), ..TxnOptions::default() };
         match self.db.write(&batch, options) {
             Ok(()) => {
                 let state = apply(&[Change::Put(key, value)], self.committed());
