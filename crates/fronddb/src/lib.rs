@@ -25,3 +25,28 @@ pub mod store;
 pub mod tree;
 #[doc(hidden)]
 pub mod txn;
+
+pub use base::compress::Codec;
+pub use base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
+pub use db::batch::WriteBatch;
+pub use db::check::{CheckOptions, CheckProgress, CheckReport, check};
+pub use db::cursor::Cursor;
+pub use db::database::Database;
+pub use db::log_print::{LogAction, LogEvent, log_records};
+pub use db::monitor::{Finding, LockInfo, PreparedInfo, TransactionInfo};
+pub use db::options::{
+    CursorOptions, Durability, Isolation, LockMode, MEMORY_BYTES_MIN, Options, ProgressCallback, TreeOptions,
+    TxnOptions, Wait,
+};
+pub use db::report::{RecoveryEstimate, RecoveryPhase, RecoveryProgress, RecoveryReport};
+pub use db::salvage::{SalvageReport, SalvagedTree, salvage};
+pub use db::statistics::{Distribution, Statistics};
+pub use db::transaction::{Locked, Savepoint, Transaction};
+pub use db::tree_handle::{RangeEstimate, Tree, TreeInfo};
+pub use format::program::{Op, Overflow, Program};
+pub use tree::Value;
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

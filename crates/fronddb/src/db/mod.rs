@@ -1,1 +1,36 @@
-//! (header to come with the layer)
+//! The database: everything a user calls.
+//!
+//! Rooms, in reading order. For users: [`options`] (every knob), [`database`] (open, close, upkeep), [`transaction`],
+//! [`batch`], [`cursor`], [`tree_handle`] (trees and their names), [`monitor`] (transactions and locks),
+//! [`statistics`], [`report`] (recovery). Behind them: `engine` (what an open database consists of), `core` (one
+//! transaction's state and ends), `write` and `read` (the two paths), `ddl` and `catalog` (trees), `prepared`
+//! (distributed transactions), `checkpoint`, `recovery`, `admission`, `background` (the only threads), `sessions`,
+//! `counters`, `gather`, `json`. For databases that nobody has open: [`check`], [`salvage`], [`log_print`].
+
+mod admission;
+mod background;
+pub mod batch;
+mod catalog;
+pub mod check;
+mod checkpoint;
+mod core;
+mod counters;
+pub mod cursor;
+pub mod database;
+mod ddl;
+mod engine;
+mod gather;
+mod json;
+pub mod log_print;
+pub mod monitor;
+pub mod options;
+mod prepared;
+mod read;
+mod recovery;
+pub mod report;
+pub mod salvage;
+mod sessions;
+pub mod statistics;
+pub mod transaction;
+pub mod tree_handle;
+mod write;

@@ -22,7 +22,9 @@ pub enum Kind {
     InsertIfAbsent = 2,
     /// The key has no value.
     Delete = 3,
-    /// The key, written exactly once by a put since it last had no value, has no value: the pair annihilates.
+    /// The key, put exactly once since it last had no value, has no value: put and single-delete annihilate
+    /// each other wherever they meet. For keys that are never removed by a plain delete nor changed by
+    /// updates and blind inserts, as entries of secondary indexes are; range-deletes are no harm.
     SingleDelete = 4,
     /// The value changes by the program in the payload (see [`crate::format::program`]).
     Update = 5,
@@ -74,7 +76,7 @@ pub struct Message<'a> {
     /// What it does.
     pub kind: Kind,
     /// True when the payload is an encoded [`crate::format::blob::BlobRef`] and not the value itself.
-    /// Only for `Put` and `InsertIfAbsent`.
+    /// Only for `Put`.
     pub blob: bool,
     /// Value or program; empty for deletes.
     pub payload: &'a [u8],

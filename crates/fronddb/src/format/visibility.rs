@@ -51,14 +51,45 @@ impl View<'_> {
     }
 }
 
+impl View<'_> {
+    /// When a message with this stamp was committed: 0 when settled, `None` when it was not.
+    pub fn committed(&self, stamp: Stamp) -> Option<CommitNumber> {
+        match stamp {
+            Stamp::Settled => Some(CommitNumber(0)),
+            Stamp::Committed(number) => Some(number),
+            Stamp::Written { txn, step } => match self.statuses.status(txn, step) {
+                Status::Committed(number) => Some(number),
+                Status::Active | Status::Aborted => None,
+            },
+        }
+    }
+}
+
 /// What a compaction must keep: the snapshots that may still be read.
 #[derive(Clone)]
 pub struct Retention<'a> {
-    /// Every live and future snapshot is at or above this number.
-    pub horizon: CommitNumber,
-    /// Live snapshots above the horizon and the newest commit at the time, ascending. A version that is
-    /// superseded by a newer committed one is needed only if some snapshot lies in between.
+    /// Snapshots that may be read, ascending, never empty: the first is the *horizon* (every live and
+    /// future snapshot is at or above it), the last is the newest commit at the time (every future
+    /// snapshot is at or above that one), in between are the live ones.
     pub snapshots: Vec<CommitNumber>,
     /// The states of all transactions.
     pub statuses: &'a dyn Statuses,
+}
+
+impl Retention<'_> {
+    /// Every live and future snapshot is at or above this number.
+    pub fn horizon(&self) -> CommitNumber {
+        self.snapshots.first().copied().unwrap_or_default()
+    }
+
+    /// The newest commit when the retention was taken. What commits later counts as undecided.
+    pub fn newest(&self) -> CommitNumber {
+        self.snapshots.last().copied().unwrap_or_default()
+    }
+
+    /// True when some snapshot sees `older` but not `newer`, so that both versions are needed.
+    pub fn separates(&self, older: CommitNumber, newer: CommitNumber) -> bool {
+        let first = self.snapshots.partition_point(|snapshot| *snapshot < older);
+        self.snapshots.get(first).is_some_and(|snapshot| *snapshot < newer)
+    }
 }

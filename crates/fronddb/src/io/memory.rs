@@ -15,6 +15,7 @@
 //! Also here: a capacity, for `NoSpace`; deep copies; and hands to damage files with.
 //!
 //! Locks: `Disk::names` before any `Inode::content`; neither is held when a call returns.
+#![allow(rustdoc::private_intra_doc_links, reason = "the headers are for readers of the source")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -379,7 +380,11 @@ impl File for MemoryFile {
         if self.mode.direct {
             check_aligned(&self.path, offset, buf)?;
         }
-        if self.inode.write(buf, offset, self.disk.next_moment()) { Ok(()) } else { Err(self.no_space("write", offset)) }
+        if self.inode.write(buf, offset, self.disk.next_moment()) {
+            Ok(())
+        } else {
+            Err(self.no_space("write", offset))
+        }
     }
 
     fn sync_data(&self) -> Result<()> {

@@ -1,1 +1,653 @@
-//! (header to come with the layer)
+//! The recovery log: one stream of records, in segments (decisions D4 and D9).
+//!
+//! Owns positions, files and durability of records; deliberately not what a record says
+//! ([`crate::format::record`]), nor which memtable a segment belongs to.
+//!
+//! Rooms, in reading order: this file (what a writer of records calls), [`frame`] (one record's wrapping), [`ring`] (where
+//! records are copied in parallel), [`writer`] (from the ring to the files), [`segment`] (one file), [`pool`] (which files
+//! there are), [`reader`] (what recovery and `frond log` call), [`evidence`] (torn end or damage?).
+//!
+//! # How it works
+//!
+//! *Append.* One atomic add reserves the record's position, which is its LSN and its place in the ring. The copy runs
+//! in parallel with other copies. No thread of its own writes: whoever waits for a record becomes the writer if nobody
+//! is, takes all complete frames out of the ring, writes them in one piece and, if durability is waited for, syncs.
+//! Who comes meanwhile waits, and one of those becomes the next: group commit without timers. The write and the sync are
+//! separate roles, so that while one thread syncs another can write on.
+//!
+//! *Rotate.* The log is cut at its end: the next record begins a new segment. Only the position is noted; the writer
+//! changes files when it comes there. Positions go on without a gap.
+//!
+//! # Protocol of the level-0 gate
+//!
+//! Append with the gate held shared; rotate with it held exclusively, so that no reservation is in flight and the
+//! position returned is a boundary between records. Append may have to wait for room in the ring: it then becomes the
+//! writer itself or waits for the one there is, which never takes the gate; so the holder of the exclusive gate waits for
+//! I/O at most as long as one append does. Rotate itself does no I/O when [`Log::prepare_step`] has made a
+//! segment ready, and prepares one itself otherwise.
+//!
+//! # Invariants
+//!
+//! - G1: durable <= written <= consumed <= end, and each only grows.
+//! - G2: a position is given out once per epoch; frames are checked against both.
+//! - G3: `durable` moves only after a successful sync of every file that holds bytes below it.
+//!
+//! Latches, in the order in which they may be taken: sync role, writer, syncing, boundaries, pool (`preparing`, `state`),
+//! a segment's `filling`, `cause`, `waiters`; `compressors` alone.
+//!
+//! # On failure
+//!
+//! A failed write or sync poisons the log: everything later fails with `Poisoned` and the first cause, and nothing
+//! is retried, because after a failed sync nobody knows what the disk holds. `NoSpace` comes only where
+//! space is asked for, before anything changed: from [`Log::append`] when there is no room for the record in prepared
+//! segments, and from [`Log::rotate`].
+
+mod evidence;
+mod frame;
+mod pool;
+pub mod reader;
+mod ring;
+mod segment;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+pub use reader::{LogReader, LogTail, RecordBatch};
+pub use segment::LOG_FORMAT;
+
+use self::frame::Header;
+use self::pool::Pool;
+use self::ring::Ring;
+use self::writer::Writer;
+use crate::base::clock::Clock;
+use crate::base::compress::{Codec, Compressor};
+use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::sync::{Condvar, Mutex, MutexGuard};
+use crate::base::{Error, ErrorKind, Lsn, Result};
+use crate::io::{File, Storage};
+
+/// Longest record, in bytes.
+pub const RECORD_BYTES_MAX: usize = (256 << 20) - 64;
+/// A frame of more than the ring's size divided by this does not go through the ring.
+const RING_SHARE: usize = 4;
+/// How far zeros are written ahead of the records in the background, in steps of [`LogOptions::fill_bytes`].
+const FILL_STEPS_AHEAD: u64 = 8;
+const NO_BOUNDARY: u64 = u64::MAX;
+
+/// How the log works. None of it is stored but `uuid`; all may differ at the next opening.
+#[derive(Debug, Clone)]
+pub struct LogOptions {
+    /// Names the database: segments of another one are refused.
+    pub uuid: [u8; 16],
+    /// Bytes of records in a segment; at least four times `buffer_bytes`.
+    pub segment_bytes: u64,
+    /// Bytes of the ring into which records are copied; a power of two.
+    pub buffer_bytes: usize,
+    /// Most bytes written and not synced; bounds what a restart reads beyond the end of the log.
+    pub unsynced_bytes_max: u64,
+    /// Bytes of zeros written at a time where a segment was never written.
+    pub fill_bytes: u64,
+    /// Bypass the page cache.
+    pub direct: bool,
+    /// Compression of records of at least `compress_bytes_min`.
+    pub codec: Codec,
+    /// Shorter records are never compressed.
+    pub compress_bytes_min: usize,
+    /// Where the buffers are counted.
+    pub budget: MemoryBudget,
+    /// Measures syncs.
+    pub clock: Clock,
+}
+
+impl LogOptions {
+    /// The usual sizes: segments of 96 MiB, a ring of 4 MiB, fast Zstandard from 4 KiB on, direct.
+    pub fn new(uuid: [u8; 16], budget: &MemoryBudget) -> LogOptions {
+        LogOptions {
+            uuid,
+            segment_bytes: 96 << 20,
+            buffer_bytes: 4 << 20,
+            unsynced_bytes_max: 4 << 20,
+            fill_bytes: 1 << 20,
+            direct: true,
+            codec: Codec::Zstd { level: 1 },
+            compress_bytes_min: 4 << 10,
+            budget: budget.clone(),
+            clock: Clock::machine(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let ring = self.buffer_bytes as u64;
+        let pages = |bytes: u64| bytes > 0 && bytes.is_multiple_of(4096);
+        if !self.buffer_bytes.is_power_of_two() || ring < 16 << 10 || self.segment_bytes < 4 * ring {
+            return Err(Error::invalid(format!("log sizes, buffer={ring} segment={}", self.segment_bytes)));
+        }
+        if !pages(self.segment_bytes) || !pages(self.fill_bytes) {
+            return Err(Error::invalid(format!(
+                "unaligned log sizes, segment={} fill={}",
+                self.segment_bytes, self.fill_bytes
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Where a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// Its position: the sequence number of its messages.
+    pub lsn: Lsn,
+    /// The first position after it: what to wait for.
+    pub end: Lsn,
+}
+
+/// What the log has done since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogStatistics {
+    /// Bytes appended, with their frames.
+    pub appended_bytes: u64,
+    /// Bytes written, with headers and repeated pages, without zeros written ahead.
+    pub written_bytes: u64,
+    /// Writes.
+    pub batches: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Time that syncs took, in microseconds.
+    pub sync_micros: u64,
+    /// Longest sync, in microseconds.
+    pub sync_micros_max: u64,
+    /// Appends that found the ring full.
+    pub ring_waits: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    written_bytes: AtomicU64,
+    batches: AtomicU64,
+    syncs: AtomicU64,
+    sync_micros: AtomicU64,
+    sync_micros_max: AtomicU64,
+    ring_waits: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Boundaries {
+    /// Where segments are to begin; in `Log::next_boundary` the first of them.
+    pending: VecDeque<u64>,
+    /// The latest rotation, or where the log was opened.
+    latest: u64,
+}
+
+/// The log. All methods may be called from any thread.
+///
+/// Dropping it stops: what was not waited for may be lost, as in a crash.
+#[derive(Debug)]
+pub struct Log {
+    /// Where the next record will be.
+    tail: CachePadded<AtomicU64>,
+    /// Appends that end above must ask for space first.
+    room_end: AtomicU64,
+    poisoned: AtomicBool,
+    epoch: u64,
+    ring_frame_max: u64,
+    start: u64,
+    ring: Ring,
+    written: CachePadded<AtomicU64>,
+    durable: CachePadded<AtomicU64>,
+    next_boundary: AtomicU64,
+    boundaries: Mutex<Boundaries>,
+    writer: Mutex<Writer>,
+    sync_role: Mutex<()>,
+    syncing: Mutex<()>,
+    waiters: Mutex<()>,
+    wake: Condvar,
+    pool: Pool,
+    compressors: Mutex<Vec<Compression>>,
+    cause: Mutex<Option<Error>>,
+    counters: Counters,
+    options: LogOptions,
+    memory_bytes: usize,
+}
+
+/// A compressor and the buffer that it writes to.
+type Compression = (Compressor, Vec<u8>);
+
+/// Compressors kept between uses: more threads than this seldom compress at the same time, and each has working memory.
+const COMPRESSORS_MAX: usize = 4;
+
+impl Log {
+    /// A new log in `dir`, which must hold no segments; its first record will be at `start`, a multiple of 8.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when there are segments or a size is impossible; `NoSpace`, `Io`.
+    pub fn create(storage: Arc<dyn Storage>, dir: &Path, options: LogOptions, start: Lsn) -> Result<Log> {
+        storage.create_dir_all(dir)?;
+        if let Some(name) = storage.list(dir)?.iter().find(|name| segment::number_of(name).is_some()) {
+            return Err(Error::invalid(format!("there is a log already, file={}", dir.join(name).display())));
+        }
+        Log::open(storage, dir, options, LogTail::empty(start))
+    }
+
+    /// Goes on where the log of an earlier run ends. What that run wrote is made durable, what lies beyond the torn
+    /// end is given up, and the next record begins a new segment.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for impossible sizes; `NoSpace`, `Io`.
+    pub fn open(storage: Arc<dyn Storage>, dir: &Path, options: LogOptions, tail: LogTail) -> Result<Log> {
+        options.check()?;
+        let end = tail.end().0;
+        if !end.is_multiple_of(8) {
+            return Err(Error::invalid(format!("log starts between words, lsn={end}")));
+        }
+        let pool = Pool::new(storage, PathBuf::from(dir), options.direct, options.segment_bytes, tail.next_number());
+        for (number, from, upto) in tail.live() {
+            pool.add_live(number, from, upto);
+        }
+        pool.sync_live()?;
+        pool.recycle_leftovers(tail.leftovers())?;
+        if pool.prepared() == 0 {
+            pool.prepare_one(None)?;
+        }
+        let Some(first) = pool.next() else { return Err(Error::internal("no prepared log segment")) };
+        let writer = Writer::new(options.buffer_bytes, end);
+        let memory_bytes = options.buffer_bytes + writer.memory_bytes();
+        options.budget.add(Purpose::Work, memory_bytes);
+        let position = || CachePadded::new(AtomicU64::new(end));
+        let log = Log {
+            tail: position(),
+            room_end: AtomicU64::new(0),
+            poisoned: AtomicBool::new(false),
+            epoch: first.number,
+            ring_frame_max: (options.buffer_bytes / RING_SHARE) as u64,
+            start: end,
+            ring: Ring::new(options.buffer_bytes, end),
+            written: position(),
+            durable: position(),
+            next_boundary: AtomicU64::new(NO_BOUNDARY),
+            boundaries: Mutex::new(Boundaries { pending: VecDeque::new(), latest: end }),
+            writer: Mutex::new(writer),
+            sync_role: Mutex::new(()),
+            syncing: Mutex::new(()),
+            waiters: Mutex::new(()),
+            wake: Condvar::new(),
+            pool,
+            compressors: Mutex::new(Vec::new()),
+            cause: Mutex::new(None),
+            counters: Counters::default(),
+            options,
+            memory_bytes,
+        };
+        log.update_room();
+        Ok(log)
+    }
+
+    /// Adds a record. Call it with the level-0 gate held shared, see above.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an empty or too long record, `NoSpace`: nothing changed. `Poisoned`.
+    #[inline]
+    pub fn append(&self, record: &[u8]) -> Result<Appended> {
+        if record.is_empty() || record.len() > RECORD_BYTES_MAX {
+            return Err(Error::invalid(format!("log record of impossible length, bytes={}", record.len())));
+        }
+        if record.len() >= self.options.compress_bytes_min && self.options.codec != Codec::None {
+            return self.append_compressed(record);
+        }
+        self.append_stored(Codec::None.tag(), record)
+    }
+
+    fn append_compressed(&self, record: &[u8]) -> Result<Appended> {
+        let (mut compressor, mut stored) = self.compressors.lock().pop().unwrap_or_default();
+        stored.clear();
+        stored.extend_from_slice(&(record.len() as u32).to_le_bytes());
+        let tag = compressor.compress(self.options.codec, record, &mut stored)?;
+        let appended = match tag {
+            0 => self.append_stored(tag, record),
+            _ => self.append_stored(tag, &stored),
+        };
+        if stored.capacity() <= self.options.buffer_bytes {
+            let mut kept = self.compressors.lock();
+            if kept.len() < COMPRESSORS_MAX {
+                kept.push((compressor, stored));
+            }
+        }
+        appended
+    }
+
+    #[inline]
+    fn append_stored(&self, tag: u8, stored: &[u8]) -> Result<Appended> {
+        if self.poisoned.load(Ordering::Relaxed) {
+            return Err(self.poison_error());
+        }
+        let bytes = frame::frame_bytes(stored.len());
+        let crc = frame::record_crc(stored);
+        let header = Header { stored: stored.len(), tag, crc, durable: 0 };
+        if bytes > self.ring_frame_max {
+            return self.append_large(header, stored, bytes);
+        }
+        if self.tail.load(Ordering::Relaxed) + bytes > self.room_end.load(Ordering::Relaxed) {
+            self.make_room()?;
+        }
+        let lsn = self.tail.fetch_add(bytes, Ordering::Relaxed);
+        let end = lsn + bytes;
+        if !self.ring.has_room_for(end) {
+            self.wait_for_ring(end)?;
+        }
+        let header = Header { durable: self.durable.load(Ordering::Relaxed), ..header };
+        self.ring.put(lsn, header.encode(lsn, self.epoch), stored);
+        Ok(Appended { lsn: Lsn(lsn), end: Lsn(end) })
+    }
+
+    #[cold]
+    fn wait_for_ring(&self, end: u64) -> Result<()> {
+        self.counters.ring_waits.fetch_add(1, Ordering::Relaxed);
+        while !self.ring.has_room_for(end) {
+            self.check_poison()?;
+            match self.writer.try_lock() {
+                Some(mut writer) => self.drain(&mut writer)?,
+                None => std::thread::yield_now(),
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn append_large(&self, header: Header, stored: &[u8], bytes: u64) -> Result<Appended> {
+        let mut writer = self.writer.lock();
+        self.check_poison()?;
+        self.pool.enlarge_next(bytes.next_multiple_of(4096))?;
+        // What is in the ring may need a segment of its own before the large one's.
+        let lsn = self.tail.fetch_add(bytes, Ordering::Relaxed);
+        let header = Header { durable: self.durable.load(Ordering::Relaxed), ..header };
+        self.or_poison(writer.write_large(self, lsn, header, stored))?;
+        drop(writer);
+        self.update_room();
+        self.wake_all();
+        Ok(Appended { lsn: Lsn(lsn), end: Lsn(lsn + bytes) })
+    }
+
+    /// Waits until everything below `end` is handed to the operating system: it then survives the process.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn wait_written(&self, end: Lsn) -> Result<()> {
+        while self.written.load(Ordering::Acquire) < end.0 {
+            self.check_poison()?;
+            debug_assert!(end.0 <= self.tail.load(Ordering::Relaxed), "waits for what was not appended");
+            self.write_pass()?;
+            if self.written.load(Ordering::Acquire) < end.0 {
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until everything below `end` is durable.
+    ///
+    /// # Errors
+    /// `Poisoned`: whether it is durable is then not known.
+    pub fn wait_durable(&self, end: Lsn) -> Result<()> {
+        while self.durable.load(Ordering::Acquire) < end.0 {
+            self.check_poison()?;
+            match self.sync_role.try_lock() {
+                Some(role) => self.lead(role, end.0)?,
+                None => {
+                    let mut guard = self.waiters.lock();
+                    if self.durable.load(Ordering::Acquire) < end.0 && self.sync_role.is_locked() {
+                        self.wake.wait(&mut guard);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes and syncs for all who wait.
+    fn lead(&self, role: MutexGuard<'_, ()>, end: u64) -> Result<()> {
+        let result = self.wait_written(Lsn(end)).and_then(|()| self.sync_pass());
+        drop(role);
+        self.wake_all();
+        result
+    }
+
+    /// Makes everything appended so far durable, and returns its end.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn sync(&self) -> Result<Lsn> {
+        let end = self.end_lsn();
+        self.wait_durable(end)?;
+        Ok(end)
+    }
+
+    fn wake_all(&self) {
+        drop(self.waiters.lock());
+        self.wake.notify_all();
+    }
+
+    fn write_pass(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        self.drain(&mut writer)
+    }
+
+    fn drain(&self, writer: &mut Writer) -> Result<()> {
+        self.check_poison()?;
+        let limit = self.tail.load(Ordering::Relaxed);
+        self.or_poison(writer.drain(self, limit))
+    }
+
+    /// Syncs what is written; under the sync role.
+    fn sync_pass(&self) -> Result<()> {
+        let (files, written) = {
+            let writer = self.writer.lock();
+            (writer.unsynced(), self.written.load(Ordering::Acquire))
+        };
+        self.sync_files(&files, written)?;
+        self.writer.lock().forget_synced(&files);
+        Ok(())
+    }
+
+    /// Syncs `files`, which are all that hold bytes below `written` that are not durable (G3). One thread at a time,
+    /// because the system reports a lost write to one sync only: the other must not believe its own success.
+    fn sync_files(&self, files: &[Arc<dyn File>], written: u64) -> Result<()> {
+        let _syncing = self.syncing.lock();
+        self.check_poison()?;
+        let start = self.options.clock.micros();
+        for file in files {
+            self.or_poison(file.sync_data())?;
+        }
+        let micros = self.options.clock.micros().saturating_sub(start);
+        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        self.counters.sync_micros.fetch_add(micros, Ordering::Relaxed);
+        self.counters.sync_micros_max.fetch_max(micros, Ordering::Relaxed);
+        self.durable.fetch_max(written, Ordering::Release);
+        Ok(())
+    }
+
+    /// Begins a new segment with the next record, and returns that record's position. Call it with the level-0 gate
+    /// held exclusively, see above. Without a record since the last rotation nothing changes.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io` when no segment could be prepared: nothing changed. `Poisoned`.
+    pub fn rotate(&self) -> Result<Lsn> {
+        self.check_poison()?;
+        let mut boundaries = self.boundaries.lock();
+        let at = self.tail.load(Ordering::Acquire);
+        if at != boundaries.latest {
+            if self.pool.prepared() <= boundaries.pending.len() {
+                self.pool.prepare_one(None)?;
+            }
+            boundaries.latest = at;
+            boundaries.pending.push_back(at);
+            if boundaries.pending.len() == 1 {
+                self.next_boundary.store(at, Ordering::Release);
+            }
+        }
+        drop(boundaries);
+        self.update_room();
+        Ok(Lsn(at))
+    }
+
+    fn is_boundary(&self, position: u64) -> bool {
+        self.next_boundary.load(Ordering::Acquire) <= position
+    }
+
+    /// A segment begins at `position`.
+    fn boundary_reached(&self, position: u64) {
+        let mut boundaries = self.boundaries.lock();
+        while boundaries.pending.front().is_some_and(|boundary| *boundary <= position) {
+            boundaries.pending.pop_front();
+        }
+        self.next_boundary.store(boundaries.pending.front().copied().unwrap_or(NO_BOUNDARY), Ordering::Release);
+        drop(boundaries);
+        self.update_room();
+    }
+
+    /// Says up to where appends are sure to find space: everywhere while there is a prepared segment that no rotation
+    /// has claimed, else to the end of the newest segment less what may be on its way there.
+    fn update_room(&self) {
+        let boundaries = self.boundaries.lock();
+        let unclaimed = self.pool.prepared() > boundaries.pending.len();
+        let room_end = if unclaimed {
+            u64::MAX
+        } else {
+            let (start, capacity) = match (boundaries.pending.back(), self.pool.live().last()) {
+                (Some(boundary), _) => (*boundary, self.options.segment_bytes),
+                (None, Some(live)) => (live.start, live.segment.as_ref().map_or(0, |segment| segment.capacity)),
+                (None, None) => (self.start, 0),
+            };
+            start + capacity.saturating_sub(self.ring.bytes())
+        };
+        self.room_end.store(room_end, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn make_room(&self) -> Result<()> {
+        if self.pool.prepared() <= self.boundaries.lock().pending.len() {
+            self.pool.prepare_one(None)?;
+        }
+        self.update_room();
+        Ok(())
+    }
+
+    /// Does one bounded piece of background work, if there is any: prepares the next segment, or writes zeros ahead of
+    /// the records. True when there may be more to do.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io` when no segment could be prepared: nothing changed. `Poisoned`.
+    pub fn prepare_step(&self) -> Result<bool> {
+        self.check_poison()?;
+        let pending = self.boundaries.lock().pending.len();
+        if self.pool.prepared() <= pending {
+            self.pool.prepare_one(None)?;
+            self.update_room();
+            return Ok(true);
+        }
+        let ahead = FILL_STEPS_AHEAD * self.options.fill_bytes;
+        let place = self.writer.try_lock().and_then(|writer| writer.place());
+        if let Some((segment, offset)) = place
+            && self.or_poison(segment.fill_ahead(offset, ahead, self.options.fill_bytes))?
+        {
+            return Ok(true);
+        }
+        match self.pool.next() {
+            Some(next) => self.or_poison(next.fill_ahead(0, ahead, self.options.fill_bytes)),
+            None => Ok(false),
+        }
+    }
+
+    /// Recycles the segments wholly below `before`, which no restart will read any more.
+    ///
+    /// # Errors
+    /// `Io`; a file may then stay until the next opening. `Poisoned`.
+    pub fn release(&self, before: Lsn) -> Result<()> {
+        self.check_poison()?;
+        let result = self.pool.release(before);
+        self.update_room();
+        result
+    }
+
+    /// The position after the last record.
+    pub fn end_lsn(&self) -> Lsn {
+        Lsn(self.tail.load(Ordering::Acquire))
+    }
+
+    /// Below it, everything is handed to the operating system.
+    pub fn written_lsn(&self) -> Lsn {
+        Lsn(self.written.load(Ordering::Acquire))
+    }
+
+    /// Below it, everything is durable.
+    pub fn durable_lsn(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Bytes from the first live segment to the end: at most so many would a restart read.
+    pub fn live_bytes(&self) -> u64 {
+        let start = self.pool.live().first().map_or(self.start, |live| live.start);
+        self.end_lsn().0.saturating_sub(start)
+    }
+
+    /// What was done since the log was opened.
+    pub fn statistics(&self) -> LogStatistics {
+        let counter = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        LogStatistics {
+            appended_bytes: self.end_lsn().0 - self.start,
+            written_bytes: counter(&self.counters.written_bytes),
+            batches: counter(&self.counters.batches),
+            syncs: counter(&self.counters.syncs),
+            sync_micros: counter(&self.counters.sync_micros),
+            sync_micros_max: counter(&self.counters.sync_micros_max),
+            ring_waits: counter(&self.counters.ring_waits),
+        }
+    }
+
+    /// How far above what is durable a frame can lie when it is appended.
+    fn window(&self) -> u64 {
+        self.options.unsynced_bytes_max + 4 * self.ring.bytes()
+    }
+
+    /// Why the log is poisoned, if it is.
+    pub fn poisoned(&self) -> Option<Error> {
+        self.poisoned.load(Ordering::Acquire).then(|| self.poison_error())
+    }
+
+    fn check_poison(&self) -> Result<()> {
+        if self.poisoned.load(Ordering::Acquire) { Err(self.poison_error()) } else { Ok(()) }
+    }
+
+    /// The failure of a write or sync poisons.
+    fn or_poison<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| self.poison(&error))
+    }
+
+    #[cold]
+    fn poison(&self, cause: &Error) -> Error {
+        if cause.kind() != ErrorKind::Poisoned {
+            self.cause.lock().get_or_insert_with(|| cause.clone());
+            self.poisoned.store(true, Ordering::Release);
+        }
+        self.wake_all();
+        self.poison_error()
+    }
+
+    #[cold]
+    fn poison_error(&self) -> Error {
+        let cause = self.cause.lock().as_ref().map_or_else(String::new, Error::to_string);
+        Error::new(ErrorKind::Poisoned, format!("the log cannot be written any more: {cause}"))
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.options.budget.sub(Purpose::Work, self.memory_bytes);
+    }
+}

@@ -37,6 +37,7 @@ pub mod options;
 mod output;
 mod path;
 pub mod reader;
+pub mod salvage;
 mod verify;
 pub mod writer;
 
@@ -49,4 +50,5 @@ pub use counters::{RunCounters, RunStatistics};
 pub use cursor::{CursorMode, RunCursor};
 pub use options::{CodecTable, RunOptions};
 pub use reader::Run;
+pub use salvage::{Lost, SalvageCursor};
 pub use writer::RunWriter;

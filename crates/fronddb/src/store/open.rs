@@ -11,12 +11,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::Store;
 use super::allocator::{Allocator, SLOT_PAGES};
 use super::data_file::DataFile;
 use super::frame::FrameKind;
 use super::reserve::Reserve;
 use super::space_map::{self, Entry};
-use super::Store;
 use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;

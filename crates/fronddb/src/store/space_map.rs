@@ -48,8 +48,7 @@ pub(super) fn decode_summary(bytes: &[u8]) -> Result<Vec<Entry>> {
     }
     let mut entries = Vec::with_capacity(count);
     for region in 0..count {
-        let entry =
-            Entry { map_page: decoder.u64()?, image_pages: u32::from(decoder.u16()?), check: decoder.u32()? };
+        let entry = Entry { map_page: decoder.u64()?, image_pages: u32::from(decoder.u16()?), check: decoder.u32()? };
         if entry.image_pages > REGION_PAGES
             || entry.map_page > u64::MAX / PAGE_BYTES - 1
             || (entry.map_page == 0 && entry.image_pages > 0)
@@ -73,9 +72,10 @@ pub(super) fn read_bitmap(data: &DataFile, region: usize, entry: Entry) -> Resul
         return Ok(Bitmap::empty());
     }
     let (_, checksum, payload) = data.frame(FrameKind::Region, region as u32, map_ptr(entry.map_page))?;
-    let bytes: &[u8; BITMAP_BYTES] = payload.as_slice().try_into().map_err(|_| {
-        data.corruption(format!("bitmap of wrong length, region={region} bytes={}", payload.len()))
-    })?;
+    let bytes: &[u8; BITMAP_BYTES] = payload
+        .as_slice()
+        .try_into()
+        .map_err(|_| data.corruption(format!("bitmap of wrong length, region={region} bytes={}", payload.len())))?;
     let bitmap = Bitmap::from_bytes(bytes);
     if checksum as u32 != entry.check || bitmap.count() != entry.image_pages {
         return Err(data.corruption(format!(

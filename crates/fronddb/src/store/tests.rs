@@ -1,1 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod crash;
+mod failures;
+mod harness;
+mod model;
+mod units;

@@ -1,1 +1,260 @@
-//! (header to come with the layer)
+//! The Bε-tree: from level 0 to the leaves.
+//!
+//! Owns the shape of the tree (which runs stand where), the current [`Version`], and the steps that move
+//! messages down. Does not own threads, the log, transactions or the admission of writers: the database
+//! layer calls the steps and passes visibility in as values.
+//!
+//! # How it works
+//!
+//! A Bε-tree (Bender et al., "How to build fractal trees", ;login: 2015) with size-tiered buffers
+//! (SplinterDB, ATC 2020): a node is small, and what it buffers for each child is a short list of
+//! immutable sorted runs. Four things happen to runs:
+//!
+//! - **seal**: the oldest full memtable is written as one run for each slot of the root;
+//! - **flush**: the runs of a slot are merged and cut at the pivots of the child node, one new run on top
+//!   of each of its slots' buffers;
+//! - **compaction**: the runs of a slot above a leaf are merged with the leaf's base into a new base, or
+//!   several when the leaf has grown too large (split);
+//! - **drop**: a settled range-delete that covers a slot makes everything below it disappear at once.
+//!
+//! Unlike SplinterDB, a flush rewrites the runs that it moves instead of passing references on, so each
+//! run stands in one place and its space comes back as a whole (`docs/decisions/0001-partitioned-runs.md`).
+//!
+//! # Versions
+//!
+//! Everything that a reader needs is a [`Version`]: the active memtable, the sealed ones, the root. It
+//! never changes; an installation makes the next one. A reader holds the version that it began with, and
+//! space that a version may still read is not reused: what an installation removes is *retired* with the
+//! number of the first version without it, and handed to the store when no older version lives.
+//!
+//! # Latches
+//!
+//! `state` (reservations, retired space, installation) → the store's and the cache's own. `sealing` and
+//! `publishing` are held for the length of a seal and a publication and come before `state`.
+//!
+//! # Failure
+//!
+//! Steps do all their I/O before they install; a failed step changes nothing and can be tried again.
+//!
+//! Rooms, in reading order: [`tuning`], [`node`], [`source`], [`merge`], [`compact`] (the merge rules on
+//! streams), [`plan`] (what next), [`step`] (flush, compaction, drop, seal), [`install`] (new versions),
+//! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`verify`], [`salvage`].
+
+pub mod compact;
+pub mod cursor;
+pub mod dead;
+pub mod estimate;
+pub mod install;
+pub mod merge;
+pub mod node;
+pub mod plan;
+pub mod publish;
+pub mod read;
+pub mod salvage;
+pub mod source;
+pub mod step;
+pub mod tuning;
+pub mod value;
+pub mod verify;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwap;
+
+use crate::base::memory::MemoryBudget;
+use crate::base::sync::Mutex;
+use crate::base::{BlockPtr, Extent, Result, RunId, TxnId};
+use crate::cache::Cache;
+use crate::format::Statuses;
+use crate::memtable::{Level0, Memtable};
+use crate::run::{CodecTable, Run, RunCounters};
+use crate::store::Store;
+
+pub use cursor::{CursorOptions, TreeCursor};
+pub use estimate::RangeEstimate;
+pub use node::Node;
+pub use publish::{PublishInput, Published};
+pub use step::Sealed;
+pub use tuning::TreeTuning;
+pub use value::Value;
+
+/// Told which undecided transactions runs hold, so that an aborted one is remembered as long as needed.
+pub trait RunHolders: Send + Sync {
+    /// A run with messages of these undecided transactions has been installed.
+    fn run_added(&self, txns: &[TxnId]);
+    /// Such a run has left the tree. Readers of older versions may still read it.
+    fn run_removed(&self, txns: &[TxnId]);
+    /// Nobody reads such a run any more.
+    fn run_released(&self, txns: &[TxnId]);
+}
+
+/// What the tree stands on.
+#[derive(Clone)]
+pub struct TreeEnv {
+    /// Where runs and nodes are stored.
+    pub store: Arc<Store>,
+    /// Blocks, indexes and filters in memory.
+    pub cache: Arc<Cache>,
+    /// Counts the memory of nodes.
+    pub budget: MemoryBudget,
+    /// States of transactions.
+    pub statuses: Arc<dyn Statuses>,
+    /// Reads by cause.
+    pub run_counters: Arc<RunCounters>,
+    /// Keeps count of undecided transactions in runs.
+    pub holders: Arc<dyn RunHolders>,
+    /// Sizes and thresholds.
+    pub options: TreeTuning,
+    /// Codec of each tree.
+    pub codecs: CodecTable,
+    /// The next run id.
+    pub run_ids: Arc<AtomicU64>,
+}
+
+impl std::fmt::Debug for TreeEnv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TreeEnv").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl TreeEnv {
+    /// Draws a run id.
+    pub fn next_run_id(&self) -> RunId {
+        RunId(self.run_ids.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Everything that one operation reads.
+#[derive(Debug)]
+pub struct Version {
+    /// Ascends with each installation.
+    pub number: u64,
+    /// Takes new messages.
+    pub active: Arc<Memtable>,
+    /// Full memtables that are not in the tree yet, newest first.
+    pub sealed: Vec<Level0>,
+    /// The root.
+    pub root: Arc<Node>,
+}
+
+/// Space that left the tree with version `since`; versions before it may still read it.
+#[derive(Debug)]
+struct Retired {
+    since: u64,
+    extents: Vec<Extent>,
+    /// Undecided transactions of the runs that lay in them.
+    txns: Vec<Vec<TxnId>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    reservations: plan::Reservations,
+    /// Versions that may live, ascending.
+    past: VecDeque<(u64, Weak<Version>)>,
+    retired: VecDeque<Retired>,
+    /// Blobs that seals brought into the tree since the last publication.
+    blobs_added: Vec<Extent>,
+    /// What has left the tree since the last publication, whether that knew of it or not.
+    removed: Vec<Extent>,
+}
+
+/// What writers are measured against when flushing falls behind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Debt {
+    /// Full memtables waiting.
+    pub sealed: usize,
+    /// The highest urgency of any slot: 1 asks for work, 3 says that work falls behind.
+    pub urgency: f32,
+    /// Stored bytes in all buffers.
+    pub pending_bytes: u64,
+}
+
+/// The tree.
+pub struct BeTree {
+    env: TreeEnv,
+    version: ArcSwap<Version>,
+    state: Mutex<State>,
+    sealing: Mutex<()>,
+    publishing: Mutex<publish::LastPublished>,
+    counters: step::TreeCounters,
+    dead: dead::DeadRanges,
+}
+
+impl std::fmt::Debug for BeTree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BeTree").field("version", &self.version.load().number).finish_non_exhaustive()
+    }
+}
+
+impl BeTree {
+    /// The tree whose root a publication stored at `root` (none: an empty tree), below memtables that
+    /// recovery rebuilt (`sealed`, newest first) and a new active one.
+    ///
+    /// # Errors
+    /// Those of loading the root.
+    pub fn open(env: TreeEnv, root: Option<BlockPtr>, sealed: Vec<Level0>, active: Arc<Memtable>) -> Result<BeTree> {
+        let (root, published) = match root {
+            Some(ptr) => {
+                let root = Node::load(&env, ptr)?;
+                (root.clone(), Some(root))
+            }
+            None => (Node::empty_root(&env), None),
+        };
+        let version = Arc::new(Version { number: 1, active, sealed, root });
+        let mut state = State::default();
+        state.past.push_back((1, Arc::downgrade(&version)));
+        Ok(BeTree {
+            env,
+            version: ArcSwap::new(version),
+            state: Mutex::new(state),
+            sealing: Mutex::new(()),
+            publishing: Mutex::new(publish::LastPublished::new(published)),
+            counters: step::TreeCounters::default(),
+            dead: dead::DeadRanges::default(),
+        })
+    }
+
+    /// What an operation that begins now reads.
+    #[inline]
+    pub fn version(&self) -> Arc<Version> {
+        self.version.load_full()
+    }
+
+    /// The same without touching the shared reference count, for short operations.
+    #[inline]
+    pub fn version_guard(&self) -> arc_swap::Guard<Arc<Version>> {
+        self.version.load()
+    }
+
+    /// What the tree stands on.
+    pub fn env(&self) -> &TreeEnv {
+        &self.env
+    }
+
+    /// Counters of the steps.
+    pub fn counters(&self) -> &step::TreeCounters {
+        &self.counters
+    }
+
+    /// Intervals that hold nothing visible; every write must be reported to them.
+    pub fn dead_ranges(&self) -> &dead::DeadRanges {
+        &self.dead
+    }
+
+    /// How far flushing is behind.
+    pub fn debt(&self) -> Debt {
+        let version = self.version.load();
+        let totals = version.root.totals();
+        Debt { sealed: version.sealed.len(), urgency: totals.urgency, pending_bytes: totals.pending_bytes }
+    }
+}
+
+/// The extents of some runs.
+fn extents_of<'a>(runs: impl IntoIterator<Item = &'a Arc<Run>>) -> Vec<Extent> {
+    runs.into_iter().flat_map(|run| run.meta().extents.iter().copied()).collect()
+}
+
+#[cfg(test)]
+mod tests;

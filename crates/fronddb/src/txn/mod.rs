@@ -1,1 +1,31 @@
-//! (header to come with the layer)
+//! Transactions as in constant-time recovery (decisions D5, D6): what became of each, what a snapshot is, and
+//! what one transaction knows of itself.
+//!
+//! Rooms, in reading order: [`states`] (the state of each id, read without a lock), [`backlog`] (aborted ids,
+//! and when they may be forgotten), [`status`] (the table: begin, commit, abort, prepare), [`image`] (its
+//! stored form, and replay), [`snapshots`] (live snapshots and the horizon), [`transaction`] (steps and
+//! savepoints of one transaction).
+//!
+//! # Life of an id
+//!
+//! ```text
+//! begin ─► active ─► prepared ─┬─► committed at n ─► (horizon ≥ n) settled: below the low-water mark, no memory
+//!             └────────────────┴─► aborted ────────► (no run, memtable or reader can hold it) forgotten
+//! ```
+//!
+//! A transaction counts its *steps*; a rollback to a savepoint aborts an interval of steps while the
+//! transaction goes on, and that interval is kept in the same backlog until it can be forgotten.
+
+mod backlog;
+mod image;
+mod snapshots;
+mod states;
+mod status;
+#[cfg(test)]
+mod tests;
+mod transaction;
+
+pub use backlog::BacklogStats;
+pub use snapshots::{Snapshot, Snapshots};
+pub use status::{Prepared, StatusTable, XID_BYTES_MAX};
+pub use transaction::{Isolation, SavepointId, StepRange, TransactionState};

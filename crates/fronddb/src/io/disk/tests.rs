@@ -1,1 +1,120 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+use crate::io::{read_file, replace_file};
+
+/// A directory that goes away with the test.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Dir {
+        let path = std::env::temp_dir().join(format!("fronddb-io-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Dir(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const CREATE: OpenMode = OpenMode { create: true, truncate: false, direct: false, read_only: false };
+
+#[test]
+fn files_are_created_renamed_listed_and_removed() {
+    let (dir, storage) = (Dir::new("names"), DiskStorage::new());
+    let deep = dir.0.join("a/b");
+    storage.create_dir_all(&deep).unwrap();
+    storage.create_dir_all(&deep).unwrap();
+    for name in ["2", "1"] {
+        storage.open(&deep.join(name), CREATE).unwrap().write_at(name.as_bytes(), 0).unwrap();
+    }
+    storage.create_dir_all(&deep.join("sub")).unwrap();
+    assert_eq!(storage.list(&deep).unwrap(), ["1", "2"]);
+    storage.rename(&deep.join("2"), &deep.join("1")).unwrap();
+    storage.sync_dir(&deep).unwrap();
+    assert_eq!(read_file(&storage, &deep.join("1")).unwrap(), b"2");
+    assert!(!storage.exists(&deep.join("2")).unwrap());
+    storage.remove(&deep.join("1")).unwrap();
+    assert_eq!(storage.list(&deep).unwrap(), [""; 0]);
+    assert!(storage.free_bytes(&deep).unwrap() > 0);
+    let missing = storage.open(&deep.join("no"), OpenMode::default()).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::Io);
+    assert!(missing.message().contains("path="), "{missing}");
+    let over_file = storage.open(&deep.join("file"), CREATE).map(drop);
+    assert!(over_file.is_ok() && storage.create_dir_all(&deep.join("file")).is_err());
+}
+
+#[test]
+fn reads_past_the_end_are_errors_in_both_modes() {
+    let (dir, storage) = (Dir::new("end"), DiskStorage::new());
+    storage.create_dir_all(&dir.0).unwrap();
+    for direct in [false, true] {
+        let file = storage.open(&dir.0.join("f"), OpenMode { direct, ..CREATE }).unwrap();
+        file.set_len(0).unwrap();
+        file.write_at(&PageBuf::from_slice(&[7; 8192]), 0).unwrap();
+        let mut buf = PageBuf::zeroed(8192);
+        file.read_at(&mut buf, 0).unwrap();
+        assert!(buf.iter().all(|byte| *byte == 7));
+        assert_eq!(file.read_at(&mut buf, 4096).unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(file.read_at(&mut buf, 1 << 30).unwrap_err().kind(), ErrorKind::Io);
+        file.set_len(5000).unwrap();
+        let error = file.read_at(&mut buf, 0).unwrap_err();
+        assert!(error.to_string().contains("path="), "{error}");
+        assert_eq!((file.len().unwrap(), file.is_empty().unwrap()), (5000, false));
+        file.sync_data().unwrap();
+    }
+}
+
+#[test]
+fn allocated_space_reads_as_zeros_and_holes_too() {
+    let (dir, storage) = (Dir::new("holes"), DiskStorage::new());
+    storage.create_dir_all(&dir.0).unwrap();
+    let file = storage.open(&dir.0.join("f"), OpenMode { direct: true, ..CREATE }).unwrap();
+    file.allocate(0, 1 << 20).unwrap();
+    assert_eq!(file.len().unwrap(), 1 << 20);
+    file.allocate(0, 0).unwrap();
+    file.write_at(&PageBuf::from_slice(&[1; 16384]), 0).unwrap();
+    file.punch(4096, 8192).unwrap();
+    file.punch((1 << 20) - 4096, 1 << 30).unwrap();
+    let mut buf = PageBuf::zeroed(16384);
+    file.read_at(&mut buf, 0).unwrap();
+    let ones = |range: std::ops::Range<usize>| buf[range].iter().all(|byte| *byte == 1);
+    assert!(ones(0..4096) && ones(12288..16384) && buf[4096..12288].iter().all(|byte| *byte == 0));
+    assert_eq!(file.len().unwrap(), 1 << 20, "a hole does not change the length");
+}
+
+#[test]
+fn a_lock_is_exclusive_until_it_is_dropped() {
+    let (dir, storage) = (Dir::new("lock"), DiskStorage::new());
+    storage.create_dir_all(&dir.0).unwrap();
+    let guard = storage.lock(&dir.0.join("LOCK")).unwrap();
+    assert_eq!(storage.lock(&dir.0.join("LOCK")).map(drop).unwrap_err().kind(), ErrorKind::AlreadyOpen);
+    drop(guard);
+    storage.lock(&dir.0.join("LOCK")).unwrap();
+}
+
+#[test]
+fn a_file_is_replaced_as_a_whole() {
+    let (dir, storage) = (Dir::new("replace"), DiskStorage::new());
+    storage.create_dir_all(&dir.0).unwrap();
+    let path = dir.0.join("recovery.json");
+    replace_file(&storage, &path, b"first").unwrap();
+    replace_file(&storage, &path, b"2").unwrap();
+    assert_eq!(read_file(&storage, &path).unwrap(), b"2");
+    assert_eq!(storage.list(&dir.0).unwrap(), ["recovery.json"]);
+    assert!(replace_file(&storage, "/".as_ref(), b"").is_err());
+}
+
+#[test]
+fn a_handle_for_reading_refuses_writes() {
+    let (dir, storage) = (Dir::new("read-only"), DiskStorage::new());
+    storage.create_dir_all(&dir.0).unwrap();
+    storage.open(&dir.0.join("f"), CREATE).unwrap().write_at(b"x", 0).unwrap();
+    let mode = OpenMode { read_only: true, truncate: true, ..OpenMode::default() };
+    let file = storage.open(&dir.0.join("f"), mode).unwrap();
+    assert!(file.write_at(b"y", 0).is_err());
+    assert_eq!(file.len().unwrap(), 1);
+}

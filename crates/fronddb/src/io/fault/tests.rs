@@ -1,1 +1,114 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+use crate::base::ErrorKind;
+use crate::io::MemoryStorage;
+
+const CREATE: OpenMode = OpenMode { create: true, truncate: false, direct: false, read_only: false };
+
+fn setup() -> (FaultPlan, FaultStorage) {
+    let plan = FaultPlan::new();
+    (plan.clone(), FaultStorage::new(Arc::new(MemoryStorage::new()), plan))
+}
+
+#[test]
+fn the_nth_call_fails_once_or_from_then_on() {
+    let (plan, storage) = setup();
+    let file = storage.open("/f".as_ref(), CREATE).unwrap();
+    plan.add(FaultRule::once(CallClass::Write, 2, Fault::Error));
+    let results: Vec<bool> = (0..4).map(|_| file.write_at(b"x", 0).is_ok()).collect();
+    assert_eq!(results, [true, false, true, true]);
+    plan.add(FaultRule::from(CallClass::Sync, 2, Fault::NoSpace));
+    let kinds: Vec<_> = (0..3).map(|_| file.sync_data().map_err(|error| error.kind())).collect();
+    assert_eq!(kinds, [Ok(()), Err(ErrorKind::NoSpace), Err(ErrorKind::NoSpace)]);
+    plan.set_enabled(false);
+    file.sync_data().unwrap();
+    plan.set_enabled(true);
+    assert!(file.sync_data().is_err());
+    plan.clear();
+    file.sync_data().unwrap();
+    assert_eq!((plan.calls(CallClass::Write), plan.calls(CallClass::Sync), plan.fired()), (4, 6, 4));
+    assert_eq!(plan.calls_total(), 11);
+}
+
+#[test]
+fn a_rule_may_watch_some_files_only_or_every_change() {
+    let (plan, storage) = setup();
+    plan.add(FaultRule::once(CallClass::Write, 1, Fault::Error).on("log"));
+    let (data, log) = (storage.open("/data".as_ref(), CREATE).unwrap(), storage.open("/log".as_ref(), CREATE).unwrap());
+    data.write_at(b"x", 0).unwrap();
+    assert!(log.write_at(b"x", 0).is_err());
+    plan.clear();
+    plan.add(FaultRule::once(CallClass::Lock, 3, Fault::Error).any_change());
+    data.len().unwrap();
+    data.write_at(b"x", 0).unwrap();
+    data.sync_data().unwrap();
+    assert!(data.set_len(0).is_err());
+}
+
+#[test]
+fn a_short_write_leaves_half() {
+    let (plan, storage) = setup();
+    let file = storage.open("/f".as_ref(), CREATE).unwrap();
+    plan.add(FaultRule::once(CallClass::Write, 1, Fault::ShortWrite));
+    assert!(file.write_at(&[7; 4 * 4096], 0).is_err());
+    assert_eq!(file.len().unwrap(), 2 * 4096);
+}
+
+#[test]
+fn a_flipped_bit_is_reported_as_success() {
+    let (plan, storage) = setup();
+    let file = storage.open("/f".as_ref(), CREATE).unwrap();
+    plan.add(FaultRule::once(CallClass::Write, 1, Fault::BitFlip));
+    file.write_at(&[0; 100], 0).unwrap();
+    let mut buf = [0; 100];
+    file.read_at(&mut buf, 0).unwrap();
+    let ones = |buf: &[u8]| buf.iter().map(|byte| byte.count_ones()).sum::<u32>();
+    assert_eq!(ones(&buf), 1);
+    plan.add(FaultRule::once(CallClass::Read, 1, Fault::BitFlip));
+    let mut again = [0; 100];
+    file.read_at(&mut again, 0).unwrap();
+    let differing: Vec<u8> = buf.iter().zip(&again).map(|(a, b)| a ^ b).collect();
+    assert_eq!(ones(&differing), 1);
+    plan.add(FaultRule::once(CallClass::Sync, 1, Fault::BitFlip));
+    assert!(file.sync_data().is_err(), "there is no data in which to flip a bit");
+}
+
+#[test]
+fn latency_delays_and_succeeds() {
+    let (plan, storage) = setup();
+    plan.add(FaultRule::once(CallClass::Names, 1, Fault::Latency(Duration::from_millis(20))));
+    let start = std::time::Instant::now();
+    storage.create_dir_all("/d".as_ref()).unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(20));
+}
+
+#[test]
+fn every_class_of_call_can_fail() {
+    for class in CallClass::ALL {
+        let (plan, storage) = setup();
+        let file = storage.open("/f".as_ref(), CREATE).unwrap();
+        plan.add(FaultRule::from(class, 1, Fault::Error));
+        let dir = Path::new("/");
+        let results = [
+            storage.open("/f".as_ref(), CREATE).map(drop),
+            file.read_at(&mut [], 0),
+            file.write_at(b"x", 0),
+            file.sync_data(),
+            file.set_len(1),
+            file.allocate(0, 1),
+            file.punch(0, 1),
+            storage.rename("/f".as_ref(), "/g".as_ref()),
+            storage.sync_dir(dir),
+            storage.exists(dir).map(drop),
+            storage.lock("/l".as_ref()).map(drop),
+        ];
+        let failed: Vec<usize> = (0..results.len()).filter(|index| results[*index].is_err()).collect();
+        assert_eq!(failed, [class as usize]);
+        let other = [
+            (CallClass::Names, storage.remove("/none".as_ref()).is_err()),
+            (CallClass::Query, storage.list(dir).is_err() && storage.free_bytes(dir).is_err() && file.len().is_err()),
+        ];
+        assert!(other.iter().all(|(of, failed)| *failed || *of != class));
+    }
+}

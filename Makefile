@@ -1,0 +1,64 @@
+# FrondDB: what a newcomer runs. `make help` lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check bench torture fuzz
+
+CARGO ?= cargo
+SEEDS ?= 20000
+SECONDS_PER_TARGET ?= 60
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+	@echo
+	@echo "  make run ROWS=20M MEMORY=1G RATE=max,2000,200 SEED=1   the same, larger, or otherwise"
+
+setup: ## verify the tools that building needs; installs a C compiler where there is none
+	@command -v $(CARGO) >/dev/null || { \
+	  echo "setup: cargo is missing; install Rust, see https://rustup.rs or 'apt-get install rustup'" >&2; exit 1; }
+	@missing=; \
+	command -v cc >/dev/null || missing="gcc libc6-dev"; \
+	command -v pkg-config >/dev/null || missing="$$missing pkg-config"; \
+	if [ -n "$$missing" ]; then \
+	  echo "setup: installing$${missing:+ $$missing} by apt-get"; \
+	  $(call apt_install,$$missing); \
+	fi
+
+run: setup ## the pulled plug: load at full speed, kill, reopen, verify every row (about a minute)
+	@$(CARGO) run --quiet --release -p frond -- plug \
+	  $(if $(ROWS),--rows $(ROWS)) $(if $(MEMORY),--memory $(MEMORY)) $(if $(RATE),--rate $(RATE)) \
+	  $(if $(SEED),--seed $(SEED))
+
+test: setup ## formatting, lints, and every test (about ten minutes)
+	@echo "test: installs nothing besides what 'make setup' names; crates come through cargo"
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) test --workspace
+
+check: setup ## formatting and lints only
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+bench: setup ## all workloads side by side with RocksDB; writes docs/benchmarks.md
+	@if [ ! -e /usr/include/rocksdb/c.h ]; then \
+	  echo "bench: installing librocksdb-dev by apt-get, to compare with"; \
+	  $(call apt_install,librocksdb-dev); \
+	fi
+	$(CARGO) run --release -p frond-bench --features rocksdb -- suite
+
+torture: setup ## crash tests with SEEDS=20000 random crashes, in release mode
+	FROND_TORTURE_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --test it -- crash --nocapture
+
+fuzz: setup ## every fuzz target for SECONDS_PER_TARGET=60 seconds (needs cargo-fuzz and a nightly compiler)
+	@$(CARGO) fuzz --version >/dev/null 2>&1 || { \
+	  echo "fuzz: cargo-fuzz is missing; install it by 'cargo install cargo-fuzz'" >&2; exit 1; }
+	@for target in $$($(CARGO) +nightly fuzz list); do \
+	  echo "fuzz: $$target"; \
+	  $(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(SECONDS_PER_TARGET); \
+	done
+
+# Installs Debian packages, as root or by sudo.
+apt_install = as_root=; if [ "$$(id -u)" -ne 0 ]; then as_root=sudo; fi; \
+	$$as_root apt-get update -q && \
+	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(1)

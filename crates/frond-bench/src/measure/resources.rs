@@ -1,0 +1,70 @@
+//! What the operating system says of this process: CPU, bytes, memory. Linux's `/proc`; zero where it is missing.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Totals since the process began, and the memory it holds now.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Resources {
+    /// CPU time of all threads, user and system.
+    pub cpu: Duration,
+    /// Bytes sent to storage.
+    pub written_bytes: u64,
+    /// Bytes fetched from storage.
+    pub read_bytes: u64,
+    /// Read system calls.
+    pub read_calls: u64,
+    /// Resident anonymous memory: without the program's own pages.
+    pub memory_bytes: u64,
+    /// The largest since the process began or [`reset_peak_memory`]: the peak of the resident set less the program's
+    /// pages as of now, which only grow.
+    pub memory_peak_bytes: u64,
+}
+
+impl Resources {
+    /// As of now.
+    pub fn now() -> Resources {
+        let clock = clock_gettime(ClockId::ProcessCPUTime);
+        let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Resources {
+            cpu: Duration::new(clock.tv_sec as u64, clock.tv_nsec as u32),
+            written_bytes: field(&io, "write_bytes:"),
+            read_bytes: field(&io, "read_bytes:"),
+            read_calls: field(&io, "syscr:"),
+            memory_bytes: field(&status, "RssAnon:") << 10,
+            memory_peak_bytes: field(&status, "VmHWM:").saturating_sub(field(&status, "RssFile:")) << 10,
+        }
+    }
+}
+
+/// Starts a new peak of [`Resources::memory_peak_bytes`].
+pub fn reset_peak_memory() {
+    // A kernel without this keeps the older, higher peak: the report errs on the strict side.
+    std::fs::write("/proc/self/clear_refs", "5").unwrap_or_default();
+}
+
+fn field(text: &str, name: &str) -> u64 {
+    let value = text.lines().find_map(|line| line.strip_prefix(name));
+    value.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_by_name() {
+        assert_eq!(field("rchar: 5\nwrite_bytes: 4096\ncancelled_write_bytes: 1\n", "write_bytes:"), 4096);
+        assert_eq!(field("RssAnon:\t    1234 kB\n", "RssAnon:"), 1234);
+        assert_eq!(field("", "VmRSS:"), 0);
+    }
+
+    #[test]
+    fn this_process_has_used_cpu_and_memory() {
+        let resources = Resources::now();
+        assert!(resources.cpu > Duration::ZERO);
+        assert!(resources.memory_peak_bytes >= resources.memory_bytes);
+    }
+}

@@ -1,0 +1,141 @@
+//! What must be reached, and what was: the engine's speed and memory goals beside RocksDB, read off comparisons.
+
+use super::{Comparison, Report};
+
+/// One requirement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Goal {
+    /// What is asked.
+    pub what: String,
+    /// The bound.
+    pub bound: Bound,
+    /// What was measured; `None` where a figure is missing.
+    pub got: Option<f64>,
+}
+
+/// A bound on a figure.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bound {
+    /// This or more.
+    AtLeast(f64),
+    /// This or less.
+    AtMost(f64),
+}
+
+impl Goal {
+    /// Measured, and within its bound.
+    pub fn reached(&self) -> bool {
+        match (self.got, self.bound) {
+            (Some(got), Bound::AtLeast(bound)) => got >= bound,
+            (Some(got), Bound::AtMost(bound)) => got <= bound,
+            (None, _) => false,
+        }
+    }
+}
+
+/// The goals of a comparison's workload; none without a rival, or for workloads without goals.
+pub fn goals(comparison: &Comparison) -> Vec<Goal> {
+    let [ours, theirs, ..] = comparison.reports.as_slice() else {
+        return Vec::new();
+    };
+    let pair = Pair { ours, theirs };
+    let mut goals = match comparison.workload() {
+        "iibench" => pair.iibench(),
+        "reads" => pair.reads(),
+        "scans" => pair.scans(),
+        "commit" => pair.rates(|_| true),
+        "recovery" => vec![pair.own_fact("worst after a kill above mean after a close", Bound::AtMost(300.0), "ms")],
+        "rollback" => pair.rollback(),
+        "queue" => vec![pair.own_fact("first live row, right after", Bound::AtMost(1_000.0), "µs")],
+        _ => Vec::new(),
+    };
+    if let Some(share) = ours.memory_share() {
+        goals.push(own("memory peak ÷ budget", Bound::AtMost(MEMORY_SHARE_MAX), Some(share)));
+    }
+    goals
+}
+
+/// The budget is kept within 5 %.
+const MEMORY_SHARE_MAX: f64 = 1.05;
+
+struct Pair<'a> {
+    ours: &'a Report,
+    theirs: &'a Report,
+}
+
+impl Pair<'_> {
+    fn iibench(&self) -> Vec<Goal> {
+        let load = self.ours.phase("load");
+        let over = |part: Option<f64>, whole: Option<f64>| part.zip(whole).map(|(part, whole)| part / whole);
+        let first = load.and_then(|load| load.first_quarter);
+        let last = load.and_then(|load| load.last_quarter);
+        let slowest = load.and_then(|load| load.slowest_second);
+        let mut goals = self.rates(|name| name == "load");
+        goals.iter_mut().for_each(|goal| goal.bound = Bound::AtLeast(1.5));
+        goals.push(self.fact_ratio("bytes written per row, background work included", Bound::AtMost(0.6)));
+        goals.push(own("rate in the last quarter ÷ in the first", Bound::AtLeast(0.8), over(last, first)));
+        let mean = load.map(|load| load.rate);
+        goals.push(own("slowest 1-s interval ÷ mean", Bound::AtLeast(0.5), over(slowest, mean)));
+        goals.push(self.fact_ratio("disk bytes per row at rest", Bound::AtMost(1.0)));
+        goals
+    }
+
+    fn reads(&self) -> Vec<Goal> {
+        let mut goals = self.rates(|name| name.starts_with("get"));
+        if self.ours.number("ratio").is_some_and(|ratio| ratio > 1.0) {
+            for (name, bound) in [("get existing", 1.05), ("get absent", 0.02)] {
+                let reads = self.ours.phase(name).map(|phase| phase.read_calls_per_operation);
+                goals.push(own(&format!("reads from storage per {name}"), Bound::AtMost(bound), reads));
+            }
+        }
+        goals
+    }
+
+    fn scans(&self) -> Vec<Goal> {
+        self.rates(|name| name.contains(','))
+    }
+
+    fn rollback(&self) -> Vec<Goal> {
+        let names = self.ours.outcome.facts.iter().map(|fact| fact.name.as_str());
+        let rollbacks = names.filter(|name| name.starts_with("rollback of"));
+        rollbacks.map(|name| self.own_fact(name, Bound::AtMost(1_000.0), "µs")).collect()
+    }
+
+    /// Rates no lower than the rival's, for the phases chosen by name.
+    fn rates(&self, choose: impl Fn(&str) -> bool) -> Vec<Goal> {
+        let phases = self.ours.outcome.phases.iter().filter(|phase| choose(&phase.name));
+        let goal = |phase: &crate::measure::Phase| {
+            let theirs = self.theirs.phase(&phase.name);
+            let what = format!("{}: rate ÷ {}'s", phase.name, self.theirs.engine);
+            own(&what, Bound::AtLeast(1.0), theirs.map(|theirs| phase.rate / theirs.rate))
+        };
+        phases.map(goal).collect()
+    }
+
+    fn fact_ratio(&self, name: &str, bound: Bound) -> Goal {
+        let both = self.ours.fact(name).zip(self.theirs.fact(name));
+        own(&format!("{name} ÷ {}'s", self.theirs.engine), bound, both.map(|(ours, theirs)| ours / theirs))
+    }
+
+    fn own_fact(&self, name: &str, bound: Bound, unit: &str) -> Goal {
+        own(&format!("{name}, {unit}"), bound, self.ours.fact(name))
+    }
+}
+
+fn own(what: &str, bound: Bound, got: Option<f64>) -> Goal {
+    Goal { what: what.to_owned(), bound, got }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_reached_at_its_edge_and_never_by_a_missing_figure() {
+        assert!(own("", Bound::AtLeast(1.0), Some(1.0)).reached());
+        assert!(!own("", Bound::AtLeast(1.0), Some(0.99)).reached());
+        assert!(own("", Bound::AtMost(1.0), Some(1.0)).reached());
+        assert!(!own("", Bound::AtMost(1.0), Some(1.01)).reached());
+        assert!(!own("", Bound::AtMost(1.0), None).reached());
+    }
+}

@@ -1,0 +1,51 @@
+//! The machine in general words, and the commit: what a reader needs to judge figures, and nothing that names a host.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::Result;
+
+const SYNCS: usize = 200;
+const BLOCK: [u8; 4096] = [0; 4096];
+
+/// Cores, memory, kind of system, and what a sync costs below `directory`.
+pub fn machine(directory: &Path) -> Result<String> {
+    let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib: u64 = memory.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
+    let gib = (kib as f64 / f64::from(1 << 20)).ceil();
+    let sync = sync_us(directory)?;
+    Ok(format!("{cores} cores, {gib} GiB, {}, fdatasync of 4 KiB {sync:.0} µs", std::env::consts::OS))
+}
+
+/// Median time of a 4 KiB write and fdatasync into written space.
+fn sync_us(directory: &Path) -> Result<f64> {
+    std::fs::create_dir_all(directory)?;
+    let path = directory.join("sync-probe");
+    let mut file = std::fs::File::create(&path)?;
+    (0..SYNCS).try_for_each(|_| file.write_all(&BLOCK))?;
+    file.sync_all()?;
+    drop(file);
+    let mut file = std::fs::OpenOptions::new().write(true).open(&path)?;
+    let mut times = Vec::with_capacity(SYNCS);
+    for _ in 0..SYNCS {
+        let began = Instant::now();
+        file.write_all(&BLOCK)?;
+        file.sync_data()?;
+        times.push(began.elapsed().as_secs_f64() * 1e6);
+    }
+    std::fs::remove_file(&path)?;
+    times.sort_by(f64::total_cmp);
+    Ok(times[SYNCS / 2])
+}
+
+/// Short name of the commit, marked where the sources differ from it.
+pub fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    git(&["describe", "--always", "--dirty", "--exclude=*"]).unwrap_or_else(|| "unknown".to_owned())
+}

@@ -1,0 +1,105 @@
+//! The comparisons of `docs/benchmarks.md`, in its order, each as on the command line.
+
+use clap::Parser;
+
+use crate::workload::Workload;
+use crate::{Error, Result};
+
+/// One recorded comparison.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Name of its section and files.
+    pub name: &'static str,
+    /// Heading.
+    pub title: &'static str,
+    /// The workload with its options.
+    pub line: &'static str,
+    /// The same in a minute at most, for trying the whole suite.
+    pub quick: &'static str,
+}
+
+/// All of them.
+pub const SUITE: [Entry; 11] = [
+    Entry { name: "iibench", title: "iiBench load", line: "iibench --rows 20000000", quick: "iibench --rows 1000000" },
+    Entry {
+        name: "reads-cached",
+        title: "Random point reads, all cached",
+        line: "reads --ratio 0.4",
+        quick: "reads --ratio 0.1 --seconds 2",
+    },
+    Entry {
+        name: "reads-beyond",
+        title: "Random point reads, ten times the memory",
+        line: "reads --ratio 10 --seconds 30",
+        quick: "reads --ratio 1.5 --seconds 2",
+    },
+    Entry {
+        name: "scans-cached",
+        title: "Scans, all cached",
+        line: "scans --ratio 0.4",
+        quick: "scans --ratio 0.1 --seconds 1",
+    },
+    Entry {
+        name: "scans-beyond",
+        title: "Scans, four times the memory",
+        line: "scans --ratio 4",
+        quick: "scans --ratio 0.5 --seconds 1",
+    },
+    Entry {
+        name: "commit",
+        title: "Durable single-row commits",
+        line: "commit --threads 1,16 --seconds 20",
+        quick: "commit --threads 1,16 --seconds 2",
+    },
+    Entry {
+        name: "recovery-1g",
+        title: "Reopening after kill -9 at full load speed, 1 GiB",
+        line: "recovery --size 1024",
+        quick: "recovery --size 100 --seconds 3 --kills 2",
+    },
+    Entry {
+        name: "recovery-10g",
+        title: "Reopening after kill -9 at full load speed, 10 GiB",
+        line: "recovery --size 10240",
+        quick: "recovery --size 200 --seconds 3 --kills 2",
+    },
+    Entry {
+        name: "rollback",
+        title: "Rollback",
+        line: "rollback --rows 1000,5000000",
+        quick: "rollback --rows 1000,200000",
+    },
+    Entry {
+        name: "queue",
+        title: "A queue: insert at the tail, delete at the head",
+        line: "queue --rows 5000000",
+        quick: "queue --rows 200000",
+    },
+    Entry { name: "ycsb", title: "YCSB A to F", line: "ycsb --rows 1000000", quick: "ycsb --rows 100000 --seconds 2" },
+];
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(subcommand)]
+    workload: Workload,
+}
+
+/// A workload as on the command line.
+pub fn parse_workload(line: &str) -> Result<Workload> {
+    let words = std::iter::once("frond-bench").chain(line.split_whitespace());
+    Line::try_parse_from(words).map(|line| line.workload).map_err(|error| Error::new(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_suite_is_understood() -> Result<()> {
+        for entry in SUITE {
+            parse_workload(entry.line)?;
+            parse_workload(entry.quick)?;
+        }
+        Ok(())
+    }
+}

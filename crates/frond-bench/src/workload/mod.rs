@@ -1,0 +1,283 @@
+//! The runs. Each is a function from an engine type, the [`Common`] settings and its own options to an [`Outcome`];
+//! [`run`] chooses by name.
+
+pub mod commit;
+pub mod iibench;
+mod parallel;
+pub mod queue;
+pub mod reads;
+mod records;
+pub mod recovery;
+pub mod rollback;
+pub mod scans;
+pub mod ycsb;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::frond::Frond;
+use crate::engine::model::Model;
+use crate::engine::{Codec, Durability, Engine, OpenOptions, Statistics};
+use crate::measure::{Meter, Phase, Resources};
+use crate::{Error, Result};
+
+/// Settings that every workload has.
+#[derive(Debug, Clone, Serialize, Deserialize, Args)]
+pub struct Common {
+    /// Directory for the database; emptied first
+    #[arg(long, global = true, default_value = "frond-bench.db")]
+    pub directory: PathBuf,
+    /// Memory budget of the engine in MiB
+    #[arg(long, global = true, default_value_t = 256)]
+    pub memory: u64,
+    /// none, lz4 or zstd:<level>
+    #[arg(long, global = true, default_value = "zstd:1")]
+    pub codec: Codec,
+    /// Seed of everything random
+    #[arg(long, global = true, default_value_t = 1)]
+    pub seed: u64,
+    /// Setting of one engine, for experiments
+    #[arg(long = "set", global = true, value_name = "NAME=VALUE", value_parser = parse_setting)]
+    pub tuning: Vec<(String, String)>,
+    /// No progress bars
+    #[arg(long, global = true)]
+    pub quiet: bool,
+    /// Keep the database afterwards
+    #[arg(long, global = true)]
+    pub keep: bool,
+    /// Arguments by which this program runs as a child of itself.
+    #[arg(skip = vec!["child".to_owned()])]
+    pub child_arguments: Vec<String>,
+}
+
+fn parse_setting(text: &str) -> Result<(String, String)> {
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| Error::new(format!("settings are NAME=VALUE; got {text}")))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl Common {
+    /// Defaults in `directory`, without progress bars.
+    pub fn new(directory: &Path) -> Common {
+        Common {
+            directory: directory.to_path_buf(),
+            memory: 256,
+            codec: Codec::Zstd(1),
+            seed: 1,
+            tuning: Vec::new(),
+            quiet: true,
+            keep: false,
+            child_arguments: vec!["child".to_owned()],
+        }
+    }
+
+    /// How to open a database with these trees.
+    pub fn open_options(&self, trees: &[&str]) -> OpenOptions {
+        OpenOptions {
+            memory_bytes: self.memory << 20,
+            codec: self.codec,
+            tuning: self.tuning.iter().cloned().collect(),
+            ..OpenOptions::new(&self.directory, trees)
+        }
+    }
+
+    /// Opens a new, empty database.
+    pub fn create<E: Engine>(&self, trees: &[&str]) -> Result<E> {
+        self.remove()?;
+        std::fs::create_dir_all(&self.directory)?;
+        E::open(&self.open_options(trees))
+    }
+
+    /// Removes the database.
+    pub fn remove(&self) -> Result<()> {
+        match std::fs::remove_dir_all(&self.directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins a measured phase.
+    pub fn meter(&self, name: &str, total: u64) -> Meter {
+        Meter::start(name, total, !self.quiet)
+    }
+}
+
+/// A figure of a run that is not one of a phase's.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Fact {
+    /// What it is.
+    pub name: String,
+    /// How much.
+    pub value: f64,
+    /// Of what.
+    pub unit: String,
+}
+
+/// What a run found.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// In order of time.
+    pub phases: Vec<Phase>,
+    /// Further figures.
+    pub facts: Vec<Fact>,
+    /// The engine's own counters at the end.
+    pub statistics: Statistics,
+    /// Anonymous memory before the engine was opened: the process's fixed part.
+    pub memory_base_bytes: u64,
+}
+
+impl Outcome {
+    /// To be made before the engine is opened.
+    pub fn new() -> Outcome {
+        Outcome { memory_base_bytes: Resources::now().memory_bytes, ..Outcome::default() }
+    }
+
+    /// Adds a figure.
+    pub fn fact(&mut self, name: &str, value: f64, unit: &str) {
+        self.facts.push(Fact { name: name.to_owned(), value, unit: unit.to_owned() });
+    }
+}
+
+/// Which engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineName {
+    /// FrondDB.
+    Frond,
+    /// A sorted map in memory.
+    Model,
+    /// RocksDB (feature `rocksdb`).
+    #[cfg(feature = "rocksdb")]
+    Rocksdb,
+}
+
+impl EngineName {
+    /// The default.
+    pub const FIRST: EngineName = EngineName::Frond;
+
+    /// Those worth comparing, ours first.
+    pub fn compared() -> Vec<EngineName> {
+        EngineName::value_variants().iter().copied().filter(|name| *name != EngineName::Model).collect()
+    }
+
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineName::Frond => Frond::NAME,
+            EngineName::Model => Model::NAME,
+            #[cfg(feature = "rocksdb")]
+            EngineName::Rocksdb => crate::engine::rocksdb::Rocks::NAME,
+        }
+    }
+
+    /// Calls `work` with the engine's type.
+    pub fn dispatch<W: OnEngine>(self, work: W) -> Result<W::Answer> {
+        match self {
+            EngineName::Frond => work.call::<Frond>(),
+            EngineName::Model => work.call::<Model>(),
+            #[cfg(feature = "rocksdb")]
+            EngineName::Rocksdb => work.call::<crate::engine::rocksdb::Rocks>(),
+        }
+    }
+}
+
+/// Something to do with an engine chosen at run time.
+pub trait OnEngine {
+    /// What comes of it.
+    type Answer;
+
+    /// Does it.
+    fn call<E: Engine>(self) -> Result<Self::Answer>;
+}
+
+/// Which workload, with its options.
+#[derive(Debug, Clone, Serialize, Deserialize, Subcommand)]
+#[serde(rename_all = "lowercase")]
+pub enum Workload {
+    /// Load the iiBench table: auto-increment primary key, three secondary indexes on random values
+    Iibench(iibench::Options),
+    /// YCSB workloads A to F
+    Ycsb(ycsb::Options),
+    /// Single-row commits
+    Commit(commit::Options),
+    /// Random point reads, existing and absent
+    Reads(reads::Options),
+    /// Whole-table and short scans, after a load and after random updates
+    Scans(scans::Options),
+    /// Roll back small and large transactions
+    Rollback(rollback::Options),
+    /// Insert at the tail, delete at the head
+    Queue(queue::Options),
+    /// Kill -9 under load and reopen
+    Recovery(recovery::Options),
+}
+
+impl Workload {
+    /// As on the command line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Workload::Iibench(_) => "iibench",
+            Workload::Ycsb(_) => "ycsb",
+            Workload::Commit(_) => "commit",
+            Workload::Reads(_) => "reads",
+            Workload::Scans(_) => "scans",
+            Workload::Rollback(_) => "rollback",
+            Workload::Queue(_) => "queue",
+            Workload::Recovery(_) => "recovery",
+        }
+    }
+
+    /// Its options by name.
+    pub fn parameters(&self) -> Result<BTreeMap<String, serde_json::Value>> {
+        let value = serde_json::to_value(self)?;
+        let options = value.as_object().and_then(|one| one.values().next()?.as_object()).cloned();
+        Ok(options.unwrap_or_default().into_iter().collect())
+    }
+}
+
+/// One run, as handed to a child process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Spec {
+    /// On what.
+    pub engine: EngineName,
+    /// With which settings.
+    pub common: Common,
+    /// What.
+    pub workload: Workload,
+}
+
+impl OnEngine for &Spec {
+    type Answer = Outcome;
+
+    fn call<E: Engine>(self) -> Result<Outcome> {
+        let common = &self.common;
+        match &self.workload {
+            Workload::Iibench(options) => iibench::run::<E>(common, options),
+            Workload::Ycsb(options) => ycsb::run::<E>(common, options),
+            Workload::Commit(options) => commit::run::<E>(common, options),
+            Workload::Reads(options) => reads::run::<E>(common, options),
+            Workload::Scans(options) => scans::run::<E>(common, options),
+            Workload::Rollback(options) => rollback::run::<E>(common, options),
+            Workload::Queue(options) => queue::run::<E>(common, options),
+            Workload::Recovery(options) => recovery::run::<E>(common, options, self.engine),
+        }
+    }
+}
+
+/// Does a run in this process, and removes its database unless asked to keep it.
+pub fn run(spec: &Spec) -> Result<Outcome> {
+    let outcome = spec.engine.dispatch(spec)?;
+    if !spec.common.keep {
+        spec.common.remove()?;
+    }
+    Ok(outcome)
+}
+
+/// Durability's default on the command line.
+pub(crate) const DURABLE: Durability = Durability::Sync;
+
+#[cfg(test)]
+mod tests;

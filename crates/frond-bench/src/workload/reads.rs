@@ -1,0 +1,116 @@
+//! Random point reads of existing and absent keys, the table a chosen multiple of the memory budget.
+//!
+//! Where the table fits (`--ratio` below about 0.5), one scan warms the cache first. Reads from storage per get are
+//! counted twice: by the operating system (read calls; both engines read with one call per block or range of blocks)
+//! and by the engine (block reads).
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::parallel::{parallel, repeat_for};
+use super::records::{RecordOptions, Records, TREES, expect, load};
+use super::{Common, Outcome};
+use crate::Result;
+use crate::engine::{Cursor, Engine};
+use crate::generate::Random;
+use crate::measure::Phase;
+
+/// Options of the point reads.
+#[derive(Debug, Clone, Serialize, Deserialize, Args)]
+pub struct Options {
+    /// Keys and values together, as a multiple of the memory budget
+    #[arg(long, default_value_t = 10.0)]
+    pub ratio: f64,
+    /// Seconds of each kind of read
+    #[arg(long, default_value_t = 15.0)]
+    pub seconds: f64,
+    /// Reading threads
+    #[arg(long, default_value_t = 1)]
+    pub threads: u64,
+    /// Merge everything pending first
+    #[arg(long)]
+    pub compact: bool,
+    /// Shape of the records
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub records: RecordOptions,
+}
+
+/// Below this multiple of the budget the table is expected to fit, and is warmed.
+const FITS: f64 = 0.75;
+
+/// Loads, warms where it fits, reads existing keys, reads absent keys.
+pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
+    let mut outcome = Outcome::new();
+    let engine: E = common.create(&TREES)?;
+    let records = Records::new(common.seed, &options.records);
+    let count = records.count_of(((common.memory << 20) as f64 * options.ratio) as u64).max(1);
+    outcome.phases.push(load(&engine, common, &records, count)?);
+    outcome.fact("disk size as a multiple of the budget", disk_ratio(&outcome, common), "×");
+    if options.compact {
+        engine.compact()?;
+    }
+    if options.ratio < FITS {
+        scan(&engine)?;
+    }
+    for (name, existing) in [("get existing", true), ("get absent", false)] {
+        // Steady state: what the phase before it left in the cache is not what is measured.
+        read(&engine, common, options, &records, count, existing, "warm up", options.seconds / 5.0)?;
+        let before = engine.statistics()?.block_reads;
+        let phase = read(&engine, common, options, &records, count, existing, name, options.seconds)?;
+        if let (Some(before), Some(after), 1) = (before, engine.statistics()?.block_reads, options.threads) {
+            let each = (after - before) as f64 / phase.operations.max(1) as f64;
+            outcome.fact(&format!("block reads per {name}, by the engine"), each, "");
+        }
+        outcome.phases.push(phase);
+    }
+    outcome.statistics = engine.statistics()?;
+    engine.close()?;
+    Ok(outcome)
+}
+
+fn disk_ratio(outcome: &Outcome, common: &Common) -> f64 {
+    outcome.phases.last().map_or(0.0, |phase| phase.disk_bytes as f64 / (common.memory << 20) as f64)
+}
+
+fn scan<E: Engine>(engine: &E) -> Result<()> {
+    let mut cursor = engine.cursor(0)?;
+    let mut more = cursor.seek_first()?;
+    while more {
+        std::hint::black_box(cursor.value());
+        more = cursor.next()?;
+    }
+    Ok(())
+}
+
+#[expect(clippy::too_many_arguments, reason = "one measurement, spelled out where it is called")]
+fn read<E: Engine>(
+    engine: &E,
+    common: &Common,
+    options: &Options,
+    records: &Records,
+    count: u64,
+    existing: bool,
+    name: &str,
+    seconds: f64,
+) -> Result<Phase> {
+    let mut meter = common.meter(name, 0);
+    let work = |thread: u64, worker: &mut crate::measure::Worker| {
+        let mut random = Random::new(common.seed ^ (thread + 1) ^ name.len() as u64);
+        let mut value = Vec::new();
+        repeat_for(seconds, || {
+            let number = random.below(count) + if existing { 0 } else { count };
+            let found = worker.time(1, || engine.get(0, &records.key(number), &mut value))?;
+            expect(found, existing, number)
+        })
+    };
+    if options.threads == 1 {
+        // On this thread: RocksDB's counters of block reads are the calling thread's.
+        let mut worker = meter.worker();
+        work(0, &mut worker)?;
+        meter.add(worker);
+    } else {
+        parallel(&mut meter, options.threads, work)?;
+    }
+    meter.finish(&common.directory)
+}

@@ -1,0 +1,81 @@
+//! Every workload on the model: the checks inside the workloads are the tests.
+
+use super::*;
+use crate::suite::parse_workload;
+
+/// Runs a workload given as on the command line.
+fn run_on_model(line: &str) -> Result<Outcome> {
+    let workload = parse_workload(line)?;
+    let name = format!("frond-bench-{}-{}", line.replace(' ', ""), std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    let common = Common { memory: 1, keep: true, ..Common::new(&directory) };
+    common.remove()?;
+    let spec = Spec { engine: EngineName::Model, common, workload };
+    let outcome = spec.engine.dispatch(&spec);
+    spec.common.remove()?;
+    outcome
+}
+
+fn phase<'a>(outcome: &'a Outcome, name: &str) -> &'a Phase {
+    outcome.phases.iter().find(|phase| phase.name == name).expect("the phase was run")
+}
+
+#[test]
+fn iibench_loads_every_row_and_verifies_all_indexes() -> Result<()> {
+    let outcome = run_on_model("iibench --rows 3000 --batch 70 --threads 3 --unique --verify --compact")?;
+    assert_eq!(phase(&outcome, "load").operations, 3_000);
+    Ok(())
+}
+
+#[test]
+fn a_rate_limit_is_not_exceeded() -> Result<()> {
+    let outcome = run_on_model("iibench --rows 300 --batch 10 --rate 1000")?;
+    let rate = phase(&outcome, "load").rate;
+    assert!(rate < 1_100.0, "rate={rate}");
+    Ok(())
+}
+
+#[test]
+fn ycsb_runs_all_mixes() -> Result<()> {
+    let outcome = run_on_model("ycsb --rows 300 --seconds 0.05 --value-bytes 20")?;
+    assert_eq!(outcome.phases.len(), 7);
+    assert!(outcome.phases.iter().all(|phase| phase.operations > 0));
+    Ok(())
+}
+
+#[test]
+fn single_row_commits_run_on_many_threads() -> Result<()> {
+    let outcome = run_on_model("commit --threads 1,4 --seconds 0.05")?;
+    assert!(phase(&outcome, "4 threads").operations > 0);
+    Ok(())
+}
+
+#[test]
+fn point_reads_find_what_is_there_and_nothing_else() -> Result<()> {
+    for ratio in ["0.1", "1"] {
+        let outcome = run_on_model(&format!("reads --ratio {ratio} --seconds 0.05 --threads 2"))?;
+        assert!(phase(&outcome, "get absent").operations > 0);
+    }
+    Ok(())
+}
+
+#[test]
+fn scans_visit_every_row_both_ways() -> Result<()> {
+    let outcome = run_on_model("scans --ratio 0.2 --seconds 0.02")?;
+    assert_eq!(phase(&outcome, "backward, updated").operations, phase(&outcome, "load").operations);
+    Ok(())
+}
+
+#[test]
+fn rolled_back_rows_are_gone() -> Result<()> {
+    let outcome = run_on_model("rollback --rows 50,3000 --before 500")?;
+    assert!(outcome.facts.iter().any(|fact| fact.name == "rollback of 3 k rows"));
+    Ok(())
+}
+
+#[test]
+fn a_queue_is_followed_from_head_to_tail() -> Result<()> {
+    let outcome = run_on_model("queue --rows 500 --depth 40 --batch 20")?;
+    assert_eq!(phase(&outcome, "queue").operations, 500);
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! `frond trees`: the catalog.
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::create::show_codec;
+use crate::encoding::shown_name;
+use crate::failure::{During, Outcome};
+use crate::output::print;
+use crate::quantity;
+use crate::target::Target;
+
+/// List the trees, with about how many rows and stored bytes each has
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  frond trees demo
+  frond trees demo --names | while read -r tree; do frond scan demo \"$tree\" --count; done")]
+pub(crate) struct Trees {
+    #[command(flatten)]
+    target: Target,
+    /// Only the names, one a line
+    #[arg(long, conflicts_with = "json")]
+    names: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Trees {
+    /// Does it.
+    pub(crate) fn run(self) -> Outcome {
+        let db = self.target.open_read_only()?;
+        let trees = db.trees().during(format_args!("read the catalog of {}", self.target.name()))?;
+        if self.names {
+            let names: Vec<&str> = trees.iter().map(|tree| tree.name.as_str()).collect();
+            return if names.is_empty() { Ok(()) } else { print(&names.join("\n")) };
+        }
+        let txn = self.target.begin_read(&db)?;
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_header(["tree", "id", "about rows", "stored", "codec", "metadata"]);
+        let mut list = Vec::new();
+        for info in trees {
+            let tree = self.target.open_tree(&db, &info.name)?;
+            let size = txn.estimate(&tree, b"", b"").during(format_args!("estimate tree {:?}", info.name))?;
+            if self.json {
+                list.push(serde_json::json!({
+                    "name": info.name, "id": info.id.0, "rows": size.rows, "bytes": size.bytes,
+                    "codec": show_codec(info.codec), "metadata_bytes": info.metadata_bytes,
+                }));
+            } else {
+                table.add_row([
+                    shown_name(&info.name),
+                    info.id.to_string(),
+                    quantity::count(size.rows),
+                    quantity::bytes(size.bytes),
+                    show_codec(info.codec),
+                    quantity::bytes(info.metadata_bytes as u64),
+                ]);
+            }
+        }
+        if self.json {
+            return print(&serde_json::Value::from(list).to_string());
+        }
+        for column in [1, 2, 3, 5] {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let lines: Vec<String> = table.trim_fmt().lines().map(|line| line.trim_start_matches(' ').to_owned()).collect();
+        print(&lines.join("\n"))
+    }
+}

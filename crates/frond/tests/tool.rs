@@ -1,0 +1,418 @@
+//! The tool as a user runs it: the real program on a temporary directory.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A directory for a test, and the tool run in it.
+struct Place {
+    dir: TempDir,
+}
+
+/// What a run of the tool said.
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { dir: tempfile::tempdir().expect("temporary directory") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_frond"));
+        command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it with words separated by spaces.
+    fn run(&self, line: &str) -> Said {
+        self.run_with(&line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    fn run_with(&self, arguments: &[&str]) -> Said {
+        Said::from(self.command(arguments).output().expect("run frond"))
+    }
+
+    /// Runs it with words separated by spaces, and this input.
+    fn run_on(&self, line: &str, input: &[u8]) -> Said {
+        let mut command = self.command(line.split_whitespace());
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("run frond");
+        // The tool may have refused the input before reading it.
+        let _ = child.stdin.take().expect("piped").write_all(input);
+        Said::from(child.wait_with_output().expect("wait for frond"))
+    }
+
+    /// Runs it, expects it to succeed, and returns what it printed.
+    fn good(&self, line: &str) -> String {
+        let said = self.run(line);
+        assert_eq!(said.code, 0, "frond {line}: {}", said.err);
+        said.out
+    }
+
+    /// A database with a tree of a few rows.
+    fn fruit(&self) {
+        self.good("create demo fruit empty");
+        for (key, value) in [("apple", "red"), ("apricot", "orange"), ("banana", "yellow"), ("cherry", "red")] {
+            self.good(&format!("put demo fruit {key} {value}"));
+        }
+    }
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Said {
+        Said {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Said {
+    /// Failed with this code, nothing on standard output, and one line that has all these parts.
+    fn failed(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, code, "{}", self.err);
+        assert_eq!(self.out, "");
+        self.complained(parts);
+    }
+
+    fn complained(&self, parts: &[&str]) {
+        assert_eq!(self.err.lines().count(), 1, "{}", self.err);
+        assert!(self.err.starts_with("frond: "), "{}", self.err);
+        for part in parts {
+            assert!(self.err.contains(part), "{part:?} is missing in: {}", self.err);
+        }
+    }
+}
+
+#[test]
+fn help_leads_from_the_first_step_on() {
+    let place = Place::new();
+    let help = place.good("--help");
+    for part in ["frond create demo fruit", "frond plug", "Exit codes"] {
+        assert!(help.contains(part), "{help}");
+    }
+    for command in [
+        "create", "put", "get", "delete", "scan", "trees", "stat", "dump", "load", "check", "salvage", "log", "bench",
+        "plug",
+    ] {
+        let help = place.good(&format!("help {command}"));
+        assert!(help.contains("Examples:"), "{command} has no examples");
+        assert!(help.contains(&format!("frond {command} ")), "{help}");
+    }
+    assert!(!help.contains("plug-load"), "the loader is nobody's business");
+    assert_eq!(place.good("version"), format!("frond {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn wrong_usage_is_code_2_and_changes_nothing() {
+    let place = Place::new();
+    for line in
+        ["", "frobnicate", "get", "get demo", "scan demo fruit --limit x", "create demo --codec gzip", "plug --rate 0"]
+    {
+        let said = place.run(line);
+        assert_eq!((said.code, said.out.as_str()), (2, ""), "frond {line}: {}", said.err);
+    }
+    place.run("get demo fruit a\\q").failed(2, &["unknown escape", "key"]);
+    place.run("put demo fruit --encoding hex abc 00").failed(2, &["odd number"]);
+    place.run("dump demo --format csv").failed(2, &["CSV holds one tree"]);
+    assert_eq!(std::fs::read_dir(place.dir.path()).expect("list").count(), 0);
+}
+
+#[test]
+fn what_is_put_is_got_scanned_and_deleted() {
+    let place = Place::new();
+    place.fruit();
+    assert_eq!(place.good("get demo fruit apple"), "red\n");
+    assert_eq!(place.good("get demo fruit apple --raw"), "red");
+    place.run("get demo fruit pear").failed(1, &["no such key", "key=pear"]);
+    assert_eq!(place.good("scan demo fruit --prefix ap"), "apple\tred\napricot\torange\n");
+    assert_eq!(place.good("scan demo fruit --from apricot --to cherry --keys-only"), "apricot\nbanana\n");
+    assert_eq!(place.good("scan demo fruit --after apricot --through cherry -k"), "banana\ncherry\n");
+    assert_eq!(place.good("scan demo fruit --reverse -n 2 -k"), "cherry\nbanana\n");
+    assert_eq!(place.good("scan demo fruit --count"), "4\n");
+    assert_eq!(place.good("scan demo empty"), "");
+    place.run("put demo fruit --insert apple green").failed(14, &["key exists"]);
+    place.good("delete demo fruit apple");
+    place.run("delete demo fruit apple").failed(1, &["no such key"]);
+    place.good("delete demo fruit --from b --to c");
+    assert_eq!(place.good("scan demo fruit -k"), "apricot\ncherry\n");
+    place.good("delete demo fruit --drop");
+    place.run("scan demo fruit").failed(16, &["tree \"fruit\"", "it has: empty"]);
+}
+
+#[test]
+fn bytes_of_every_kind_go_in_and_out() {
+    let place = Place::new();
+    place.good("create demo bin");
+    place.good("put demo bin --encoding hex 00ff 0a0d5c");
+    assert_eq!(place.good("get demo bin --encoding hex 00ff"), "0a0d5c\n");
+    assert_eq!(place.good("scan demo bin"), "\\x00\\xff\t\\n\\r\\\\\n");
+    let everything: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    let said = place.run_on("put demo bin all -", &everything);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let got = place.command(["get", "demo", "bin", "all", "--raw"]).output().expect("run");
+    assert_eq!(got.stdout, everything);
+    // A value past the size at which values leave the tree.
+    let large = vec![7; 300_000];
+    assert_eq!(place.run_on("put demo bin large -", &large).code, 0);
+    assert_eq!(place.command(["get", "demo", "bin", "large", "--raw"]).output().expect("run").stdout, large);
+}
+
+#[test]
+fn a_dump_loads_into_the_same_database() {
+    let place = Place::new();
+    place.fruit();
+    place.good("create demo other --codec lz4");
+    place.good("put demo other --encoding hex 00090a5cff ff00");
+    let dump = place.good("dump demo");
+    assert!(dump.starts_with("frond-dump 1\n") && dump.ends_with("end rows=5\n"), "{dump}");
+    let loaded = place.run_on("load copy --create", dump.as_bytes());
+    assert_eq!(loaded.code, 0, "{}", loaded.err);
+    loaded.complained(&["5 rows loaded"]);
+    assert_eq!(place.good("dump copy"), dump);
+    assert!(place.good("trees copy").contains("lz4"));
+    assert_eq!(place.good("trees copy --names"), "empty\nfruit\nother\n");
+    let trees: serde_json::Value = serde_json::from_str(&place.good("trees copy --json")).expect("JSON");
+    assert_eq!(trees.as_array().map(Vec::len), Some(3));
+    // One tree, to a file that appears whole.
+    place.good("dump demo fruit --output fruit.lines");
+    place.good("load second --create fruit.lines");
+    assert_eq!(place.good("scan second fruit --count"), "4\n");
+}
+
+#[test]
+fn csv_goes_out_and_comes_in() {
+    let place = Place::new();
+    place.fruit();
+    let csv = place.good("dump demo fruit --format csv");
+    assert!(csv.starts_with("key,value\napple,red\n"), "{csv}");
+    assert_eq!(place.run_on("load demo --tree copy --create", csv.as_bytes()).code, 0);
+    assert_eq!(place.good("scan demo copy"), place.good("scan demo fruit"));
+    let said = place.run_on("load demo --tree copy --no-header --if-exists keep", b"apple,green\nfig,\"a,\"\"b\"\n");
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(place.good("get demo copy apple"), "red\n");
+    assert_eq!(place.good("get demo copy fig"), "a,\"b\n");
+    let said = place.run_on("load demo --tree copy --if-exists fail", b"key,value\nzebra,1\napple,1\n");
+    said.failed(14, &["key exists", "rows loaded before it: 0"]);
+    place.run("get demo copy zebra").failed(1, &["no such key"]);
+}
+
+#[test]
+fn bad_input_names_its_line_and_what_was_loaded() {
+    let place = Place::new();
+    place.good("create demo t");
+    place.run_on("load demo --tree t", b"key,value\na,1\nb\n").failed(3, &["standard input, line 3", "two columns"]);
+    place.run_on("load demo --tree t", b"key,value\na,\\q\n").failed(3, &["line 2", "unknown escape"]);
+    place.run_on("load demo", b"key,value\n").failed(2, &["name the tree"]);
+    place.run_on("load demo --tree t nothing", b"").failed(4, &["read nothing", "No such file"]);
+    let cut = b"frond-dump 1\ntree\tt\tnone\t\na\t1\nb\t2";
+    place.run_on("load demo", cut).failed(3, &["line 4", "cut short", "rows loaded before it: 0"]);
+    let short = b"frond-dump 1\ntree\tt\tnone\t\na\t1\nend rows=2\n";
+    place.run_on("load demo", short).failed(3, &["rows are missing", "1 of 2"]);
+    place.run_on("load demo", b"frond-dump 2\n").failed(3, &["line 1", "frond-dump 1"]);
+    place.run_on("load demo", b"frond-dump 1\na\tb\n").failed(3, &["line 2", "before the first `tree`"]);
+    place.run_on("load nowhere --tree t", b"key,value\n").failed(16, &["nowhere", "frond create"]);
+    // Small batches: what came before the bad line is there.
+    let mut rows = String::from("key,value\n");
+    (0..100).for_each(|row| rows.push_str(&format!("k{row:03},{}\n", "v".repeat(100))));
+    rows.push_str("bad\n");
+    let said = place.run_on("load demo --tree t --batch 1K", rows.as_bytes());
+    assert_eq!(said.code, 3, "{}", said.err);
+    let loaded: u64 = said.err.trim().rsplit(' ').next().and_then(|word| word.parse().ok()).expect("a count");
+    assert!((50..100).contains(&loaded), "{}", said.err);
+    // `a` came with the dump of one row above.
+    assert_eq!(place.good("scan demo t --count").trim().parse(), Ok(loaded + 1));
+}
+
+#[test]
+fn a_missing_database_is_not_made_by_looking_at_it() {
+    let place = Place::new();
+    for line in [
+        "get demo t k",
+        "scan demo t",
+        "stat demo",
+        "trees demo",
+        "dump demo",
+        "put demo t k v",
+        "check demo",
+        "log demo",
+        "salvage demo new",
+    ] {
+        place.run(line).failed(16, &["demo"]);
+        assert!(!place.path("demo").exists(), "frond {line}");
+    }
+    assert!(!place.path("new").exists());
+}
+
+#[test]
+fn a_database_in_use_is_refused() {
+    let place = Place::new();
+    place.fruit();
+    let held =
+        fronddb::Database::open(place.path("demo"), fronddb::Options::new().memory_bytes(16 << 20)).expect("open");
+    for line in ["get demo fruit apple", "put demo fruit apple x", "check demo", "salvage demo new"] {
+        place.run(line).failed(18, &["already open", "wait until"]);
+    }
+    held.close().expect("close");
+    assert_eq!(place.good("get demo fruit apple"), "red\n");
+}
+
+#[test]
+fn an_output_that_fails_leaves_nothing_behind() {
+    let place = Place::new();
+    place.fruit();
+    let said = place.run("dump demo --output missing/fruit.lines");
+    said.failed(4, &["missing", "No such file"]);
+    place.run("dump demo fruit nuts --output some.lines").failed(16, &["nuts"]);
+    let names: Vec<_> =
+        std::fs::read_dir(place.dir.path()).expect("list").map(|entry| entry.expect("entry").file_name()).collect();
+    assert_eq!(names, ["demo"]);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let place = Place::new();
+    place.good("create demo t");
+    let mut rows = String::from("key,value\n");
+    (0..20_000).for_each(|row| rows.push_str(&format!("key-{row:06},some value that fills the pipe\n")));
+    assert_eq!(place.run_on("load demo --tree t", rows.as_bytes()).code, 0);
+    let mut child =
+        place.command(["scan", "demo", "t"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("run");
+    drop(child.stdout.take());
+    let said = Said::from(child.wait_with_output().expect("wait"));
+    assert_eq!((said.code, said.err.as_str()), (141, ""));
+}
+
+#[test]
+fn stat_and_log_show_what_happened() {
+    let place = Place::new();
+    place.fruit();
+    let stat = place.good("stat demo");
+    assert!(stat.contains("data file") && stat.contains("generation"), "{stat}");
+    let json: serde_json::Value = serde_json::from_str(&place.good("stat demo --json")).expect("JSON");
+    assert_eq!(json["trees"], 2);
+    assert!(json["recovery"]["records"].is_u64() && json["statistics"]["file_bytes"].is_u64(), "{json}");
+    // The log keeps what came after the last opening; what it replayed goes into the tree.
+    assert_eq!(place.run_on("load demo --tree fruit", b"key,value\nkiwi,green\nlime,green\n").code, 0);
+    let log = place.good("log demo");
+    let put = log.lines().find(|line| line.contains("key=kiwi")).expect("the put of kiwi");
+    assert!(put.contains(" put ") && put.contains("value=green"), "{put}");
+    assert!(log.lines().any(|line| line.contains("commit number=")), "{log}");
+    let id = trees_id(&place, "fruit");
+    let of_fruit = place.good(&format!("log demo --tree {id}"));
+    assert_eq!(of_fruit.lines().count(), 2, "{of_fruit}");
+    assert_eq!(place.good("log demo --limit 2").lines().count(), 2);
+}
+
+fn trees_id(place: &Place, name: &str) -> u64 {
+    let trees: serde_json::Value = serde_json::from_str(&place.good("trees demo --json")).expect("JSON");
+    let trees = trees.as_array().expect("a list");
+    trees.iter().find(|tree| tree["name"] == name).and_then(|tree| tree["id"].as_u64()).expect("the tree")
+}
+
+/// A database whose rows lie in the data file, not only in the log.
+fn stored(place: &Place) {
+    place.good("create demo left right ");
+    let mut rows = String::from("key,value\n");
+    (0..30_000).for_each(|row| rows.push_str(&format!("key-{row:06},{}\n", noise(row))));
+    for tree in ["left", "right"] {
+        assert_eq!(place.run_on(&format!("load demo --tree {tree}"), rows.as_bytes()).code, 0);
+    }
+    let db = fronddb::Database::open(place.path("demo"), fronddb::Options::new().memory_bytes(16 << 20)).expect("open");
+    db.checkpoint().expect("checkpoint");
+    db.wait_idle().expect("idle");
+    db.checkpoint().expect("checkpoint");
+    db.close().expect("close");
+}
+
+/// The value of a row.
+fn noise(row: u64) -> String {
+    let noise = (row + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    format!("{noise:016x}{:016x}", noise.rotate_left(23).wrapping_mul(noise | 1))
+}
+
+/// Flips a bit in a block of some user's tree: pages hold all kinds of things, so it is tried out.
+fn damage(database: &Path) {
+    let data = database.join("data.frond");
+    let mut bytes = std::fs::read(&data).expect("read");
+    for at in (64 << 10..bytes.len() - 4096).step_by(4096).map(|page| page + 1234) {
+        bytes[at] ^= 0x10;
+        std::fs::write(&data, &bytes).expect("write");
+        let report = fronddb::check(database, &fronddb::CheckOptions::default(), &mut |_| {}).expect("check");
+        let of_user = |finding: &fronddb::Finding| finding.tree.is_some_and(|tree| tree.0 > 0);
+        if report.findings.iter().any(|finding| finding.message.contains("damaged block"))
+            && report.findings.iter().all(of_user)
+        {
+            return;
+        }
+        bytes[at] ^= 0x10;
+    }
+    panic!("no block of a tree found");
+}
+
+#[test]
+fn a_sound_database_checks_clean_and_salvages_whole() {
+    let place = Place::new();
+    stored(&place);
+    let report = place.good("check demo");
+    assert!(report.starts_with("sound"), "{report}");
+    let json: serde_json::Value = serde_json::from_str(&place.good("check demo --json")).expect("JSON");
+    assert_eq!(json["clean"], true);
+    let report = place.good("salvage demo rescued");
+    assert!(report.contains("rescued 60,000 rows of 2 trees"), "{report}");
+    assert_eq!(place.good("dump rescued"), place.good("dump demo"));
+    place.run("salvage demo rescued").failed(2, &["exists"]);
+}
+
+#[test]
+fn damage_is_named_and_the_rest_salvaged() {
+    let place = Place::new();
+    stored(&place);
+    damage(&place.path("demo"));
+    let said = place.run("check demo");
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    assert!(said.out.contains("file=data.frond offset="), "{}", said.out);
+    said.complained(&["is damaged", "findings=", "frond salvage"]);
+    // The rest stays in use.
+    let scans = ["left", "right"].map(|tree| place.run(&format!("scan demo {tree} --count")));
+    assert!(scans.iter().any(|said| said.code == 0 && said.out == "30000\n"), "{}{}", scans[0].err, scans[1].err);
+    let refused = scans.iter().find(|said| said.code != 0).expect("damage is never served");
+    refused.failed(21, &["data.frond", "offset=", "frond check"]);
+    let said = place.run("salvage demo rescued");
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    said.complained(&["not all of demo was readable"]);
+    let rescued: u64 = ["left", "right"]
+        .map(|tree| place.good(&format!("scan rescued {tree} --count")).trim().parse::<u64>().expect("a count"))
+        .iter()
+        .sum();
+    assert!((55_000..60_000).contains(&rescued), "rescued={rescued}\n{}", said.out);
+    assert!(place.good("check rescued").starts_with("sound"));
+}
+
+#[test]
+fn the_pulled_plug_loses_nothing() {
+    let place = Place::new();
+    let said = place.run("plug --rows 30K --memory 32M --rate max,4000 --seconds 0.5 --results plug");
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    assert_eq!(said.out.matches("all there").count(), 2, "{}", said.out);
+    assert!(said.out.contains('✖'), "{}", said.out);
+    for name in ["plug.svg", "plug.json", "plug.txt"] {
+        assert!(place.path("plug").join(name).is_file(), "{name}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(place.path("plug").join("plug.json")).expect("read")).expect("JSON");
+    assert_eq!((&json["good"], &json["check_findings"]), (&true.into(), &0.into()));
+    assert_eq!(std::fs::read_dir(place.path("plug")).expect("list").count(), 3, "the database is gone");
+}

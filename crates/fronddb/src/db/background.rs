@@ -1,0 +1,277 @@
+//! The only place that starts threads, and the order in which background work is done.
+//!
+//! | thread | does |
+//! |---|---|
+//! | `frond-flush` | seals memtables into the tree and publishes |
+//! | `frond-work-N` | flushes and compactions, the most urgent first |
+//! | `frond-tick` | prepares log segments, syncs the log, begins checkpoints that are due, forgets, shrinks |
+//!
+//! The work itself is in steps that any thread may call. In manual mode no thread exists: [`Engine::step_background`]
+//! does one step of all of it, in a fixed order, so that a test is deterministic.
+//!
+//! # Failure
+//!
+//! - B1: a step that met a full disk is tried again after a pause; writers hear of it only when level 0 is full.
+//! - B2: a step that met damaged data is tried again after a pause, and what it could not do stays undone; reads of
+//!   other trees go on.
+//! - B3: any other failure, and a panic, poisons.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::engine::Engine;
+use crate::base::sync::{Condvar, Mutex};
+use crate::base::{Error, ErrorKind, Result};
+use crate::store::ShrinkLimits;
+
+/// Urgency at which flushes and compactions begin.
+const WORK_THRESHOLD: f32 = 1.0;
+/// How long an idle thread sleeps at most.
+const IDLE: Duration = Duration::from_millis(200);
+/// How long a thread pauses after a failure that may pass.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How often `frond-tick` looks around.
+const TICK: Duration = Duration::from_millis(20);
+/// Locks of ended transactions freed in one step.
+const SWEEP_LOCKS: usize = 4096;
+
+#[derive(Debug, Default)]
+struct WakeState {
+    stop: bool,
+    /// Counts what each condition announces, so that nothing announced before a wait is missed.
+    flush: u64,
+    progress: u64,
+}
+
+/// How threads and writers wait for each other.
+#[derive(Debug, Default)]
+pub(crate) struct Wake {
+    state: Mutex<WakeState>,
+    flush: Condvar,
+    progress: Condvar,
+}
+
+impl Wake {
+    /// There is a memtable to write.
+    pub(crate) fn flush(&self) {
+        self.state.lock().flush += 1;
+        self.flush.notify_all();
+    }
+
+    /// Something was done that others may wait for.
+    pub(crate) fn progress(&self) {
+        self.state.lock().progress += 1;
+        self.progress.notify_all();
+        self.flush.notify_all();
+    }
+
+    /// Everybody should look at the flags of the engine.
+    pub(crate) fn everybody(&self) {
+        self.flush();
+        self.progress();
+    }
+
+    fn stop(&self) {
+        self.state.lock().stop = true;
+        self.everybody();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.lock().stop
+    }
+
+    /// Waits a moment for the next progress.
+    pub(crate) fn wait_for_progress(&self) {
+        let mut state = self.state.lock();
+        self.progress.wait_for(&mut state, Duration::from_millis(10));
+    }
+
+    fn wait_for_work(&self, limit: Duration) {
+        let mut state = self.state.lock();
+        if !state.stop {
+            self.flush.wait_for(&mut state, limit);
+        }
+    }
+}
+
+/// The threads of an open database.
+#[derive(Debug, Default)]
+pub(crate) struct Threads(Mutex<Vec<JoinHandle<()>>>);
+
+impl Threads {
+    /// Starts the threads of a database that takes writes.
+    pub(crate) fn start(engine: &Arc<Engine>) -> Result<Threads> {
+        let threads = Threads::default();
+        if engine.options.manual_background || engine.log.is_none() {
+            return Ok(threads);
+        }
+        threads.spawn(engine, "frond-tick".to_owned(), |engine| {
+            engine.tick()?;
+            engine.wake.wait_for_work(TICK);
+            Ok(())
+        })?;
+        threads.spawn(engine, "frond-flush".to_owned(), |engine| {
+            if !engine.flush_step()? {
+                engine.wake.wait_for_work(IDLE);
+            }
+            Ok(())
+        })?;
+        for number in 1..engine.options.background_threads.max(2) {
+            threads.spawn(engine, format!("frond-work-{number}"), |engine| {
+                if engine.tree.work_step(&engine.retention(), WORK_THRESHOLD)? {
+                    engine.wake.progress();
+                } else {
+                    engine.wake.wait_for_work(IDLE);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(threads)
+    }
+
+    fn spawn(&self, engine: &Arc<Engine>, name: String, step: fn(&Engine) -> Result<()>) -> Result<()> {
+        let engine = engine.clone();
+        let run = move || {
+            let body = AssertUnwindSafe(|| engine.run(step));
+            if catch_unwind(body).is_err() {
+                engine.poison(&Error::internal("panic in a background thread"));
+            }
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(run);
+        self.0.lock().push(thread.map_err(|error| Error::io("start a background thread", error))?);
+        Ok(())
+    }
+
+    /// Ends the threads and waits for them.
+    pub(crate) fn stop(&self, engine: &Engine) {
+        engine.wake.stop();
+        let threads = std::mem::take(&mut *self.0.lock());
+        for thread in threads {
+            if thread.thread().id() != std::thread::current().id() {
+                // A panic in the thread has poisoned the database already.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Runs `step` until the threads are stopped or the database is poisoned.
+    fn run(&self, step: fn(&Engine) -> Result<()>) {
+        while !self.wake.is_stopped() && self.poison.get().is_none() {
+            match step(self) {
+                Ok(()) => {}
+                Err(error) if self.may_pass(&error) => self.wake.wait_for_work(PAUSE),
+                Err(error) => {
+                    self.poison(&error);
+                }
+            }
+        }
+    }
+
+    /// Whether background work may be tried again after this failure (B1 to B3).
+    fn may_pass(&self, error: &Error) -> bool {
+        match error.kind() {
+            ErrorKind::NoSpace => {
+                self.admission.disk_full.store(true, Ordering::Release);
+                self.wake.progress();
+                true
+            }
+            ErrorKind::Corruption | ErrorKind::Closed => true,
+            _ => false,
+        }
+    }
+
+    /// What has to be done now and then, besides moving messages down.
+    fn tick(&self) -> Result<()> {
+        self.begin_once()?;
+        self.tend()?;
+        if let Some(cause) = self.due_checkpoint() {
+            self.checkpoint(cause)?;
+        }
+        Ok(())
+    }
+
+    /// The first background work after opening: what opening need not wait for.
+    fn begin_once(&self) -> Result<()> {
+        if self.begun.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.load_codecs()?;
+        self.keep_report();
+        Ok(())
+    }
+
+    /// Log segments, locks, statuses, space: a bounded piece of each; true when something was done.
+    fn tend(&self) -> Result<bool> {
+        let mut more = false;
+        if let Some(log) = &self.log {
+            more |= self.logged(log.prepare_step())?;
+            if self.due_log_sync() {
+                self.logged(log.sync())?;
+            }
+        }
+        more |= self.locks.sweep_step(SWEEP_LOCKS);
+        self.statuses.advance(self.snapshots.horizon());
+        self.forget_unread();
+        more |= !self.store.shrink_step(ShrinkLimits::default())?.is_done;
+        self.cache.trim();
+        if self.admission.disk_full.load(Ordering::Acquire) && self.tree.version_guard().sealed.is_empty() {
+            self.admission.disk_full.store(false, Ordering::Release);
+        }
+        Ok(more)
+    }
+
+    /// One step of any background work in this thread; false when there is none.
+    pub(crate) fn step_background(&self) -> Result<bool> {
+        self.check_writable()?;
+        let stepped = self.step_any();
+        stepped.map_err(|error| if self.may_pass(&error) { error } else { self.poison(&error) })
+    }
+
+    fn step_any(&self) -> Result<bool> {
+        self.begin_once()?;
+        if self.flush_step()? {
+            return Ok(true);
+        }
+        if let Some(cause) = self.due_checkpoint() {
+            self.checkpoint(cause)?;
+            return Ok(true);
+        }
+        if self.tree.work_step(&self.retention(), WORK_THRESHOLD)? {
+            self.publish()?;
+            return Ok(true);
+        }
+        self.tend()
+    }
+
+    /// In manual mode, a step on behalf of who cannot go on without it; otherwise false.
+    pub(crate) fn step_by_hand(&self) -> Result<bool> {
+        if self.options.manual_background { self.step_background() } else { Ok(false) }
+    }
+
+    /// Waits until nothing is left to do in the background.
+    pub(crate) fn wait_idle(&self) -> Result<()> {
+        loop {
+            self.check_writable()?;
+            if self.options.manual_background {
+                if !self.step_background()? {
+                    return Ok(());
+                }
+                continue;
+            }
+            let debt = self.tree.debt();
+            if debt.sealed == 0 && debt.urgency < WORK_THRESHOLD {
+                return Ok(());
+            }
+            if self.admission.disk_full.load(Ordering::Acquire) {
+                return Err(Error::new(ErrorKind::NoSpace, "the disk is full"));
+            }
+            self.wake.flush();
+            self.wake.wait_for_progress();
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Many writes at once: one log record, whatever their number and trees.
+//!
+//! A batch is one buffer: each write is a header of [`HEADER_BYTES`] and its inner key and payload, so that
+//! locking, logging and level 0 read it without another copy. It remembers which trees it names, once each.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::tree_handle::{Tree, TreeInner};
+use crate::base::key::{PREFIX_BYTES, check_key, check_value};
+use crate::base::{Error, Result, TreeId};
+use crate::format::{Kind, program};
+
+/// Kind, flags, length of the inner key, length of the payload.
+const HEADER_BYTES: usize = 10;
+const COVERED: u8 = 1;
+const UNIQUE: u8 = 2;
+/// Trees remembered from earlier fillings.
+const TREES_KEPT: usize = 16;
+/// Longest update program, in bytes.
+pub(crate) const PROGRAM_BYTES_MAX: usize = 1 << 20;
+
+/// Writes to any number of trees, applied in order and as one by [`crate::Transaction::write`] or
+/// [`crate::Database::write`]. Reuse it: [`WriteBatch::clear`] keeps its memory.
+///
+/// Each write takes an exclusive lock on its key, unless it is *covered*: the caller says by
+/// [`WriteBatch::set_covered`] that a lock on another key (the row's, for an entry of a secondary index) keeps
+/// everybody else from this one.
+#[derive(Debug, Clone, Default)]
+pub struct WriteBatch {
+    bytes: Vec<u8>,
+    count: usize,
+    covered: bool,
+    trees: SmallVec<[(Arc<TreeInner>, bool); 4]>,
+}
+
+/// One write of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Write<'a> {
+    pub(crate) kind: Kind,
+    /// A lock on another key covers it.
+    pub(crate) covered: bool,
+    /// The key must not have a value.
+    pub(crate) unique: bool,
+    /// Inner key.
+    pub(crate) key: &'a [u8],
+    pub(crate) payload: &'a [u8],
+}
+
+impl<'a> Write<'a> {
+    pub(crate) fn tree(&self) -> TreeId {
+        crate::base::key::tree_of(self.key)
+    }
+
+    pub(crate) fn user_key(&self) -> &'a [u8] {
+        self.key.get(PREFIX_BYTES..).unwrap_or_default()
+    }
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> WriteBatch {
+        WriteBatch::default()
+    }
+
+    /// Removes all writes, keeps the memory, and makes further writes lock again.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.count = 0;
+        self.covered = false;
+        if self.trees.len() > TREES_KEPT {
+            self.trees.clear();
+        }
+        self.trees.iter_mut().for_each(|(_, used)| *used = false);
+    }
+
+    /// Number of writes.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// True without a write.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Memory that the writes take, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether writes added from now on are covered by a lock on another key.
+    pub fn set_covered(&mut self, covered: bool) {
+        self.covered = covered;
+    }
+
+    /// `key` gets `value`. Needs no read.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when key or value is past its limit; so for all writes below.
+    pub fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        check_value(value)?;
+        self.add(Kind::Put, 0, tree, key, value)
+    }
+
+    /// `key` gets `value`; the whole batch fails with `KeyExists` if it already has one.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        check_value(value)?;
+        self.add(Kind::Put, UNIQUE, tree, key, value)
+    }
+
+    /// `key` gets `value` unless it already has one. Needs no read.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn insert_if_absent(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        check_value(value)?;
+        self.add(Kind::InsertIfAbsent, 0, tree, key, value)
+    }
+
+    /// `key` gets no value. Needs no read.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn delete(&mut self, tree: &Tree, key: &[u8]) -> Result<()> {
+        self.add(Kind::Delete, 0, tree, key, &[])
+    }
+
+    /// `key`, which has been put exactly once since it last had no value, gets no value: the cheapest
+    /// delete, for entries of secondary indexes. Needs no read.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn single_delete(&mut self, tree: &Tree, key: &[u8]) -> Result<()> {
+        self.add(Kind::SingleDelete, 0, tree, key, &[])
+    }
+
+    /// The value of `key` changes by an encoded update program (`fronddb::Program`). Needs no read.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`]; `InvalidArgument` when the program is malformed or longer than 1 MiB.
+    pub fn update(&mut self, tree: &Tree, key: &[u8], program: &[u8]) -> Result<()> {
+        if program.len() > PROGRAM_BYTES_MAX {
+            return Err(Error::invalid(format!("update program too long, bytes={}", program.len())));
+        }
+        program::Program::decode(program).map_err(|error| Error::invalid(error.message().to_owned()))?;
+        self.add(Kind::Update, 0, tree, key, program)
+    }
+
+    fn add(&mut self, kind: Kind, flags: u8, tree: &Tree, key: &[u8], payload: &[u8]) -> Result<()> {
+        check_key(key)?;
+        self.use_tree(tree);
+        let flags = flags | if self.covered { COVERED } else { 0 };
+        self.bytes.reserve(HEADER_BYTES + PREFIX_BYTES + key.len() + payload.len());
+        self.bytes.extend_from_slice(&[kind as u8, flags]);
+        self.bytes.extend_from_slice(&((PREFIX_BYTES + key.len()) as u32).to_le_bytes());
+        self.bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        self.bytes.extend_from_slice(&tree.id().0.to_be_bytes());
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(payload);
+        self.count += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn use_tree(&mut self, tree: &Tree) {
+        match self.trees.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &tree.inner)) {
+            Some((_, used)) => *used = true,
+            None => self.trees.push((tree.inner.clone(), true)),
+        }
+    }
+
+    /// The trees that its writes name.
+    pub(crate) fn trees(&self) -> impl Iterator<Item = &Arc<TreeInner>> {
+        self.trees.iter().filter(|(_, used)| *used).map(|(tree, _)| tree)
+    }
+
+    /// The writes, in order.
+    pub(crate) fn writes(&self) -> Writes<'_> {
+        Writes { rest: &self.bytes }
+    }
+}
+
+/// Iterates over the writes of a batch.
+#[derive(Debug, Clone)]
+pub(crate) struct Writes<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Writes<'a> {
+    type Item = Write<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Write<'a>> {
+        let (header, rest) = self.rest.split_first_chunk::<HEADER_BYTES>()?;
+        let [kind, flags, k0, k1, k2, k3, p0, p1, p2, p3] = *header;
+        let (key, rest) = rest.split_at_checked(u32::from_le_bytes([k0, k1, k2, k3]) as usize)?;
+        let (payload, rest) = rest.split_at_checked(u32::from_le_bytes([p0, p1, p2, p3]) as usize)?;
+        self.rest = rest;
+        let kind = Kind::from_number(kind).ok()?;
+        Some(Write { kind, covered: flags & COVERED != 0, unique: flags & UNIQUE != 0, key, payload })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::options::TreeOptions;
+
+    #[test]
+    fn writes_come_back_as_they_were_added() {
+        let tree = Tree::for_tests(TreeId(7), "t", TreeOptions::default());
+        let mut batch = WriteBatch::new();
+        batch.insert(&tree, b"a", b"1").expect("within limits");
+        batch.set_covered(true);
+        batch.single_delete(&tree, b"bb").expect("within limits");
+        let writes: Vec<_> = batch.writes().collect();
+        assert_eq!(writes.len(), 2);
+        assert!(writes[0].unique && !writes[0].covered && writes[0].key == b"\0\0\0\x07a" && writes[0].payload == b"1");
+        assert!(writes[1].covered && writes[1].kind == Kind::SingleDelete && writes[1].user_key() == b"bb");
+        batch.clear();
+        assert_eq!((batch.len(), batch.writes().count(), batch.trees().count()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_write_past_a_limit_changes_nothing() {
+        let tree = Tree::for_tests(TreeId(1), "t", TreeOptions::default());
+        let mut batch = WriteBatch::new();
+        assert!(batch.put(&tree, &vec![0; crate::base::key::KEY_BYTES_MAX + 1], b"").is_err());
+        assert!(batch.is_empty() && batch.bytes() == 0);
+    }
+}

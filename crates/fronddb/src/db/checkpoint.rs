@@ -1,0 +1,237 @@
+//! Checkpoints: seal, flush, publish; and what may be forgotten afterwards.
+//!
+//! A memtable is named by the first log position of its segment, so the oldest memtable that is not in the root
+//! says where replay begins. A publication captures the root, then the transaction statuses, then the end of the log;
+//! before its superblock is written the log is durable up to that end.
+//!
+//! - K1: what a superblock refers to (messages in runs, statuses) was written by log records that are durable.
+//!   Otherwise a transaction could survive a crash in half.
+//! - K2: segments are recycled only below the replay start of the generation *before* the newest, so that losing the
+//!   newest superblock loses nothing.
+//! - K3: an aborted id is forgotten only when no run and no memtable that anybody still reads can hold it.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use super::engine::Engine;
+use super::report::RecoveryEstimate;
+use crate::base::sync::Mutex;
+use crate::base::{CommitNumber, Lsn, Result, TxnId};
+use crate::format::Retention;
+use crate::memtable::{Level0, Memtable, SortedMemtable};
+use crate::tree::PublishInput;
+
+/// Replay speed assumed until one was measured, in bytes of log per second.
+const REPLAY_BYTES_PER_S: u64 = 150 << 20;
+/// What a restart costs without any log, in microseconds.
+const RESTART_MICROS: u64 = 5_000;
+/// Replays shorter than this say nothing about the speed, in bytes.
+const REPLAY_MEASURED_MIN: u64 = 4 << 20;
+
+/// Why a checkpoint is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Time,
+    Target,
+    Request,
+}
+
+/// A memtable that may be gone.
+#[derive(Debug)]
+enum WeakLevel0 {
+    Active(Weak<Memtable>),
+    Sorted(Weak<SortedMemtable>),
+}
+
+impl WeakLevel0 {
+    fn is_gone(&self) -> bool {
+        match self {
+            WeakLevel0::Active(memtable) => memtable.strong_count() == 0,
+            WeakLevel0::Sorted(memtable) => memtable.strong_count() == 0,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct LedgerState {
+    /// Replay starts of the newest generation and of the one before.
+    newest_start: Lsn,
+    previous_start: Lsn,
+    /// Memtables that left level 0 or will, oldest first.
+    past: VecDeque<(u64, WeakLevel0)>,
+    checkpoint_micros: u64,
+    sync_micros: u64,
+}
+
+/// What checkpoints remember from one to the next.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    state: Mutex<LedgerState>,
+    replay_bytes_per_s: u64,
+}
+
+impl Ledger {
+    /// For a database whose newest superblock begins replay at `start`, which took `micros` for `bytes`.
+    pub(crate) fn new(start: Lsn, sealed: &[Level0], bytes: u64, micros: u64, now: u64) -> Ledger {
+        let mut state = LedgerState { newest_start: start, previous_start: start, ..LedgerState::default() };
+        state.checkpoint_micros = now;
+        state.sync_micros = now;
+        state.past.extend(sealed.iter().rev().map(|level0| (level0.id(), weak(level0))));
+        let measured = bytes >= REPLAY_MEASURED_MIN && micros > 0;
+        let replay_bytes_per_s = if measured { bytes * 1_000_000 / micros } else { REPLAY_BYTES_PER_S };
+        Ledger { state: Mutex::new(state), replay_bytes_per_s: replay_bytes_per_s.max(1 << 20) }
+    }
+}
+
+fn weak(level0: &Level0) -> WeakLevel0 {
+    match level0 {
+        Level0::Active(memtable) => WeakLevel0::Active(Arc::downgrade(memtable)),
+        Level0::Sorted(memtable) => WeakLevel0::Sorted(Arc::downgrade(memtable)),
+    }
+}
+
+impl Engine {
+    /// What compaction has to keep.
+    pub(crate) fn retention(&self) -> Retention<'_> {
+        self.snapshots.retention(self.statuses.as_ref())
+    }
+
+    /// Makes the active memtable a sealed one if it holds at least `bytes_min` bytes of messages.
+    pub(crate) fn seal_active(&self, bytes_min: usize) -> Result<bool> {
+        let log = self.log()?;
+        let _switching = self.switching.lock();
+        let active = self.tree.version_guard().active.clone();
+        if active.bytes() < bytes_min || (active.is_empty() && !active.has_range_deletes()) {
+            return Ok(false);
+        }
+        let _gate = self.gate.write();
+        let start = self.logged(log.rotate())?;
+        let guard = self.poison_on_panic();
+        self.log_prepared_again()?;
+        self.checkpoints.state.lock().past.push_back((active.id(), WeakLevel0::Active(Arc::downgrade(&active))));
+        self.tree.switch_active(Arc::new(Memtable::new(start.0, &self.budget)));
+        guard.done();
+        self.wake.flush();
+        Ok(true)
+    }
+
+    /// Writes the oldest sealed memtable into the tree and publishes. False when there is none, or none that
+    /// can be written just now.
+    pub(crate) fn flush_step(&self) -> Result<bool> {
+        let bytes = self.tree.version_guard().sealed.last().map(Level0::bytes);
+        let Some(bytes) = bytes else { return Ok(false) };
+        let started = self.clock.micros();
+        if self.tree.seal_step(&self.retention())?.is_none() {
+            return Ok(false);
+        }
+        self.admission.drained(bytes, self.clock.micros().saturating_sub(started));
+        self.wake.progress();
+        self.publish()?;
+        Ok(true)
+    }
+
+    /// Makes the present root durable.
+    pub(crate) fn publish(&self) -> Result<()> {
+        let log = self.log()?;
+        let end = Cell::new(Lsn(0));
+        let input = |version: &crate::tree::Version| {
+            let status_image = self.statuses.image();
+            end.set(log.end_lsn());
+            let oldest = version.sealed.last().map_or_else(|| version.active.id(), Level0::id);
+            PublishInput {
+                status_image,
+                log_start: Lsn(oldest),
+                log_segment: 0,
+                next_txn: TxnId(0),
+                next_commit: CommitNumber(0),
+                extra: self.next_tree.load(Ordering::Relaxed).to_le_bytes().to_vec(),
+            }
+        };
+        let published = self.tree.publish(input, || self.logged(log.wait_durable(end.get())))?;
+        self.counters.publications.add(1);
+        let release = {
+            let mut state = self.checkpoints.state.lock();
+            state.previous_start = state.newest_start;
+            state.newest_start = published.log_start;
+            state.previous_start
+        };
+        self.logged(log.release(release))?;
+        self.forget_unread();
+        Ok(())
+    }
+
+    /// Tells the status table which memtables nobody reads any more (K3).
+    pub(crate) fn forget_unread(&self) {
+        let below = {
+            let mut state = self.checkpoints.state.lock();
+            while state.past.front().is_some_and(|(_, memtable)| memtable.is_gone()) {
+                state.past.pop_front();
+            }
+            state.past.front().map(|(id, _)| *id)
+        };
+        let below = below.unwrap_or_else(|| self.tree.version_guard().active.id());
+        self.statuses.memtables_flushed_below(below);
+    }
+
+    /// Brings everything written so far into the tree and publishes it.
+    pub(crate) fn checkpoint(&self, cause: Cause) -> Result<()> {
+        self.check_writable()?;
+        self.checkpoints.state.lock().checkpoint_micros = self.clock.micros();
+        match cause {
+            Cause::Time => self.counters.checkpoints_by_time.add(1),
+            Cause::Target => self.counters.checkpoints_by_target.add(1),
+            Cause::Request => self.counters.checkpoints_by_request.add(1),
+        }
+        self.seal_active(0)?;
+        let active = self.tree.version_guard().active.id();
+        while self.tree.version_guard().sealed.last().is_some_and(|oldest| oldest.id() < active) {
+            self.check_writable()?;
+            if !self.flush_step()? && !self.step_by_hand()? {
+                self.wake.wait_for_progress();
+            }
+        }
+        self.publish()
+    }
+
+    /// How long a restart would take now.
+    pub(crate) fn estimated_recovery(&self) -> RecoveryEstimate {
+        let bytes = self.log_end().0.saturating_sub(self.checkpoints.state.lock().newest_start.0);
+        let version = self.tree.version_guard();
+        let messages = version.active.messages() + version.sealed.iter().map(Level0::messages).sum::<u64>();
+        let micros = RESTART_MICROS + bytes * 1_000_000 / self.checkpoints.replay_bytes_per_s;
+        RecoveryEstimate { bytes, messages, micros }
+    }
+
+    /// Begins the checkpoint that time or the recovery target ask for; says whether one is due.
+    pub(crate) fn due_checkpoint(&self) -> Option<Cause> {
+        let version = self.tree.version_guard();
+        if version.active.is_empty() && !version.active.has_range_deletes() {
+            return None;
+        }
+        let interval = self.checkpoint_interval_ms.load(Ordering::Relaxed).saturating_mul(1000);
+        let since = self.clock.micros().saturating_sub(self.checkpoints.state.lock().checkpoint_micros);
+        if interval > 0 && since >= interval {
+            return Some(Cause::Time);
+        }
+        let target = self.recovery_target_ms.load(Ordering::Relaxed).saturating_mul(1000);
+        let worth_it = version.active.bytes() >= self.level0_bytes() / 8 && version.sealed.is_empty();
+        if target > 0 && worth_it && self.estimated_recovery().micros > target.max(2 * RESTART_MICROS) {
+            return Some(Cause::Target);
+        }
+        None
+    }
+
+    /// Whether the periodic sync of the log is due; the caller then does it.
+    pub(crate) fn due_log_sync(&self) -> bool {
+        let period = self.options.log_sync_period_ms.saturating_mul(1000);
+        let now = self.clock.micros();
+        let mut state = self.checkpoints.state.lock();
+        if period == 0 || now.saturating_sub(state.sync_micros) < period {
+            return false;
+        }
+        state.sync_micros = now;
+        true
+    }
+}

@@ -1,0 +1,450 @@
+//! The state of one transaction, and how it ends.
+//!
+//! Owns: which snapshot it reads, which id it writes under, its savepoints. A transaction that only reads draws
+//! no id; the first write or lock draws one ([`TxnState::writer`]).
+//!
+//! # Steps and savepoints
+//!
+//! Every message carries the step in which its transaction wrote it. Setting a mark begins a new step; rolling
+//! back to it declares the interval of steps since then aborted, with one log record, and begins a new step. No row
+//! is visited (constant-time recovery, Antonopoulos et al., PVLDB 12(12) 2019).
+//!
+//! - X1: `step` never decreases, and no message is written in a step after it was aborted.
+//! - X2: `Ended` is final. Cursors and later calls find it and answer `Closed`.
+//! - X3: locks are released only after the status has changed, so that who gets them sees the outcome.
+//!
+//! # States
+//!
+//! `Active` → `Ended` by [`TxnCore::commit`], [`TxnCore::rollback`], [`TxnCore::prepare`] (its id lives on in
+//! [`super::prepared`]) or by losing a deadlock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::catalog::CatalogChanges;
+use super::engine::Engine;
+use super::options::{Durability, Isolation, TxnOptions, Wait};
+use super::transaction::Savepoint;
+use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TxnId};
+use crate::format::record::Record;
+use crate::lock::{self, Locker};
+use crate::txn::Snapshot;
+
+/// A transaction, shared by its handle and its cursors.
+#[derive(Debug)]
+pub(crate) struct TxnCore {
+    pub(crate) id: u64,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) options: TxnOptions,
+    pub(crate) began_micros: u64,
+    /// A cancellation that came before there was a locker to hand it to.
+    cancelled: AtomicBool,
+    /// The id it writes under, 0 for none; for monitoring, which must not wait for `state`.
+    txn: AtomicU64,
+    /// Messages written; for monitoring.
+    messages: AtomicU64,
+    /// Mirrors `TxnState::ended`, for cursors, which step without the latch.
+    over: AtomicBool,
+    state: Mutex<TxnState>,
+}
+
+/// What changes in a transaction's life.
+#[derive(Debug, Default)]
+pub(crate) struct TxnState {
+    ended: bool,
+    pub(crate) writer: Option<Writer>,
+    snapshot: Option<Arc<Snapshot>>,
+    savepoints: Vec<Mark>,
+    next_savepoint: u32,
+    pub(crate) step: u32,
+    /// No message that still counts was written in a later step than this.
+    pub(crate) written: Option<u32>,
+    /// Blobs have been written that no sync of the data file covers.
+    pub(crate) blobs_unsynced: bool,
+    pub(crate) catalog: CatalogChanges,
+    pub(crate) failed_operation: Option<usize>,
+}
+
+/// What a transaction that writes or locks has.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    pub(crate) txn: TxnId,
+    pub(crate) locker: Locker,
+    /// It has put messages into the log.
+    pub(crate) logged: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    number: u32,
+    /// First step after it.
+    step: u32,
+}
+
+impl TxnCore {
+    pub(crate) fn begin(engine: &Arc<Engine>, options: TxnOptions) -> Result<Arc<TxnCore>> {
+        engine.check_open()?;
+        if !options.read_only
+            && let Some(first) = engine.poison.get()
+        {
+            return Err(super::engine::poisoned(first));
+        }
+        engine.counters.begins.add(1);
+        let core = Arc::new(TxnCore {
+            id: engine.sessions.draw(),
+            engine: engine.clone(),
+            options,
+            began_micros: engine.clock.micros(),
+            cancelled: AtomicBool::new(false),
+            txn: AtomicU64::new(0),
+            messages: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            state: Mutex::new(TxnState::default()),
+        });
+        if options.consistent_snapshot {
+            core.state.lock().snapshot = Some(Arc::new(engine.snapshots.acquire()));
+        }
+        engine.sessions.add(&core);
+        Ok(core)
+    }
+
+    /// The id it writes under, if it has one.
+    pub(crate) fn txn(&self) -> Option<TxnId> {
+        Some(TxnId(self.txn.load(Ordering::Acquire))).filter(|txn| txn.0 != 0)
+    }
+
+    pub(crate) fn messages(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_messages(&self, count: u64) {
+        self.messages.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Its state, while it is active and the database open.
+    pub(crate) fn active(&self) -> Result<MutexGuard<'_, TxnState>> {
+        self.engine.check_open()?;
+        let state = self.state.lock();
+        if state.ended {
+            return Err(Error::new(ErrorKind::Closed, "transaction has ended"));
+        }
+        Ok(state)
+    }
+
+    /// Fails with `Closed` once it has ended or the database is closed.
+    #[inline]
+    pub(crate) fn check_live(&self) -> Result<()> {
+        self.engine.check_open()?;
+        if self.over.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "transaction has ended"));
+        }
+        Ok(())
+    }
+
+    /// As [`TxnCore::active`], for a call that writes.
+    pub(crate) fn writing(&self) -> Result<MutexGuard<'_, TxnState>> {
+        if self.options.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "transaction is read-only"));
+        }
+        self.engine.check_writable()?;
+        self.active()
+    }
+
+    /// What it failed at; readable also after its end.
+    pub(crate) fn failed_operation(&self) -> Option<usize> {
+        self.state.lock().failed_operation
+    }
+
+    /// Its id and locker, drawn at the first call.
+    pub(crate) fn writer<'s>(&self, state: &'s mut TxnState) -> &'s mut Writer {
+        state.writer.get_or_insert_with(|| {
+            let txn = self.engine.statuses.begin();
+            let locker = self.engine.locks.locker(txn);
+            self.txn.store(txn.0, Ordering::Release);
+            if self.cancelled.load(Ordering::Acquire) {
+                locker.cancel();
+            }
+            Writer { txn, locker, logged: false }
+        })
+    }
+
+    /// Ends the wait that it is in, or the next one.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        if let Some(txn) = self.txn() {
+            self.engine.locks.cancel(txn);
+        }
+    }
+
+    /// The snapshot that a plain read uses now; `None` for the latest committed state.
+    pub(crate) fn snapshot(&self, state: &mut TxnState) -> Option<Arc<Snapshot>> {
+        match self.options.isolation {
+            // A snapshot is serializable for who only reads.
+            Isolation::Serializable if !self.options.read_only => None,
+            Isolation::ReadUncommitted => None,
+            Isolation::ReadCommitted => Some(Arc::new(self.engine.snapshots.acquire())),
+            Isolation::RepeatableRead | Isolation::Serializable => {
+                Some(state.snapshot.get_or_insert_with(|| Arc::new(self.engine.snapshots.acquire())).clone())
+            }
+        }
+    }
+
+    /// The number of the snapshot that its writes must not overtake, where it asked for that.
+    pub(crate) fn conflict_snapshot(&self, state: &mut TxnState) -> Option<CommitNumber> {
+        let strict = self.options.first_updater_wins && self.options.isolation == Isolation::RepeatableRead;
+        if strict { self.snapshot(state).map(|snapshot| snapshot.number()) } else { None }
+    }
+
+    /// How a lock is waited for. [`Wait::SkipLocked`] is the caller's affair: it tries.
+    pub(crate) fn lock_wait(&self, wait: Wait) -> lock::Wait {
+        let timeout = |limit: Duration| if limit == Duration::MAX { lock::Wait::Forever } else { lock::Wait::Timeout(limit) };
+        match wait {
+            Wait::Default => timeout(self.options.lock_timeout.unwrap_or(self.engine.options.lock_timeout)),
+            Wait::Timeout(limit) => timeout(limit),
+            Wait::NoWait | Wait::SkipLocked => lock::Wait::NoWait,
+        }
+    }
+
+    /// Takes note of how a lock request failed: who loses a deadlock is rolled back.
+    pub(crate) fn lock_failed(&self, state: &mut TxnState, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::Deadlock => {
+                self.engine.counters.deadlocks.add(1);
+                self.end_aborted(state);
+            }
+            ErrorKind::LockTimeout => self.engine.counters.lock_timeouts.add(1),
+            ErrorKind::Cancelled => self.cancelled.store(false, Ordering::Release),
+            _ => {}
+        }
+        error
+    }
+
+    // Savepoints.
+
+    pub(crate) fn savepoint(&self) -> Result<Savepoint> {
+        let mut state = self.active()?;
+        let number = state.next_savepoint;
+        state.next_savepoint += 1;
+        if state.written == Some(state.step) {
+            state.step += 1;
+        }
+        let step = state.step;
+        state.savepoints.push(Mark { number, step });
+        Ok(Savepoint(number))
+    }
+
+    pub(crate) fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
+        let mut state = self.active()?;
+        let at = find_mark(&state, savepoint)?;
+        state.savepoints.truncate(at + 1);
+        let from = state.savepoints[at].step;
+        self.abort_steps(&mut state, from)
+    }
+
+    pub(crate) fn release(&self, savepoint: Savepoint) -> Result<()> {
+        let mut state = self.active()?;
+        let at = find_mark(&state, savepoint)?;
+        state.savepoints.truncate(at);
+        Ok(())
+    }
+
+    /// Declares everything written in steps from `from` on aborted.
+    pub(crate) fn abort_steps(&self, state: &mut TxnState, from: u32) -> Result<()> {
+        let undone = state.catalog.undo_from(from);
+        self.engine.catalog.undo(&undone);
+        let writer = state.writer.clone().filter(|_| state.written.is_some_and(|written| written >= from));
+        let Some(writer) = writer else { return Ok(()) };
+        let to = state.step;
+        self.engine.log_abort_steps(writer.txn, from, to)?;
+        state.step = to + 1;
+        state.written = from.checked_sub(1);
+        for mark in state.savepoints.iter_mut().filter(|mark| mark.step >= from) {
+            mark.step = to + 1;
+        }
+        Ok(())
+    }
+
+    // Ends.
+
+    pub(crate) fn commit(&self) -> Result<()> {
+        let started = self.engine.clock.micros();
+        let mut state = self.active()?;
+        let end = match state.writer.clone().filter(|writer| writer.logged) {
+            None => {
+                self.end_unwritten(&mut state);
+                self.engine.counters.commits_read_only.add(1);
+                return Ok(());
+            }
+            Some(writer) => self.commit_written(&mut state, &writer),
+        };
+        let end = match end {
+            Ok(end) => end,
+            Err(error) => {
+                self.end_aborted(&mut state);
+                return Err(error);
+            }
+        };
+        drop(state);
+        self.engine.wait_committed(end, self.options.durability, started)
+    }
+
+    fn commit_written(&self, state: &mut TxnState, writer: &Writer) -> Result<Lsn> {
+        let engine = &self.engine;
+        engine.check_writable()?;
+        if state.blobs_unsynced {
+            engine.store.sync()?;
+        }
+        let end = engine.commit_logged(writer.txn)?;
+        self.end_committed(state, writer);
+        Ok(end)
+    }
+
+    /// After the commit record: applies what others remember, gives the locks free, ends.
+    pub(crate) fn end_committed(&self, state: &mut TxnState, writer: &Writer) {
+        self.engine.apply_catalog(&std::mem::take(&mut state.catalog));
+        writer.locker.release_all();
+        self.engine.counters.commits.add(1);
+        self.finish(state);
+    }
+
+    pub(crate) fn rollback(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        if !state.ended {
+            self.end_aborted(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Ends it without its effects. Cannot fail: an abort that the log does not take is found by recovery.
+    pub(crate) fn end_aborted(&self, state: &mut TxnState) {
+        if state.ended {
+            return;
+        }
+        let catalog = state.catalog.undo_from(0);
+        self.engine.catalog.undo(&catalog);
+        match state.writer.clone() {
+            Some(writer) if writer.logged => {
+                self.engine.abort(writer.txn);
+                writer.locker.release_all();
+                self.finish(state);
+            }
+            _ => self.end_unwritten(state),
+        }
+        self.engine.counters.rollbacks.add(1);
+    }
+
+    fn end_unwritten(&self, state: &mut TxnState) {
+        if let Some(writer) = state.writer.clone() {
+            self.engine.forget(writer.txn);
+            writer.locker.release_all();
+        }
+        self.finish(state);
+    }
+
+    pub(crate) fn prepare(&self, xid: &[u8]) -> Result<()> {
+        let mut state = self.writing()?;
+        let prepared = self.prepare_written(&mut state, xid);
+        if prepared.is_err() {
+            self.end_aborted(&mut state);
+        }
+        prepared
+    }
+
+    fn prepare_written(&self, state: &mut TxnState, xid: &[u8]) -> Result<()> {
+        if state.blobs_unsynced {
+            self.engine.store.sync()?;
+        }
+        let writer = self.writer(state).clone();
+        let end = self.engine.prepare(&writer, xid, &mut state.catalog)?;
+        self.finish(state);
+        self.engine.logged(self.engine.log()?.wait_durable(end))
+    }
+
+    fn finish(&self, state: &mut TxnState) {
+        state.ended = true;
+        self.over.store(true, Ordering::Release);
+        state.snapshot = None;
+        state.writer = None;
+        state.savepoints = Vec::new();
+        self.engine.sessions.remove(self.id);
+    }
+}
+
+fn find_mark(state: &TxnState, savepoint: Savepoint) -> Result<usize> {
+    let found = state.savepoints.binary_search_by_key(&savepoint.0, |mark| mark.number);
+    found.map_err(|_| Error::new(ErrorKind::NotFound, format!("no such savepoint, number={}", savepoint.0)))
+}
+
+impl Engine {
+    /// Logs a commit and makes it visible; returns the end of its record.
+    pub(crate) fn commit_logged(&self, txn: TxnId) -> Result<Lsn> {
+        let log = self.log()?;
+        let mut end = Lsn(0);
+        let _gate = self.gate.read();
+        let committed = self.statuses.commit_with(txn, |number| {
+            let mut record = Vec::with_capacity(24);
+            Record::Commit { txn, number }.encode(&mut record);
+            let appended = log.append(&record)?;
+            end = appended.end;
+            self.counters.log_records.add(1);
+            self.counters.log_bytes.add(record.len() as u64);
+            Ok(appended.lsn)
+        });
+        self.logged(committed)?;
+        Ok(end)
+    }
+
+    /// Waits as the durability asks, and times the commit.
+    pub(crate) fn wait_committed(&self, end: Lsn, durability: Durability, started: u64) -> Result<()> {
+        let log = self.log()?;
+        self.logged(match durability {
+            Durability::Sync => log.wait_durable(end),
+            Durability::Write => log.wait_written(end),
+            Durability::None => Ok(()),
+        })?;
+        self.counters.commit.record(self.clock.micros().saturating_sub(started));
+        Ok(())
+    }
+
+    /// Appends a small record; an error of the log is kept for others to meet and not reported here.
+    fn append_or_ignore(&self, record: &Record<'_>) -> Result<Lsn> {
+        if let Ok(log) = self.log() {
+            let mut bytes = Vec::with_capacity(32);
+            record.encode(&mut bytes);
+            if let Ok(appended) = self.logged(log.append(&bytes)) {
+                self.counters.log_records.add(1);
+                return Ok(appended.lsn);
+            }
+        }
+        Ok(Lsn(0))
+    }
+
+    /// Aborts a transaction that has put messages into the log.
+    pub(crate) fn abort(&self, txn: TxnId) {
+        let _gate = self.gate.read();
+        let memtable = self.tree.version_guard().active.id();
+        // The append never fails here, and nothing else in an abort can.
+        let _ = self.statuses.abort_with(txn, memtable, || self.append_or_ignore(&Record::Abort { txn }));
+    }
+
+    /// Ends a transaction that has no message anywhere.
+    fn forget(&self, txn: TxnId) {
+        let memtable = self.tree.version_guard().active.id();
+        let _ = self.statuses.abort_with(txn, memtable, || Ok(Lsn(0)));
+    }
+
+    fn log_abort_steps(&self, txn: TxnId, from: u32, to: u32) -> Result<()> {
+        let log = self.log()?;
+        let _gate = self.gate.read();
+        let memtable = self.tree.version_guard().active.id();
+        let aborted = self.statuses.abort_steps_with(txn, from, to, memtable, || {
+            let mut bytes = Vec::with_capacity(24);
+            Record::AbortSteps { txn, from, to }.encode(&mut bytes);
+            self.counters.log_records.add(1);
+            log.append(&bytes).map(|appended| appended.lsn)
+        });
+        self.logged(aborted).map(|_| ())
+    }
+}

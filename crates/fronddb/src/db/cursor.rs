@@ -1,0 +1,474 @@
+//! Cursors: ordered reading, forward and backward, with a transaction's eyes.
+//!
+//! A plain cursor reads its snapshot through the tree's merging cursor and lends keys and values from there. A
+//! *locking* cursor (asked for, or plain at SERIALIZABLE) finds the next row in the latest committed state, locks
+//! it together with the gap before it, and makes sure that the row is still the next one: only a commit in between
+//! can have changed that, so the look is repeated when the newest commit number moved. At READ COMMITTED it locks
+//! rows and no gaps.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::core::{TxnCore, TxnState};
+use super::engine::Engine;
+use super::options::{CursorOptions, Isolation, LockMode, Wait};
+use super::read::mode_of;
+use super::tree_handle::{Tree, TreeInner};
+use crate::base::key::{PREFIX_BYTES, check_key, inner, prefix_end, tree_end, tree_start};
+use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
+use crate::lock::{Attempt, Mode};
+use crate::tree::TreeCursor;
+use crate::tree::cursor::{CursorOptions as ReadOptions, OwnedView};
+use crate::txn::Snapshot;
+
+/// Walks over the visible rows of one tree, between bounds. Made by [`crate::Transaction::cursor`].
+///
+/// It is at a row or at none ([`Cursor::valid`]); a new one is at none. It sees its own transaction's writes up to
+/// its last positioning by key or end ([`Cursor::first`], [`Cursor::last`], [`Cursor::seek`],
+/// [`Cursor::seek_for_prev`]); whether it sees later ones while stepping is not defined, and neither is it
+/// disturbed by them. It must not be used after its transaction has ended (`Closed`). After an error it is at no row.
+#[derive(Debug)]
+pub struct Cursor {
+    core: Arc<TxnCore>,
+    tree: Arc<TreeInner>,
+    /// Bounds as inner keys; `upper` is excluded, `None` for no bound.
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+    lock: Option<Mode>,
+    gaps: bool,
+    wait: Wait,
+    keys_only: bool,
+    read: ReadOptions,
+    source: Option<Source>,
+    at: At,
+    /// The row of a locking cursor, or one that was locked and read again: inner key and value.
+    key: Vec<u8>,
+    value: Vec<u8>,
+    steps: u64,
+}
+
+/// The tree's cursor and what it was made for.
+#[derive(Debug)]
+struct Source {
+    cursor: TreeCursor,
+    own: Option<TxnId>,
+    snapshot: Option<Arc<Snapshot>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// Not positioned yet.
+    New,
+    /// Past an end.
+    End,
+    /// At the source's row.
+    Source,
+    /// At the row in `key` and `value`.
+    Own,
+    /// Where the row in `key` was.
+    Gone,
+}
+
+impl TxnCore {
+    pub(crate) fn cursor(self: &Arc<Self>, tree: &Tree, options: CursorOptions) -> Result<Cursor> {
+        let state = self.active()?;
+        self.check_tree(&state, &tree.inner)?;
+        drop(state);
+        let serializable = self.options.isolation == Isolation::Serializable && !self.options.read_only;
+        let lock = options.lock.or(if serializable { Some(LockMode::Shared) } else { None });
+        if options.lock.is_some() && self.options.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "transaction is read-only"));
+        }
+        let (lower, upper) = bounds(tree.id(), &options)?;
+        Ok(Cursor {
+            core: self.clone(),
+            tree: tree.inner.clone(),
+            lower,
+            upper,
+            lock: lock.map(mode_of),
+            gaps: matches!(self.options.isolation, Isolation::RepeatableRead | Isolation::Serializable),
+            wait: options.wait,
+            keys_only: options.keys_only,
+            read: ReadOptions { fill_cache: options.fill_cache, read_ahead_bytes: options.read_ahead_bytes },
+            source: None,
+            at: At::New,
+            key: Vec::new(),
+            value: Vec::new(),
+            steps: 0,
+        })
+    }
+}
+
+/// The bounds of a cursor as inner keys.
+fn bounds(tree: TreeId, options: &CursorOptions) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
+    let after = |key: &[u8]| successor(&inner(tree, key));
+    for bound in [&options.lower, &options.upper] {
+        if let Bound::Included(key) | Bound::Excluded(key) = bound {
+            check_key(key)?;
+        }
+    }
+    check_key(&options.prefix)?;
+    let lower = match &options.lower {
+        Bound::Included(key) => inner(tree, key),
+        Bound::Excluded(key) => after(key),
+        Bound::Unbounded => tree_start(tree),
+    };
+    let upper = match &options.upper {
+        Bound::Included(key) => after(key),
+        Bound::Excluded(key) => inner(tree, key),
+        Bound::Unbounded => tree_end(tree),
+    };
+    let upper = Some(upper).filter(|upper| !upper.is_empty());
+    if options.prefix.is_empty() {
+        return Ok((lower, upper));
+    }
+    let first = inner(tree, &options.prefix);
+    let end = prefix_end(&first);
+    let upper = match (upper, end) {
+        (Some(upper), Some(end)) => Some(upper.min(end)),
+        (upper, end) => upper.or(end),
+    };
+    Ok((lower.max(first), upper))
+}
+
+/// The lowest key above `key`.
+fn successor(key: &[u8]) -> Vec<u8> {
+    let mut after = Vec::with_capacity(key.len() + 1);
+    after.extend_from_slice(key);
+    after.push(0);
+    after
+}
+
+fn user_key(inner: &[u8]) -> &[u8] {
+    inner.get(PREFIX_BYTES..).unwrap_or_default()
+}
+
+impl Engine {
+    pub(crate) fn owned_view(&self, snapshot: CommitNumber, own: Option<TxnId>, uncommitted: bool) -> OwnedView {
+        OwnedView { snapshot, own, uncommitted, statuses: self.statuses.clone() }
+    }
+
+    /// A cursor of the tree over inner keys.
+    pub(crate) fn tree_cursor(
+        &self,
+        view: OwnedView,
+        lower: Vec<u8>,
+        upper: Option<Vec<u8>>,
+        fill_cache: bool,
+        read_ahead_bytes: usize,
+    ) -> TreeCursor {
+        self.tree.cursor(view, lower, upper, ReadOptions { fill_cache, read_ahead_bytes })
+    }
+}
+
+impl Cursor {
+    /// Goes to the first row; false when there is none.
+    ///
+    /// # Errors
+    /// As all positioning: `Closed`, `Io`, `Corruption`; with locks also `Deadlock`, `LockTimeout`, `Cancelled`.
+    pub fn first(&mut self) -> Result<bool> {
+        let lower = self.lower.clone();
+        self.forward(lower)
+    }
+
+    /// Goes to the last row; false when there is none.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn last(&mut self) -> Result<bool> {
+        let upper = self.upper.clone();
+        self.backward(upper)
+    }
+
+    /// Goes to the first row at or after `key`; false when there is none.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.forward(inner(self.tree.id, key))
+    }
+
+    /// Goes to the last row at or before `key`; false when there is none.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
+        self.backward(Some(successor(&inner(self.tree.id, key))))
+    }
+
+    /// Goes to the row after this one; false when there is none. At no row: as [`Cursor::first`] after
+    /// creation, otherwise false.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    #[expect(clippy::should_implement_trait, reason = "a cursor goes both ways and lends its rows; it is no iterator")]
+    pub fn next(&mut self) -> Result<bool> {
+        match self.at {
+            At::New => return self.first(),
+            At::End => return Ok(false),
+            At::Own | At::Gone if self.lock.is_some() => {
+                let after = successor(&self.key);
+                return self.forward(after);
+            }
+            _ => {}
+        }
+        self.step(TreeCursor::next)
+    }
+
+    /// Goes to the row before this one; false when there is none. At no row: as [`Cursor::last`] after
+    /// creation, otherwise false.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn prev(&mut self) -> Result<bool> {
+        match self.at {
+            At::New => return self.last(),
+            At::End => return Ok(false),
+            At::Own | At::Gone if self.lock.is_some() => {
+                let key = self.key.clone();
+                return self.backward(Some(key));
+            }
+            _ => {}
+        }
+        self.step(TreeCursor::prev)
+    }
+
+    /// True when it is at a row.
+    pub fn valid(&self) -> bool {
+        matches!(self.at, At::Source | At::Own)
+    }
+
+    /// The key of its row; empty when it is at none.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match (self.at, &self.source) {
+            (At::Source, Some(source)) => user_key(source.cursor.key()),
+            (At::Own, _) => user_key(&self.key),
+            _ => &[],
+        }
+    }
+
+    /// The value of its row; empty when it is at none.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        match (self.at, &self.source) {
+            _ if self.keys_only => &[],
+            (At::Source, Some(source)) => source.cursor.value(),
+            (At::Own, _) => &self.value,
+            _ => &[],
+        }
+    }
+
+    /// Locks the row that it is at, and reads it again as it is now; false when it is gone or (with
+    /// [`Wait::SkipLocked`]) held by another, and the cursor stays between its neighbours.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`, `Cancelled`, `Conflict`, `Closed`, `Io`, `Corruption`.
+    pub fn lock_row(&mut self, mode: LockMode, wait: Wait) -> Result<bool> {
+        if !self.valid() {
+            return Ok(false);
+        }
+        let key = inner(self.tree.id, self.key());
+        self.at = At::Gone;
+        self.key = key.clone();
+        let core = self.core.clone();
+        let mut state = core.active()?;
+        if core.options.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "transaction is read-only"));
+        }
+        if core.lock_point(&mut state, self.tree.id, user_key(&key), mode_of(mode), wait)? == Attempt::Busy {
+            return Ok(false);
+        }
+        self.take_row(&core, &mut state, key)
+    }
+
+    // Plain reading.
+
+    /// Steps the tree's cursor.
+    #[inline]
+    fn step(&mut self, step: impl FnOnce(&mut TreeCursor) -> Result<bool>) -> Result<bool> {
+        let Some(source) = &mut self.source else { return Ok(false) };
+        if let Err(error) = self.core.check_live() {
+            self.at = At::End;
+            return Err(error);
+        }
+        self.steps += 1;
+        self.at = At::End;
+        if step(&mut source.cursor)? {
+            self.at = At::Source;
+        }
+        Ok(self.valid())
+    }
+
+    /// The tree's cursor, made anew if what it sees has changed.
+    fn source(&mut self, state: &mut TxnState) -> &mut TreeCursor {
+        let core = &self.core;
+        let own = state.writer.as_ref().map(|writer| writer.txn);
+        let snapshot = if self.lock.is_some() { None } else { core.snapshot(state) };
+        let same = |source: &Source| {
+            let number = |snapshot: &Option<Arc<Snapshot>>| snapshot.as_ref().map(|snapshot| snapshot.number());
+            source.own == own && number(&source.snapshot) == number(&snapshot)
+        };
+        let reusable = self.source.take().filter(same);
+        let source = reusable.unwrap_or_else(|| {
+            let number = snapshot.as_ref().map_or(CommitNumber::LATEST, |snapshot| snapshot.number());
+            let uncommitted = core.options.isolation == Isolation::ReadUncommitted && self.lock.is_none();
+            let view = core.engine.owned_view(number, own, uncommitted);
+            let cursor = core.engine.tree.cursor(view, self.lower.clone(), self.upper.clone(), self.read);
+            Source { cursor, own, snapshot }
+        });
+        &mut self.source.insert(source).cursor
+    }
+
+    fn forward(&mut self, from: Vec<u8>) -> Result<bool> {
+        let core = self.core.clone();
+        self.at = At::End;
+        let mut state = core.active()?;
+        core.check_tree(&state, &self.tree)?;
+        core.engine.counters.cursor_seeks.add(1);
+        if self.lock.is_some() {
+            return self.forward_locked(&core, &mut state, from);
+        }
+        if self.source(&mut state).seek(&from)? {
+            self.at = At::Source;
+        }
+        Ok(self.valid())
+    }
+
+    fn backward(&mut self, below: Option<Vec<u8>>) -> Result<bool> {
+        let core = self.core.clone();
+        self.at = At::End;
+        let mut state = core.active()?;
+        core.check_tree(&state, &self.tree)?;
+        core.engine.counters.cursor_seeks.add(1);
+        if self.lock.is_some() {
+            return self.backward_locked(&core, &mut state, below);
+        }
+        let source = self.source(&mut state);
+        let found = match &below {
+            Some(below) => source.seek_before(below)?,
+            None => source.last()?,
+        };
+        if found {
+            self.at = At::Source;
+        }
+        Ok(self.valid())
+    }
+
+    // Locking.
+
+    fn forward_locked(&mut self, core: &TxnCore, state: &mut TxnState, from: Vec<u8>) -> Result<bool> {
+        let mut from = from.max(self.lower.clone());
+        let mut locked_to: Option<Vec<u8>> = None;
+        loop {
+            let before = core.engine.statuses.visible();
+            let source = self.source(state);
+            let row = if source.seek(&from)? { Some(source.cursor_row()) } else { None };
+            let end = row.as_ref().map(|(key, _)| successor(key)).or_else(|| self.upper.clone());
+            if self.gaps && self.wait != Wait::SkipLocked && locked_to.as_ref() != end.as_ref().or(Some(&Vec::new())) {
+                if end.as_ref().is_none_or(|end| from < *end) {
+                    self.lock_gap(core, state, &from, end.as_deref())?;
+                }
+                if core.engine.statuses.visible() != before {
+                    locked_to = Some(end.unwrap_or_default());
+                    continue;
+                }
+            }
+            let Some((key, value)) = row else { return Ok(false) };
+            if self.gaps && self.wait != Wait::SkipLocked {
+                return self.accept(core, state, key, value);
+            }
+            if self.lock_found(core, state, &key)? && self.take_row(core, state, key.clone())? {
+                return Ok(true);
+            }
+            from = successor(&key);
+        }
+    }
+
+    fn backward_locked(&mut self, core: &TxnCore, state: &mut TxnState, below: Option<Vec<u8>>) -> Result<bool> {
+        let mut below = match (below, &self.upper) {
+            (Some(below), Some(upper)) => Some(below.min(upper.clone())),
+            (below, upper) => below.or_else(|| upper.clone()),
+        };
+        let mut locked_from: Option<Vec<u8>> = None;
+        loop {
+            let before = core.engine.statuses.visible();
+            let source = self.source(state);
+            let found = match &below {
+                Some(below) => source.seek_before(below)?,
+                None => source.last()?,
+            };
+            let row = if found { Some(source.cursor_row()) } else { None };
+            let start = row.as_ref().map_or_else(|| self.lower.clone(), |(key, _)| key.clone());
+            if self.gaps && self.wait != Wait::SkipLocked && locked_from.as_ref() != Some(&start) {
+                if below.as_ref().is_none_or(|below| start < *below) {
+                    self.lock_gap(core, state, &start, below.as_deref())?;
+                }
+                if core.engine.statuses.visible() != before {
+                    locked_from = Some(start);
+                    continue;
+                }
+            }
+            let Some((key, value)) = row else { return Ok(false) };
+            if self.gaps && self.wait != Wait::SkipLocked {
+                return self.accept(core, state, key, value);
+            }
+            if self.lock_found(core, state, &key)? && self.take_row(core, state, key.clone())? {
+                return Ok(true);
+            }
+            below = Some(key);
+        }
+    }
+
+    /// Locks the inner keys from `start` up to `end` (`None`: to the end of the tree).
+    fn lock_gap(&self, core: &TxnCore, state: &mut TxnState, start: &[u8], end: Option<&[u8]>) -> Result<()> {
+        let tree_end = tree_end(self.tree.id);
+        let end = end.filter(|end| *end != tree_end.as_slice()).map(user_key).unwrap_or_default();
+        let mode = self.lock.unwrap_or(Mode::Shared);
+        core.lock_span(state, self.tree.id, user_key(start), end, mode, core.lock_wait(self.wait)).map(|_| ())
+    }
+
+    /// Locks the row at `key`; false when it is held and such rows are to be skipped.
+    fn lock_found(&self, core: &TxnCore, state: &mut TxnState, key: &[u8]) -> Result<bool> {
+        let mode = self.lock.unwrap_or(Mode::Shared);
+        Ok(core.lock_point(state, self.tree.id, user_key(key), mode, self.wait)? != Attempt::Busy)
+    }
+
+    /// Stands at a row that is locked and known to be current.
+    fn accept(&mut self, core: &TxnCore, state: &mut TxnState, key: Vec<u8>, value: Vec<u8>) -> Result<bool> {
+        let snapshot = core.conflict_snapshot(state);
+        core.check_conflict(state, snapshot, &key)?;
+        self.key = key;
+        self.value = value;
+        self.at = At::Own;
+        Ok(true)
+    }
+
+    /// Reads the row at `key`, which is locked, as it is now; false when there is none any more.
+    fn take_row(&mut self, core: &TxnCore, state: &mut TxnState, key: Vec<u8>) -> Result<bool> {
+        let snapshot = core.conflict_snapshot(state);
+        core.check_conflict(state, snapshot, &key)?;
+        match core.engine.read(&core.latest_view(state), &key)? {
+            Some(value) => {
+                self.value = value.into_vec();
+                self.key = key;
+                self.at = At::Own;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+}
+
+impl TreeCursor {
+    /// A copy of the row at which it stands.
+    fn cursor_row(&self) -> (Vec<u8>, Vec<u8>) {
+        (self.key().to_vec(), self.value().to_vec())
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.core.engine.counters.cursor_steps.add(self.steps);
+    }
+}

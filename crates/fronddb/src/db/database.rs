@@ -1,0 +1,367 @@
+//! The open database.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::background::Threads;
+use super::batch::WriteBatch;
+use super::checkpoint::Cause;
+use super::core::TxnCore;
+use super::engine::{Engine, poisoned};
+use super::monitor::{Finding, LockInfo, PreparedInfo, TransactionInfo};
+use super::options::{MEMORY_BYTES_MIN, Options, TreeOptions, TxnOptions};
+use super::report::{RecoveryEstimate, RecoveryReport};
+use super::statistics::Statistics;
+use super::transaction::Transaction;
+use super::tree_handle::{RangeEstimate, Tree, TreeInfo};
+use super::write::with_single;
+use crate::base::key::check_key;
+use crate::base::{Error, ErrorKind, Result};
+use crate::tree::Value;
+
+/// An open database. A cheap clone; the last clone to be dropped (or [`Database::close`]) stops its
+/// threads and gives the directory free. Stopping writes nothing: a start is always a recovery, and short.
+#[derive(Debug, Clone)]
+pub struct Database {
+    handle: Arc<Handle>,
+}
+
+/// What the clones of a [`Database`] share. Transactions hold the engine only, so that they do not keep the
+/// threads running.
+#[derive(Debug)]
+struct Handle {
+    engine: Arc<Engine>,
+    threads: Threads,
+}
+
+impl Handle {
+    /// Stops everything once; later calls find it closed.
+    fn shut(&self) -> Result<()> {
+        let engine = &self.engine;
+        if engine.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.threads.stop(engine);
+        for core in engine.sessions.all() {
+            core.cancel();
+        }
+        // Writers that passed the check before are let finish.
+        drop(engine.gate.write());
+        let synced = match (&engine.log, engine.poison.get()) {
+            (_, Some(first)) => Err(poisoned(first)),
+            (Some(log), None) => engine.logged(log.sync()).map(|_| ()),
+            (None, None) => Ok(()),
+        };
+        engine.directory_lock.lock().take();
+        synced
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        let _ = self.shut();
+    }
+}
+
+impl Database {
+    fn engine(&self) -> &Arc<Engine> {
+        &self.handle.engine
+    }
+
+    /// Opens the database in the directory `path`, by recovery.
+    ///
+    /// # Errors
+    /// `NotFound` (none there and not asked to make one), `AlreadyOpen`, `UnsupportedFormat`, `Corruption`, `Io`,
+    /// `InvalidArgument` for an option out of range.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database> {
+        let engine = Arc::new(super::recovery::open(path.as_ref(), &options)?);
+        let threads = Threads::start(&engine)?;
+        Ok(Database { handle: Arc::new(Handle { engine, threads }) })
+    }
+
+    /// Stops the threads and gives the directory free, whatever other clones exist: their use is `Closed` from now
+    /// on. Open transactions are rolled back. Commits that did not wait are synced.
+    ///
+    /// # Errors
+    /// `Poisoned` when the database had been poisoned; it is closed nevertheless.
+    pub fn close(self) -> Result<()> {
+        self.handle.shut()
+    }
+
+    /// Begins a transaction. Touches nothing shared until its first read or write.
+    ///
+    /// # Errors
+    /// `Closed`; `Poisoned` unless it is read-only.
+    pub fn begin(&self, options: TxnOptions) -> Result<Transaction> {
+        Ok(Transaction::new(TxnCore::begin(self.engine(), options)?))
+    }
+
+    // Trees, each call a transaction of its own.
+
+    /// Opens a tree by name.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn open_tree(&self, name: &str) -> Result<Tree> {
+        self.engine().open_tree(name)
+    }
+
+    /// Creates a tree, durably.
+    ///
+    /// # Errors
+    /// As [`Transaction::create_tree`].
+    pub fn create_tree(&self, name: &str, options: &TreeOptions) -> Result<Tree> {
+        let txn = self.begin(TxnOptions::default())?;
+        let tree = txn.create_tree(name, options)?;
+        txn.commit()?;
+        Ok(tree)
+    }
+
+    /// Drops a tree, durably.
+    ///
+    /// # Errors
+    /// As [`Transaction::drop_tree`].
+    pub fn drop_tree(&self, name: &str) -> Result<()> {
+        let txn = self.begin(TxnOptions::default())?;
+        txn.drop_tree(name)?;
+        txn.commit()
+    }
+
+    /// All trees that are committed, by name.
+    ///
+    /// # Errors
+    /// As [`Database::get`].
+    pub fn trees(&self) -> Result<Vec<TreeInfo>> {
+        self.engine().trees()
+    }
+
+    // Single operations, each a transaction of its own.
+
+    /// The latest committed value of `key`.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
+        check_key(key)?;
+        tree.inner.check()?;
+        self.engine().read_latest(tree.id(), key)
+    }
+
+    /// `key` gets `value`, durably.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`] and [`Transaction::commit`].
+    pub fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.put(tree, key, value)?;
+            self.write(batch, TxnOptions::default())
+        })
+    }
+
+    /// `key` gets no value, durably.
+    ///
+    /// # Errors
+    /// As [`Database::put`].
+    pub fn delete(&self, tree: &Tree, key: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.delete(tree, key)?;
+            self.write(batch, TxnOptions::default())
+        })
+    }
+
+    /// A whole batch as one transaction: one log record, one wait.
+    ///
+    /// # Errors
+    /// As [`Transaction::write`] and [`Transaction::commit`].
+    pub fn write(&self, batch: &WriteBatch, options: TxnOptions) -> Result<()> {
+        let txn = self.begin(options)?;
+        txn.core().write_and_commit(batch)
+    }
+
+    /// About how many rows and stored bytes lie from `lower` (included) to `upper` (excluded; empty: to the end).
+    ///
+    /// # Errors
+    /// As [`Database::get`].
+    pub fn estimate(&self, tree: &Tree, lower: &[u8], upper: &[u8]) -> Result<RangeEstimate> {
+        self.engine().check_open()?;
+        tree.inner.check()?;
+        self.engine().estimate(tree.id(), lower, upper)
+    }
+
+    // Distributed transactions.
+
+    /// Prepared transactions that wait for a decision.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn prepared(&self) -> Result<Vec<PreparedInfo>> {
+        self.engine().check_open()?;
+        Ok(self.engine().prepared_list())
+    }
+
+    /// Commits a prepared transaction, durably.
+    ///
+    /// # Errors
+    /// `NotFound` when no such transaction waits; as [`Transaction::commit`].
+    pub fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
+        self.engine().commit_prepared(xid)
+    }
+
+    /// Rolls a prepared transaction back, durably.
+    ///
+    /// # Errors
+    /// As [`Database::commit_prepared`].
+    pub fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
+        self.engine().rollback_prepared(xid)
+    }
+
+    // Upkeep.
+
+    /// Seals level 0, writes it into the tree and publishes: after it, a restart replays almost nothing.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Poisoned`, `ReadOnly`, `Closed`.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.engine().checkpoint(Cause::Request)
+    }
+
+    /// Makes every commit so far durable.
+    ///
+    /// # Errors
+    /// `Poisoned`, `Closed`.
+    pub fn sync_log(&self) -> Result<()> {
+        let engine = self.engine();
+        engine.check_writable()?;
+        engine.logged(engine.log()?.sync()).map(|_| ())
+    }
+
+    /// Gives the memory budget another size, in bytes; all parts follow within a moment.
+    ///
+    /// # Errors
+    /// `InvalidArgument` below [`crate::MEMORY_BYTES_MIN`].
+    pub fn set_memory_bytes(&self, bytes: usize) -> Result<()> {
+        self.engine().check_open()?;
+        if bytes < MEMORY_BYTES_MIN {
+            return Err(Error::invalid(format!("memory budget too small, bytes={bytes} bytes_min={MEMORY_BYTES_MIN}")));
+        }
+        self.engine().set_memory_bytes(bytes);
+        Ok(())
+    }
+
+    /// Sets the period of checkpoints; zero: none by time.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn set_checkpoint_interval(&self, interval: Duration) -> Result<()> {
+        let engine = self.engine();
+        engine.check_open()?;
+        engine.checkpoint_interval_ms.store(interval.as_millis() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Sets the recovery-time target; zero: none.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn set_recovery_target(&self, target: Duration) -> Result<()> {
+        let engine = self.engine();
+        engine.check_open()?;
+        engine.recovery_target_ms.store(target.as_millis() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Reads and checks everything stored, and reports every damage found. Other work may go on.
+    ///
+    /// # Errors
+    /// `Closed`; `Io` when the check itself cannot go on. Damage is a finding and no error.
+    pub fn check(&self, report: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.engine().check(report)
+    }
+
+    // Looking inside.
+
+    /// A copy of all statistics.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn statistics(&self) -> Result<Statistics> {
+        self.engine().check_open()?;
+        Ok(self.engine().statistics())
+    }
+
+    /// What the opening of this database found and did.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn recovery_report(&self) -> Result<RecoveryReport> {
+        self.engine().check_open()?;
+        Ok(self.engine().report.clone())
+    }
+
+    /// How long a restart would take if the process ended now.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn estimated_recovery(&self) -> Result<RecoveryEstimate> {
+        self.engine().check_open()?;
+        Ok(self.engine().estimated_recovery())
+    }
+
+    /// Open transactions.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn transactions(&self) -> Result<Vec<TransactionInfo>> {
+        self.engine().check_open()?;
+        Ok(self.engine().transactions())
+    }
+
+    /// Locks held and waited for.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn locks(&self) -> Result<Vec<LockInfo>> {
+        self.engine().check_open()?;
+        Ok(self.engine().lock_list())
+    }
+
+    /// Ends the lock wait that transaction `id` is in, or the next one it enters, with `Cancelled`. For the
+    /// threads that kill sessions.
+    ///
+    /// # Errors
+    /// `NotFound` when no such transaction is open; `Closed`.
+    pub fn cancel(&self, id: u64) -> Result<()> {
+        self.engine().check_open()?;
+        let core = self.engine().sessions.find(id);
+        let core = core.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no such transaction, id={id}")))?;
+        core.cancel();
+        Ok(())
+    }
+
+    /// The failure that poisoned the database, if one did.
+    pub fn poisoned(&self) -> Option<Error> {
+        self.engine().poison.get().cloned()
+    }
+
+    // Driving by hand.
+
+    /// Does one step of background work in this thread; false when there was none. With
+    /// [`Options::manual_background`] the only source of it besides writers that cannot go on.
+    ///
+    /// # Errors
+    /// `Closed`, `Poisoned`; `NoSpace`, `Io`, `Corruption` as the step met them.
+    pub fn step_background(&self) -> Result<bool> {
+        self.engine().step_background()
+    }
+
+    /// Waits until no background work is left to do.
+    ///
+    /// # Errors
+    /// As [`Database::step_background`].
+    pub fn wait_idle(&self) -> Result<()> {
+        self.engine().wait_idle()
+    }
+}

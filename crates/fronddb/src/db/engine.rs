@@ -1,0 +1,187 @@
+//! The engine behind every handle: what an open database consists of, and whether it still works.
+//!
+//! Owns the parts and the three flags *closed*, *poisoned*, *read-only*. What is done with the parts stands in
+//! its own room: [`super::write`], [`super::read`], [`super::checkpoint`], [`super::recovery`], [`super::background`].
+//!
+//! # Latches, in the order in which they may be taken
+//!
+//! 1. a transaction's own state (`TxnCore::state`);
+//! 2. `switching` (one change of the active memtable at a time);
+//! 3. `gate`: shared by whoever appends to the log and inserts into the active memtable, exclusive for the
+//!    moment in which log segment and memtable change together;
+//! 4. the status table's, the log's, the tree's own;
+//! 5. `catalog`, `prepared`, `sessions`: leaves, nothing is taken under them.
+//!
+//! Transactional locks are never waited for while 2 to 5 are held.
+//!
+//! # Failure
+//!
+//! - E1: the first fatal failure is kept and answers every later write (`Poisoned`); it is never cleared.
+//! - E2: a panic between the first visible change of a write and its last poisons ([`PoisonOnPanic`]).
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::admission::Admission;
+use super::background::Wake;
+use super::catalog::Catalog;
+use super::counters::Counters;
+use super::options::Options;
+use super::prepared::PreparedTable;
+use super::report::RecoveryReport;
+use super::sessions::Sessions;
+use crate::base::clock::Clock;
+use crate::base::memory::MemoryBudget;
+use crate::base::sync::{Mutex, RwLock};
+use crate::base::{Error, ErrorKind, Lsn, Result};
+use crate::cache::Cache;
+use crate::io::Storage;
+use crate::lock::LockTable;
+use crate::log::Log;
+use crate::run::RunCounters;
+use crate::store::Store;
+use crate::tree::BeTree;
+use crate::txn::{Snapshots, StatusTable};
+
+/// A guard of the directory's lock file, if it is still held.
+pub(crate) type DirectoryLock = Mutex<Option<Box<dyn Send + Sync>>>;
+
+/// Everything that an open database consists of.
+pub(crate) struct Engine {
+    pub(crate) options: Options,
+    pub(crate) directory: PathBuf,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) clock: Clock,
+    pub(crate) budget: MemoryBudget,
+    pub(crate) store: Arc<Store>,
+    pub(crate) cache: Arc<Cache>,
+    /// None in a database that was opened read-only.
+    pub(crate) log: Option<Log>,
+    pub(crate) tree: Arc<BeTree>,
+    pub(crate) run_counters: Arc<RunCounters>,
+    pub(crate) statuses: Arc<StatusTable>,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) locks: LockTable,
+    pub(crate) catalog: Catalog,
+    pub(crate) prepared: PreparedTable,
+    pub(crate) sessions: Sessions,
+    pub(crate) admission: Admission,
+    pub(crate) counters: Counters,
+    pub(crate) wake: Wake,
+    pub(crate) report: RecoveryReport,
+
+    pub(crate) gate: RwLock<()>,
+    pub(crate) switching: Mutex<()>,
+    pub(crate) checkpoints: super::checkpoint::Ledger,
+    pub(crate) next_tree: AtomicU32,
+    pub(crate) opened_micros: u64,
+    /// Changeable copies of options.
+    pub(crate) checkpoint_interval_ms: AtomicU64,
+    pub(crate) recovery_target_ms: AtomicU64,
+
+    pub(crate) directory_lock: DirectoryLock,
+    /// The first background work has been done.
+    pub(crate) begun: AtomicBool,
+    pub(crate) closed: AtomicBool,
+    pub(crate) poison: OnceLock<Error>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Fails with `Closed` once the database is closed.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "database is closed"));
+        }
+        Ok(())
+    }
+
+    /// Fails unless the database takes writes.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        if self.poison.get().is_some() || self.log.is_none() {
+            return Err(self.why_not_writable());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn why_not_writable(&self) -> Error {
+        match self.poison.get() {
+            Some(first) => poisoned(first),
+            None => Error::new(ErrorKind::ReadOnly, "database is open read-only"),
+        }
+    }
+
+    /// The log of a database that takes writes.
+    #[inline]
+    pub(crate) fn log(&self) -> Result<&Log> {
+        self.log.as_ref().ok_or_else(|| self.why_not_writable())
+    }
+
+    /// Stops all writing for good (E1) and returns what callers get from now on.
+    pub(crate) fn poison(&self, cause: &Error) -> Error {
+        let first = self.poison.get_or_init(|| cause.clone());
+        self.wake.everybody();
+        poisoned(first)
+    }
+
+    /// Passes a result of the log on: what the log could not do for want of space can be tried again, every
+    /// other failure of it poisons.
+    #[inline]
+    pub(crate) fn logged<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| match error.kind() {
+            ErrorKind::NoSpace | ErrorKind::InvalidArgument => error,
+            _ => self.poison(&error),
+        })
+    }
+
+    /// Bytes of messages at which the active memtable seals.
+    pub(crate) fn level0_bytes(&self) -> usize {
+        self.options.level0_limit(self.budget.limit())
+    }
+
+    /// End of the log; 0 in a database that was opened read-only.
+    pub(crate) fn log_end(&self) -> Lsn {
+        self.log.as_ref().map_or(Lsn(0), Log::end_lsn)
+    }
+
+    /// To be held from the first visible change of a write to its last.
+    pub(crate) fn poison_on_panic(&self) -> PoisonOnPanic<'_> {
+        PoisonOnPanic { engine: self }
+    }
+}
+
+/// The error of a database that was poisoned by `first`.
+pub(crate) fn poisoned(first: &Error) -> Error {
+    Error::new(ErrorKind::Poisoned, format!("database is poisoned, reopen it to recover, first cause: {first}"))
+}
+
+/// Poisons when dropped by a panic (E2).
+pub(crate) struct PoisonOnPanic<'a> {
+    engine: &'a Engine,
+}
+
+impl PoisonOnPanic<'_> {
+    /// The change is complete.
+    #[inline]
+    pub(crate) fn done(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.engine.poison(&Error::internal("panic in the middle of a write"));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Puts figures of all layers together: statistics, lists of transactions and locks, the findings of a check.
+
+use std::sync::atomic::Ordering;
+
+use super::engine::Engine;
+use super::monitor::{Finding, LockInfo, TransactionInfo};
+use super::options::{Isolation, LockMode};
+use super::statistics::{Distribution, Statistics};
+use crate::base::memory::Purpose;
+use crate::base::metrics::Histogram;
+use crate::base::{Error, Result, TreeId};
+use crate::lock::Mode;
+use crate::log::Log;
+use crate::store::DATA_FILE;
+
+/// Most locks listed.
+const LOCKS_LISTED_MAX: usize = 100_000;
+
+/// A histogram summed up; `per_micro` of its units are a microsecond.
+fn distribution(histogram: &Histogram, per_micro: u64) -> Distribution {
+    let snapshot = histogram.snapshot();
+    let micros = |value: u64| value.div_ceil(per_micro);
+    Distribution {
+        count: snapshot.count(),
+        sum_micros: snapshot.sum() / per_micro,
+        p50_micros: micros(snapshot.percentile(50.0)),
+        p95_micros: micros(snapshot.percentile(95.0)),
+        p99_micros: micros(snapshot.percentile(99.0)),
+        p999_micros: micros(snapshot.percentile(99.9)),
+        max_micros: micros(snapshot.max()),
+    }
+}
+
+fn public_mode(mode: Mode) -> LockMode {
+    match mode {
+        Mode::Shared => LockMode::Shared,
+        Mode::Exclusive => LockMode::Exclusive,
+    }
+}
+
+impl Engine {
+    /// Everything that is counted, at about one moment.
+    pub(crate) fn statistics(&self) -> Statistics {
+        let counters = &self.counters;
+        let tree = self.tree.counters();
+        let store = self.store.statistics();
+        let cache = self.cache.statistics();
+        let locks = self.locks.stats();
+        let runs = self.run_counters.statistics();
+        let debt = self.tree.debt();
+        let version = self.tree.version_guard();
+        let recovery = self.estimated_recovery();
+        let used = |purpose| self.budget.used(purpose) as u64;
+        let log = self.log.as_ref().map(Log::statistics).unwrap_or_default();
+        Statistics {
+            uptime_micros: self.clock.micros().saturating_sub(self.opened_micros),
+            begins: counters.begins.get(),
+            commits: counters.commits.get(),
+            commits_read_only: counters.commits_read_only.get(),
+            rollbacks: counters.rollbacks.get(),
+            gets: counters.gets.get(),
+            gets_found: counters.gets_found.get(),
+            cursor_seeks: counters.cursor_seeks.get(),
+            cursor_steps: counters.cursor_steps.get(),
+            messages: counters.messages.get(),
+            user_bytes: counters.user_bytes.get(),
+            log_bytes: counters.log_bytes.get(),
+            log_bytes_written: log.written_bytes,
+            log_records: counters.log_records.get(),
+            log_syncs: log.syncs,
+            blob_bytes: counters.blob_bytes.get(),
+            seal_bytes: tree.seal_bytes.get(),
+            flush_bytes: tree.flush_bytes.get(),
+            compact_bytes: tree.compaction_bytes.get(),
+            publish_bytes: store.written_bytes.saturating_sub(
+                counters.blob_bytes.get() + tree.seal_bytes.get() + tree.flush_bytes.get() + tree.compaction_bytes.get(),
+            ),
+            seals: tree.seals.get(),
+            compactions: tree.flushes.get() + tree.compactions.get() + tree.drops.get(),
+            publications: counters.publications.get(),
+            checkpoints_by_time: counters.checkpoints_by_time.get(),
+            checkpoints_by_size: counters.checkpoints_by_size.get(),
+            checkpoints_by_target: counters.checkpoints_by_target.get(),
+            checkpoints_by_request: counters.checkpoints_by_request.get(),
+            blocks_read: runs.block_reads_point + runs.block_reads_scan + runs.block_reads_meta,
+            bytes_read: store.read_bytes,
+            cache_hits: cache.hits.iter().sum(),
+            cache_misses: cache.misses.iter().sum(),
+            lock_waits: locks.waits,
+            lock_timeouts: counters.lock_timeouts.get(),
+            deadlocks: counters.deadlocks.get(),
+            stalls: counters.stalls.get(),
+            memory_bytes_max: self.budget.limit() as u64,
+            memory_bytes: self.budget.used_total() as u64,
+            memory_level0_bytes: used(Purpose::Level0),
+            memory_metadata_bytes: used(Purpose::Metadata),
+            memory_cache_bytes: used(Purpose::Cache),
+            memory_lock_bytes: used(Purpose::Locks),
+            memory_work_bytes: used(Purpose::Work),
+            level0_bytes: version.active.bytes() as u64
+                + version.sealed.iter().map(|level0| level0.bytes() as u64).sum::<u64>(),
+            level0_bytes_max: self.level0_bytes() as u64,
+            sealed_memtables: debt.sealed as u64,
+            root_runs: version.root.slots().iter().map(|slot| slot.buffer().len() as u64).sum(),
+            pending_bytes: debt.pending_bytes,
+            height: u64::from(version.root.height()),
+            transactions_open: self.sessions.count() as u64,
+            transactions_prepared: self.prepared_count() as u64,
+            aborted_ids: self.statuses.backlog().aborted as u64,
+            locks_held: (locks.points + locks.ranges) as u64,
+            commit_number: self.statuses.visible().0,
+            oldest_snapshot: self.snapshots.horizon().0,
+            log_end: self.log_end().0,
+            log_live_bytes: recovery.bytes,
+            recovery_micros: recovery.micros,
+            file_bytes: store.file_bytes,
+            file_bytes_used: store.used_bytes,
+            file_bytes_live: store.image_bytes,
+            generation: store.generation,
+            commit: distribution(&counters.commit, 1),
+            read: distribution(&counters.read, 1000),
+            stall: distribution(&counters.stall, 1),
+            log_sync: Distribution {
+                count: log.syncs,
+                sum_micros: log.sync_micros,
+                max_micros: log.sync_micros_max,
+                ..Distribution::default()
+            },
+        }
+    }
+
+    /// Open and prepared transactions.
+    pub(crate) fn transactions(&self) -> Vec<TransactionInfo> {
+        let now = self.clock.micros();
+        let open = self.sessions.all().into_iter().map(|core| TransactionInfo {
+            id: core.id,
+            txn: core.txn(),
+            isolation: core.options.isolation,
+            age_ms: now.saturating_sub(core.began_micros) / 1000,
+            messages: core.messages(),
+            prepared: false,
+        });
+        let prepared = self.prepared_list().into_iter().map(|info| TransactionInfo {
+            id: 0,
+            txn: Some(info.txn),
+            isolation: Isolation::default(),
+            age_ms: 0,
+            messages: 0,
+            prepared: true,
+        });
+        open.chain(prepared).collect()
+    }
+
+    /// Locks held and waited for.
+    pub(crate) fn lock_list(&self) -> Vec<LockInfo> {
+        let snapshot = self.locks.snapshot(LOCKS_LISTED_MAX);
+        let held = snapshot.locks.into_iter().map(|info| (info.owner, info.lock, Vec::new()));
+        let waiting = snapshot.waits.into_iter().map(|info| (info.owner, info.lock, info.blockers));
+        let info = |(txn, lock, waits_for): (_, crate::lock::HeldLock, _)| LockInfo {
+            txn,
+            tree: lock.tree,
+            start: lock.low,
+            end: lock.high,
+            mode: public_mode(lock.mode),
+            waits_for,
+        };
+        held.chain(waiting).map(info).collect()
+    }
+
+    /// Gives the memory budget another size; level 0 seals when it has become too small for what it holds.
+    pub(crate) fn set_memory_bytes(&self, bytes: usize) {
+        self.budget.set_limit(bytes);
+        self.locks.set_bytes_max(super::recovery::lock_bytes(bytes));
+        self.cache.trim();
+        self.after_write();
+    }
+
+    /// Reads and checks everything stored.
+    pub(crate) fn check(&self, report: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.check_open()?;
+        let found = self.tree.verify(&mut |_| {});
+        for problem in &found.problems {
+            report(Finding {
+                file: DATA_FILE.to_owned(),
+                offset: problem.extent.map(|extent| extent.offset()),
+                tree: Some(problem.tree).filter(|tree| *tree == problem.tree_last || *tree != TreeId(0)),
+                message: problem.error.to_string(),
+            });
+        }
+        let damage = |error: &Error| Finding {
+            file: DATA_FILE.to_owned(),
+            offset: None,
+            tree: None,
+            message: error.to_string(),
+        };
+        self.store.map_damage().iter().for_each(|error| report(damage(error)));
+        if let Some(first) = self.poison.get() {
+            report(damage(first));
+        }
+        // Ordering: whoever closes meanwhile has made the reads above fail, which is no damage.
+        if self.closed.load(Ordering::Acquire) { self.check_open() } else { Ok(()) }
+    }
+}

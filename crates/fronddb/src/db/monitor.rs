@@ -1,0 +1,62 @@
+//! What monitoring shows: transactions, locks, findings of a check.
+
+use super::options::{Isolation, LockMode};
+use crate::base::{TreeId, TxnId};
+
+/// An open transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransactionInfo {
+    /// Its number for [`crate::Database::cancel`]; 0 for prepared ones, which have no session.
+    pub id: u64,
+    /// Its id in the database, once it has written or locked.
+    pub txn: Option<TxnId>,
+    /// Its isolation level.
+    pub isolation: Isolation,
+    /// How long it has been open, in milliseconds.
+    pub age_ms: u64,
+    /// Messages that it has written.
+    pub messages: u64,
+    /// True when it is prepared.
+    pub prepared: bool,
+}
+
+/// A prepared transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreparedInfo {
+    /// The external id.
+    pub xid: Vec<u8>,
+    /// Its id in the database.
+    pub txn: TxnId,
+    /// True when it was prepared before the database was last opened.
+    pub recovered: bool,
+}
+
+/// A lock held or waited for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockInfo {
+    /// The owner, or who waits.
+    pub txn: TxnId,
+    /// The tree.
+    pub tree: TreeId,
+    /// The key, or the lowest key of the range.
+    pub start: Vec<u8>,
+    /// For a range: the lowest key above it (empty: no end). `None` for a key.
+    pub end: Option<Vec<u8>>,
+    /// How strongly.
+    pub mode: LockMode,
+    /// For one that waits: whom it waits for. Empty for one that is held.
+    pub waits_for: Vec<TxnId>,
+}
+
+/// One thing that a check found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// File, relative to the database's directory.
+    pub file: String,
+    /// Offset in it, in bytes, where known.
+    pub offset: Option<u64>,
+    /// The tree concerned, where known.
+    pub tree: Option<TreeId>,
+    /// What is wrong, in words.
+    pub message: String,
+}

@@ -1,0 +1,166 @@
+//! Prepared transactions: the time between the two phases of a distributed commit.
+//!
+//! A prepared transaction has no session. It keeps its id, its locks and its place in the status table until it is
+//! decided by its external id, across restarts too: its prepare record carries its locks. Because the log in front
+//! of a checkpoint is thrown away, every new active memtable begins with the prepare records of all undecided
+//! transactions in the log ([`Engine::log_prepared_again`]).
+
+use std::collections::HashMap;
+
+use super::catalog::CatalogChanges;
+use super::core::Writer;
+use super::engine::Engine;
+use super::monitor::PreparedInfo;
+use super::options::Durability;
+use crate::base::sync::Mutex;
+use crate::base::{Error, ErrorKind, Lsn, Result, TxnId};
+use crate::format::record::{PreparedLock, encode_prepare};
+use crate::lock::{HeldLock, Mode};
+use crate::txn::Prepared;
+
+/// Longest external id, in bytes.
+pub(crate) const XID_BYTES_MAX: usize = 128;
+
+/// What this process knows of prepared transactions beyond their status.
+#[derive(Debug, Default)]
+pub(crate) struct PreparedTable {
+    entries: Mutex<HashMap<Vec<u8>, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    txn: TxnId,
+    /// `None` for one that was prepared before the database was opened.
+    catalog: Option<CatalogChanges>,
+    /// Somebody is committing it or rolling it back.
+    deciding: bool,
+}
+
+impl PreparedTable {
+    /// Takes in a transaction that recovery found prepared.
+    pub(crate) fn recovered(&self, prepared: &Prepared) {
+        self.entries.lock().insert(prepared.xid.clone(), Entry { txn: prepared.txn, catalog: None, deciding: false });
+    }
+}
+
+/// The prepare record of a transaction that holds `locks`.
+fn record(txn: TxnId, xid: &[u8], locks: &[HeldLock]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(64 + 32 * locks.len());
+    let locks = locks.iter().map(|lock| PreparedLock {
+        tree: lock.tree,
+        exclusive: lock.mode == Mode::Exclusive,
+        key: &lock.low,
+        end: lock.high.as_deref(),
+    });
+    encode_prepare(&mut bytes, txn, xid, locks);
+    bytes
+}
+
+/// A lock of a prepare record, as the lock table takes it.
+pub(crate) fn held(lock: &PreparedLock<'_>) -> HeldLock {
+    HeldLock {
+        tree: lock.tree,
+        low: lock.key.to_vec(),
+        high: lock.end.map(<[u8]>::to_vec),
+        mode: if lock.exclusive { Mode::Exclusive } else { Mode::Shared },
+    }
+}
+
+impl Engine {
+    /// Prepares; returns the end of the record, which must become durable before the caller hears of it.
+    pub(crate) fn prepare(&self, writer: &Writer, xid: &[u8], catalog: &mut CatalogChanges) -> Result<Lsn> {
+        if xid.is_empty() || xid.len() > XID_BYTES_MAX {
+            return Err(Error::invalid(format!("external id out of range, bytes={} bytes_max={XID_BYTES_MAX}", xid.len())));
+        }
+        let log = self.log()?;
+        let bytes = record(writer.txn, xid, &self.locks.export(writer.txn));
+        let _gate = self.gate.read();
+        let mut entries = self.prepared.entries.lock();
+        if entries.contains_key(xid) {
+            return Err(Error::new(ErrorKind::KeyExists, "external id is in use by a prepared transaction"));
+        }
+        let mut end = Lsn(0);
+        let prepared = self.statuses.prepare_with(writer.txn, xid, || {
+            let appended = log.append(&bytes)?;
+            end = appended.end;
+            Ok(appended.lsn)
+        });
+        self.logged(prepared)?;
+        self.counters.log_records.add(1);
+        self.counters.log_bytes.add(bytes.len() as u64);
+        entries.insert(xid.to_vec(), Entry { txn: writer.txn, catalog: Some(std::mem::take(catalog)), deciding: false });
+        Ok(end)
+    }
+
+    /// Writes the prepare records of all undecided transactions again. The gate is held exclusively and a new
+    /// segment has just begun.
+    pub(crate) fn log_prepared_again(&self) -> Result<()> {
+        let log = self.log()?;
+        for (xid, entry) in self.prepared.entries.lock().iter() {
+            self.logged(log.append(&record(entry.txn, xid, &self.locks.export(entry.txn))))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn prepared_list(&self) -> Vec<PreparedInfo> {
+        let entries = self.prepared.entries.lock();
+        let mut list: Vec<_> = entries
+            .iter()
+            .map(|(xid, entry)| PreparedInfo { xid: xid.clone(), txn: entry.txn, recovered: entry.catalog.is_none() })
+            .collect();
+        list.sort_by_key(|info| info.txn);
+        list
+    }
+
+    pub(crate) fn prepared_count(&self) -> usize {
+        self.prepared.entries.lock().len()
+    }
+
+    /// Claims a prepared transaction, so that only one caller decides it. It stays listed until it is decided,
+    /// because a new segment needs its record as long as its end is not logged.
+    fn claim_prepared(&self, xid: &[u8]) -> Result<TxnId> {
+        match self.prepared.entries.lock().get_mut(xid) {
+            Some(entry) if !entry.deciding => {
+                entry.deciding = true;
+                Ok(entry.txn)
+            }
+            _ => Err(Error::new(ErrorKind::NotFound, "no such prepared transaction")),
+        }
+    }
+
+    pub(crate) fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        let started = self.clock.micros();
+        let txn = self.claim_prepared(xid)?;
+        let committed = self.commit_logged(txn);
+        let mut entries = self.prepared.entries.lock();
+        let end = match committed {
+            Ok(end) => end,
+            Err(error) => {
+                entries.entry(xid.to_vec()).and_modify(|entry| entry.deciding = false);
+                return Err(error);
+            }
+        };
+        let changes = entries.remove(xid).and_then(|entry| entry.catalog);
+        drop(entries);
+        match &changes {
+            Some(changes) => self.apply_catalog(changes),
+            None => self.reload_catalog()?,
+        }
+        self.locks.release_all(txn);
+        self.counters.commits.add(1);
+        self.wait_committed(end, Durability::Sync, started)
+    }
+
+    pub(crate) fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        let txn = self.claim_prepared(xid)?;
+        self.abort(txn);
+        let changes = self.prepared.entries.lock().remove(xid).and_then(|entry| entry.catalog);
+        let undone = changes.map(|mut changes| changes.undo_from(0)).unwrap_or_default();
+        self.catalog.undo(&undone);
+        self.locks.release_all(txn);
+        self.counters.rollbacks.add(1);
+        self.logged(self.log()?.sync()).map(|_| ())
+    }
+}

@@ -1,0 +1,209 @@
+//! Point reads, plain and locking, and estimates.
+//!
+//! A plain read takes its snapshot first and the tree's version second: the version then holds everything that
+//! the snapshot sees. A locking read takes the lock first, for the same reason.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::core::{TxnCore, TxnState};
+use super::counters::READ_SAMPLE;
+use super::engine::Engine;
+use super::options::{Isolation, LockMode, Wait};
+use super::transaction::Locked;
+use super::tree_handle::{RangeEstimate, Tree, TreeInner, no_tree};
+use crate::base::key::{check_key, inner, tree_end, write_inner};
+use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId};
+use crate::format::View;
+use crate::lock::{self, Attempt, Granted, Mode};
+use crate::tree::Value;
+
+thread_local! {
+    static KEY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Lends the inner key of `key` in `tree`, from memory that this thread keeps.
+#[inline]
+pub(crate) fn with_inner<T>(tree: TreeId, key: &[u8], use_it: impl FnOnce(&[u8]) -> T) -> T {
+    KEY.with(|buffer| match buffer.try_borrow_mut() {
+        Ok(mut buffer) => {
+            write_inner(tree, key, &mut buffer);
+            use_it(&buffer)
+        }
+        Err(_) => use_it(&inner(tree, key)),
+    })
+}
+
+pub(crate) fn mode_of(mode: LockMode) -> Mode {
+    match mode {
+        LockMode::Shared => Mode::Shared,
+        LockMode::Exclusive => Mode::Exclusive,
+    }
+}
+
+impl Engine {
+    /// The value of an inner key as `view` sees it, counted and sometimes timed.
+    #[inline]
+    pub(crate) fn read(&self, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
+        let count = self.counters.gets.get();
+        self.counters.gets.add(1);
+        if count % READ_SAMPLE != 0 {
+            let value = self.tree.get(&self.tree.version_guard(), view, key)?;
+            self.counters.gets_found.add(u64::from(value.is_some()));
+            return Ok(value);
+        }
+        let started = std::time::Instant::now();
+        let value = self.tree.get(&self.tree.version_guard(), view, key)?;
+        self.counters.gets_found.add(u64::from(value.is_some()));
+        self.counters.read.record(started.elapsed().as_nanos() as u64);
+        Ok(value)
+    }
+
+    /// The latest committed value.
+    pub(crate) fn read_latest(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>> {
+        self.check_open()?;
+        with_inner(tree, key, |key| self.read(&self.latest(), key))
+    }
+
+    /// Sees everything committed.
+    pub(crate) fn latest(&self) -> View<'_> {
+        View { snapshot: CommitNumber::LATEST, own: None, uncommitted: false, statuses: self.statuses.as_ref() }
+    }
+
+    pub(crate) fn estimate(&self, tree: TreeId, lower: &[u8], upper: &[u8]) -> Result<RangeEstimate> {
+        let upper = if upper.is_empty() { tree_end(tree) } else { inner(tree, upper) };
+        let upper = Some(upper.as_slice()).filter(|upper| !upper.is_empty());
+        let found = self.tree.estimate(&self.tree.version_guard(), &inner(tree, lower), upper)?;
+        Ok(RangeEstimate { rows: found.rows, bytes: found.bytes })
+    }
+}
+
+impl TxnCore {
+    /// Fails with `NotFound` when the tree is dropped, by others or by this transaction.
+    #[inline]
+    pub(crate) fn check_tree(&self, state: &TxnState, tree: &Arc<TreeInner>) -> Result<()> {
+        tree.check()?;
+        if !state.catalog.is_empty() && state.catalog.has_dropped(tree.id) {
+            return Err(no_tree(&tree.name));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
+        check_key(key)?;
+        let mut state = self.active()?;
+        self.check_tree(&state, &tree.inner)?;
+        if self.options.isolation == Isolation::Serializable && !self.options.read_only {
+            self.lock_point(&mut state, tree.id(), key, Mode::Shared, Wait::Default)?;
+        }
+        let snapshot = match self.options.isolation {
+            // One key is read once: the latest committed state is a snapshot of it.
+            Isolation::ReadCommitted => None,
+            _ => self.snapshot(&mut state),
+        };
+        let view = View {
+            snapshot: snapshot.as_ref().map_or(CommitNumber::LATEST, |snapshot| snapshot.number()),
+            uncommitted: self.options.isolation == Isolation::ReadUncommitted,
+            ..self.latest_view(&state)
+        };
+        with_inner(tree.id(), key, |key| self.engine.read(&view, key))
+    }
+
+    pub(crate) fn get_locked(&self, tree: &Tree, key: &[u8], mode: LockMode, wait: Wait) -> Result<Locked> {
+        check_key(key)?;
+        let mut state = self.active()?;
+        if self.options.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "transaction is read-only"));
+        }
+        self.check_tree(&state, &tree.inner)?;
+        match self.lock_point(&mut state, tree.id(), key, mode_of(mode), wait)? {
+            Attempt::Busy => Ok(Locked::Skipped),
+            Attempt::Granted(granted) => {
+                tree.inner.check()?;
+                let key = inner(tree.id(), key);
+                if granted == Granted::New {
+                    let snapshot = self.conflict_snapshot(&mut state);
+                    self.check_conflict(&state, snapshot, &key)?;
+                }
+                let value = self.engine.read(&self.latest_view(&state), &key)?;
+                Ok(value.map_or(Locked::Absent, Locked::Row))
+            }
+        }
+    }
+
+    /// Locks a key as asked; `Busy` only with [`Wait::SkipLocked`].
+    pub(crate) fn lock_point(
+        &self,
+        state: &mut TxnState,
+        tree: TreeId,
+        key: &[u8],
+        mode: Mode,
+        wait: Wait,
+    ) -> Result<Attempt> {
+        let limit = self.lock_wait(wait);
+        let writer = self.writer(state);
+        let attempt = match wait {
+            Wait::SkipLocked => writer.locker.try_lock(tree, key, mode),
+            _ => writer.locker.lock(tree, key, mode, limit).map(Attempt::Granted),
+        };
+        attempt.map_err(|error| self.lock_failed(state, error))
+    }
+
+    /// Locks the user keys from `lower` up to `upper` (empty: all that follow).
+    pub(crate) fn lock_span(
+        &self,
+        state: &mut TxnState,
+        tree: TreeId,
+        lower: &[u8],
+        upper: &[u8],
+        mode: Mode,
+        wait: lock::Wait,
+    ) -> Result<Granted> {
+        let writer = self.writer(state);
+        let granted = writer.locker.lock_range(tree, lower, upper, mode, wait);
+        granted.map_err(|error| self.lock_failed(state, error))
+    }
+
+    pub(crate) fn lock_range(&self, tree: &Tree, lower: &[u8], upper: &[u8], mode: LockMode, wait: Wait) -> Result<()> {
+        check_key(lower)?;
+        check_key(upper)?;
+        if !upper.is_empty() && lower >= upper {
+            return Ok(());
+        }
+        let mut state = self.active()?;
+        self.check_tree(&state, &tree.inner)?;
+        let limit = self.lock_wait(wait);
+        self.lock_span(&mut state, tree.id(), lower, upper, mode_of(mode), limit)?;
+        tree.inner.check()
+    }
+
+    /// Deletes a range after locking it.
+    pub(crate) fn delete_range(&self, tree: &Tree, lower: &[u8], upper: &[u8]) -> Result<()> {
+        check_key(lower)?;
+        check_key(upper)?;
+        if !upper.is_empty() && lower >= upper {
+            return Ok(());
+        }
+        let mut state = self.writing()?;
+        self.check_tree(&state, &tree.inner)?;
+        let limit = self.lock_wait(Wait::Default);
+        self.lock_span(&mut state, tree.id(), lower, upper, Mode::Exclusive, limit)?;
+        tree.inner.check()?;
+        let end = if upper.is_empty() { tree_end(tree.id()) } else { inner(tree.id(), upper) };
+        self.write_range_delete(&mut state, &inner(tree.id(), lower), &end)
+    }
+
+    pub(crate) fn delete_existing(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        match self.get_locked(tree, key, LockMode::Exclusive, Wait::Default)? {
+            Locked::Row(_) => {
+                super::write::with_single(|batch| {
+                    batch.delete(tree, key)?;
+                    self.write(batch)
+                })?;
+                Ok(true)
+            }
+            Locked::Absent | Locked::Skipped => Ok(false),
+        }
+    }
+}
+

@@ -1,0 +1,614 @@
+//! Recovery: the only way in which a database opens (decision D10).
+//!
+//! 1. *Roots*: the newest valid superblock; its statuses; its root node. Where one of them is damaged, the generation
+//!    before and a little more log give the same state.
+//! 2. *Log*: every record from the replay start on is read by as many threads as there are processors, up to
+//!    [`READERS`]. Messages go into parts of one memtable, decisions about transactions into lists.
+//! 3. *Sort*: the parts become one sorted memtable, in bulk; it waits to be written into the tree like any sealed one.
+//! 4. *Transactions*: the lists are applied in log order; what is neither committed nor prepared is aborted, at a
+//!    cost that does not depend on its size; prepared transactions get their locks back.
+//!
+//! Nothing here is proportional to the data or to the number of trees. All else (writing the memtable down, codecs,
+//! the report's file) happens while serving.
+//!
+//! - R1: replay is idempotent: a crash during or after recovery, before the next publication, replays the same log.
+//! - R2: a blob that a replayed message refers to is marked as used before anything is allocated.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use super::background::Wake;
+use super::catalog::{self, CATALOG, Catalog};
+use super::checkpoint::Ledger;
+use super::engine::Engine;
+use super::options::Options;
+use super::prepared::held;
+use super::report::{RecoveryPhase, RecoveryProgress, RecoveryReport};
+use crate::base::clock::Clock;
+use crate::base::codec::Decoder;
+use crate::base::compress::Codec;
+use crate::base::key;
+use crate::base::memory::MemoryBudget;
+use crate::base::space::PAGE_BYTES;
+use crate::base::sync::Mutex;
+use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TxnId};
+use crate::cache::Cache;
+use crate::format::blob::BlobRef;
+use crate::format::record::{Messages, Record};
+use crate::format::{Superblock, SuperblockBody};
+use crate::io::{DiskStorage, Storage, replace_file};
+use crate::lock::{HeldLock, LockOptions, LockTable};
+use crate::log::{Log, LogOptions, LogReader, LogTail};
+use crate::memtable::{Level0, Memtable, SortedMemtable, SortedPart};
+use crate::run::{CodecTable, RunCounters};
+use crate::store::{Opened, Store, StoreOptions};
+use crate::tree::{BeTree, RunHolders, TreeEnv, TreeTuning};
+use crate::txn::{Snapshots, StatusTable};
+
+/// Most threads that read and decode the log.
+const READERS: usize = 4;
+/// The file whose lock says that a directory is in use.
+pub(super) const LOCK_FILE: &str = "LOCK";
+/// Where the report of the last recovery is kept.
+const REPORT_FILE: &str = "recovery.json";
+/// Directory of log segments, where no other is given.
+pub(super) const LOG_DIRECTORY: &str = "log";
+/// Log records from this size on are compressed, if that is asked for.
+const COMPRESS_BYTES_MIN: usize = 512;
+
+/// A decision about a transaction, in the log.
+#[derive(Debug)]
+enum Event {
+    Seen(TxnId),
+    Commit(TxnId, CommitNumber),
+    Abort(TxnId),
+    AbortSteps(TxnId, u32, u32),
+    Prepare(TxnId, Vec<u8>, Vec<HeldLock>),
+}
+
+/// What one reading thread collects.
+#[derive(Debug)]
+struct Reading {
+    part: SortedPart,
+    events: Vec<(Lsn, Event)>,
+    last_seen: Option<TxnId>,
+    records: u64,
+    messages: u64,
+    bytes: u64,
+    next_tree: u32,
+}
+
+impl Reading {
+    fn new() -> Reading {
+        Reading {
+            part: SortedPart::new(),
+            events: Vec::new(),
+            last_seen: None,
+            records: 0,
+            messages: 0,
+            bytes: 0,
+            next_tree: 0,
+        }
+    }
+
+    fn seen(&mut self, lsn: Lsn, txn: TxnId) {
+        if self.last_seen != Some(txn) {
+            self.last_seen = Some(txn);
+            self.events.push((lsn, Event::Seen(txn)));
+        }
+    }
+
+    fn record(&mut self, store: &Store, lsn: Lsn, bytes: &[u8]) -> Result<()> {
+        self.records += 1;
+        self.bytes += bytes.len() as u64;
+        let record = Record::decode(lsn, bytes)?;
+        match record {
+            Record::Messages(messages) => self.take(store, lsn, messages)?,
+            Record::CommitWithMessages { number, messages } => {
+                let txn = messages.txn();
+                self.take(store, lsn, messages)?;
+                self.events.push((lsn, Event::Commit(txn, number)));
+            }
+            Record::RangeDelete { txn, .. } => {
+                self.seen(lsn, txn);
+                self.messages += 1;
+                if let Some(range) = record.to_range_delete() {
+                    self.part.add_range(range);
+                }
+            }
+            Record::Commit { txn, number } => self.events.push((lsn, Event::Commit(txn, number))),
+            Record::Abort { txn } => self.events.push((lsn, Event::Abort(txn))),
+            Record::AbortSteps { txn, from, to } => self.events.push((lsn, Event::AbortSteps(txn, from, to))),
+            Record::Prepare { txn, external_id, locks } => {
+                let locks = locks.map(|lock| held(&lock)).collect();
+                self.events.push((lsn, Event::Prepare(txn, external_id.to_vec(), locks)));
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, store: &Store, lsn: Lsn, mut messages: Messages<'_>) -> Result<()> {
+        self.seen(lsn, messages.txn());
+        while let Some(message) = messages.next()? {
+            self.messages += 1;
+            if message.blob {
+                let reference = BlobRef::decode(&mut Decoder::new(message.payload))?;
+                reference.extents.iter().try_for_each(|extent| store.mark_used(*extent))?;
+            }
+            if let Some((CATALOG, row)) = key::split(message.key)
+                && let Some(tree) = catalog::id_of_key(row)
+            {
+                self.next_tree = self.next_tree.max(tree.0.saturating_add(1));
+            }
+            self.part.add(&message);
+        }
+        Ok(())
+    }
+}
+
+/// Passes the counts of undecided transactions on to the status table.
+struct Holders(Arc<StatusTable>);
+
+impl RunHolders for Holders {
+    fn run_added(&self, txns: &[TxnId]) {
+        self.0.note_run_added(txns);
+    }
+
+    fn run_removed(&self, txns: &[TxnId]) {
+        self.0.note_run_removed(txns);
+    }
+
+    fn run_released(&self, txns: &[TxnId]) {
+        self.0.note_run_released(txns);
+    }
+}
+
+/// Names and parts that every phase needs.
+struct Recovery<'a> {
+    options: &'a Options,
+    directory: PathBuf,
+    log_directory: PathBuf,
+    storage: Arc<dyn Storage>,
+    clock: Clock,
+    budget: MemoryBudget,
+    report: RecoveryReport,
+    started: u64,
+    phase_started: u64,
+    /// For salvage: damage to the log is collected here and ends the log.
+    tolerated: Option<Mutex<Vec<Error>>>,
+}
+
+/// Opens a damaged database for reading what is left: damage of the log ends it, and is added to `damage`.
+pub(crate) fn open_damaged(directory: &Path, options: &Options, damage: &mut Vec<Error>) -> Result<Engine> {
+    let (engine, tolerated) = open_with(directory, options, Some(Mutex::default()))?;
+    damage.extend(tolerated);
+    Ok(engine)
+}
+
+/// Opens the database in `directory`.
+pub(crate) fn open(directory: &Path, options: &Options) -> Result<Engine> {
+    open_with(directory, options, None).map(|(engine, _)| engine)
+}
+
+fn open_with(
+    directory: &Path,
+    options: &Options,
+    tolerated: Option<Mutex<Vec<Error>>>,
+) -> Result<(Engine, Vec<Error>)> {
+    options.validate()?;
+    let clock = options.clock.clone().unwrap_or_else(Clock::machine);
+    let started = clock.micros();
+    let mut recovery = Recovery {
+        options,
+        directory: directory.to_owned(),
+        log_directory: options.log_dir.clone().unwrap_or_else(|| directory.join(LOG_DIRECTORY)),
+        storage: options.storage.clone().unwrap_or_else(|| Arc::new(DiskStorage::new())),
+        budget: MemoryBudget::new(options.memory_bytes),
+        report: RecoveryReport::default(),
+        clock,
+        started,
+        phase_started: started,
+        tolerated,
+    };
+    let lock = recovery.prepare_directory()?;
+    let mut engine = recovery.run()?;
+    engine.directory_lock = Mutex::new(Some(lock));
+    if engine.log.is_some() {
+        // The new active memtable begins here, so replay may begin here one day.
+        engine.log_prepared_again()?;
+    }
+    Ok((engine, recovery.tolerated.map(Mutex::into_inner).unwrap_or_default()))
+}
+
+impl Recovery<'_> {
+    /// Locks the directory, and makes the database in it where there is none and that is asked for.
+    fn prepare_directory(&mut self) -> Result<Box<dyn Send + Sync>> {
+        let storage = self.storage.clone();
+        let shown = self.directory.display().to_string();
+        let exists = Store::exists(&*storage, &self.directory)?;
+        if !exists && !self.options.create_if_missing {
+            return Err(Error::new(ErrorKind::NotFound, format!("no database there, directory={shown}")));
+        }
+        if !exists {
+            storage.create_dir_all(&self.directory)?;
+        }
+        let lock = storage.lock(&self.directory.join(LOCK_FILE))?;
+        // Another process may have made it before the lock was ours.
+        if Store::exists(&*storage, &self.directory)? {
+            if self.options.error_if_exists {
+                return Err(Error::invalid(format!("the database exists, directory={shown}")));
+            }
+            return Ok(lock);
+        }
+        self.create()?;
+        self.report.created = true;
+        Ok(lock)
+    }
+
+    /// Makes the files of an empty database: the log first, because the data file refers to it.
+    fn create(&self) -> Result<()> {
+        self.clear_log_directory()?;
+        let uuid = draw_uuid();
+        let start = Lsn(0);
+        drop(Log::create(self.storage.clone(), &self.log_directory, self.log_options(uuid), start)?);
+        let body = SuperblockBody { log_start: start, ..SuperblockBody::default() };
+        Store::create(&self.storage, &self.directory, &self.store_options(None), uuid, body).map(|_| ())
+    }
+
+    /// Removes the log of a creation that a crash interrupted. A directory that the caller named may belong to another
+    /// database and is left alone.
+    fn clear_log_directory(&self) -> Result<()> {
+        self.storage.create_dir_all(&self.log_directory)?;
+        if self.options.log_dir.is_none() {
+            for name in self.storage.list(&self.log_directory)? {
+                self.storage.remove(&self.log_directory.join(name))?;
+            }
+            self.storage.sync_dir(&self.log_directory)?;
+        }
+        Ok(())
+    }
+
+    fn store_options(&self, generation: Option<u64>) -> StoreOptions {
+        StoreOptions {
+            direct: self.options.direct_io,
+            read_only: self.options.read_only,
+            generation,
+            ..StoreOptions::default()
+        }
+    }
+
+    fn log_options(&self, uuid: [u8; 16]) -> LogOptions {
+        let options = self.options;
+        let ring = 1usize << (options.memory_bytes / 64).clamp(256 << 10, 4 << 20).ilog2();
+        // A segment belongs to one memtable, whose messages take less room in the log than in memory.
+        let needed = options.level0_limit(options.memory_bytes) as u64;
+        let segment = options.log_segment_bytes.min(needed).max(4 * ring as u64).next_multiple_of(PAGE_BYTES);
+        LogOptions {
+            segment_bytes: segment,
+            buffer_bytes: ring,
+            direct: options.direct_io,
+            codec: if options.log_compression { Codec::Lz4 } else { Codec::None },
+            compress_bytes_min: COMPRESS_BYTES_MIN,
+            clock: self.clock.clone(),
+            ..LogOptions::new(uuid, &self.budget)
+        }
+    }
+
+    /// Ends a phase and tells of the next.
+    fn phase(&mut self, ended: RecoveryPhase, next: RecoveryPhase) {
+        let now = self.clock.micros();
+        let slot = ended as usize;
+        if let Some(entry) = self.report.phase_micros.get_mut(slot) {
+            *entry = (ended.name(), now.saturating_sub(self.phase_started));
+        }
+        self.phase_started = now;
+        self.progress(next, self.report.bytes_read, self.report.bytes_read);
+    }
+
+    fn progress(&self, phase: RecoveryPhase, bytes_done: u64, bytes_total: u64) {
+        if let Some(callback) = &self.options.on_recovery_progress {
+            callback(&RecoveryProgress { phase, bytes_done, bytes_total });
+        }
+    }
+
+    /// Tries the newest generation and, where that one is damaged, those before.
+    fn run(&mut self) -> Result<Engine> {
+        self.progress(RecoveryPhase::Roots, 0, 0);
+        let opened = Store::open(&self.storage, &self.directory, &self.store_options(None));
+        let mut candidates: Vec<Option<u64>> = Vec::new();
+        let first = match opened {
+            Ok(opened) => {
+                self.report.superblocks_skipped = opened.damaged.len() as u32;
+                candidates.extend(opened.superblocks.iter().skip(1).map(|superblock| Some(superblock.generation)));
+                self.open_generation(opened)
+            }
+            Err(error) => Err(error),
+        };
+        let mut outcome = first;
+        for generation in candidates {
+            match outcome {
+                Err(error) if error.kind() == ErrorKind::Corruption => {
+                    self.report.superblocks_skipped += 1;
+                    if let Some(tolerated) = &self.tolerated {
+                        tolerated.lock().push(error.clone());
+                    }
+                    let opened = Store::open(&self.storage, &self.directory, &self.store_options(generation));
+                    // The first damage says more than what an older generation, whose log may be gone, lacks.
+                    outcome = opened.and_then(|opened| self.open_generation(opened)).map_err(|_| error);
+                }
+                _ => break,
+            }
+        }
+        outcome
+    }
+
+    fn open_generation(&mut self, opened: Opened) -> Result<Engine> {
+        let store = opened.store;
+        let superblock = store.superblock();
+        let statuses = self.statuses(&store, &superblock)?;
+        self.report.generation = superblock.generation;
+        self.phase(RecoveryPhase::Roots, RecoveryPhase::Log);
+
+        let log_options = self.log_options(superblock.uuid);
+        let start = superblock.body.log_start;
+        let (readings, tail) = self.read_log(&store, &log_options, start)?;
+        self.report.bytes_read = tail.end().0.saturating_sub(start.0);
+        self.report.log_end = tail.end().0;
+        self.phase(RecoveryPhase::Log, RecoveryPhase::Sort);
+
+        let mut next_tree = stored_next_tree(&superblock);
+        let mut parts = Vec::new();
+        let mut events = Vec::new();
+        for reading in readings {
+            self.report.records += reading.records;
+            self.report.messages += reading.messages;
+            self.report.bytes_replayed += reading.bytes;
+            next_tree = next_tree.max(reading.next_tree);
+            parts.push(reading.part);
+            events.extend(reading.events);
+        }
+        let memtable = SortedMemtable::build(start.0, &self.budget, parts);
+        let sealed = if memtable.is_empty() { Vec::new() } else { vec![Level0::Sorted(Arc::new(memtable))] };
+        self.phase(RecoveryPhase::Sort, RecoveryPhase::Transactions);
+
+        let log = if self.options.read_only {
+            None
+        } else {
+            Some(Log::open(self.storage.clone(), &self.log_directory, log_options, tail)?)
+        };
+        let active = log.as_ref().map_or(self.report.log_end, |log| log.end_lsn().0);
+        let locks = self.replay(&statuses, events, active)?;
+        let parts = Parts { store, statuses, sealed, log, active, next_tree, start, locks };
+        self.assemble(parts, &superblock)
+    }
+
+    fn statuses(&self, store: &Store, superblock: &Superblock) -> Result<Arc<StatusTable>> {
+        if superblock.body.status.is_empty() {
+            return Ok(Arc::new(StatusTable::restore(&StatusTable::new().image())?));
+        }
+        let image = store.read_image(&superblock.body.status)?;
+        Ok(Arc::new(StatusTable::restore(&image).map_err(|error| error.context("transaction statuses"))?))
+    }
+
+    /// Reads the log from `start` on, in parallel.
+    fn read_log(&self, store: &Store, options: &LogOptions, start: Lsn) -> Result<(Vec<Reading>, LogTail)> {
+        if let Some(tolerated) = &self.tolerated {
+            return self.read_damaged_log(store, options, start, tolerated);
+        }
+        let reader = LogReader::open(&*self.storage, &self.log_directory, options, start)?;
+        // The last segment is counted as full: where it ends shows when it is read.
+        let total = reader.last_start().0.saturating_sub(start.0) + options.segment_bytes;
+        let reader = Mutex::new(reader);
+        let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(READERS));
+        let threads = if self.options.manual_background { 1 } else { threads };
+        let failed = AtomicBool::new(false);
+        let read = |tell: bool| -> Result<Reading> {
+            let mut reading = Reading::new();
+            let mut done = 0;
+            while !failed.load(Ordering::Relaxed) {
+                let Some(mut batch) = reader.lock().next_batch()? else { break };
+                while let Some((lsn, bytes)) = batch.next()? {
+                    reading.record(store, lsn, bytes)?;
+                    done = lsn.0.saturating_sub(start.0);
+                }
+                if tell {
+                    self.progress(RecoveryPhase::Log, done, total.max(done));
+                }
+            }
+            Ok(reading)
+        };
+        let read = |tell: bool| read(tell).inspect_err(|_| failed.store(true, Ordering::Relaxed));
+        let readings: Vec<Result<Reading>> = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| read(false))).collect();
+            let mut all = vec![read(true)];
+            all.extend(others.into_iter().map(|thread| {
+                thread.join().unwrap_or_else(|_| Err(Error::internal("panic while reading the log")))
+            }));
+            all
+        });
+        let readings = readings.into_iter().collect::<Result<Vec<_>>>()?;
+        Ok((readings, reader.into_inner().finish()?))
+    }
+
+    /// Reads the log up to the first damage: what comes out is a prefix of what was written.
+    fn read_damaged_log(
+        &self,
+        store: &Store,
+        options: &LogOptions,
+        start: Lsn,
+        tolerated: &Mutex<Vec<Error>>,
+    ) -> Result<(Vec<Reading>, LogTail)> {
+        let mut reading = Reading::new();
+        let mut reader = match LogReader::open(&*self.storage, &self.log_directory, options, start) {
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                tolerated.lock().push(error);
+                return Ok((vec![reading], LogTail::empty(start)));
+            }
+            opened => opened?,
+        };
+        let mut read = || -> Result<()> {
+            while let Some(mut batch) = reader.next_batch()? {
+                while let Some((lsn, bytes)) = batch.next()? {
+                    reading.record(store, lsn, bytes)?;
+                }
+            }
+            Ok(())
+        };
+        match read() {
+            Err(error) if error.kind() == ErrorKind::Corruption => tolerated.lock().push(error),
+            done => done?,
+        }
+        reader.give_up();
+        Ok((vec![reading], reader.finish()?))
+    }
+
+    /// Applies what the log says about transactions; returns the locks of prepared ones.
+    fn replay(
+        &mut self,
+        statuses: &StatusTable,
+        mut events: Vec<(Lsn, Event)>,
+        active: u64,
+    ) -> Result<HashMap<TxnId, Vec<HeldLock>>> {
+        events.sort_by_key(|(lsn, _)| *lsn);
+        let mut locks = HashMap::new();
+        for (lsn, event) in events {
+            let applied = match event {
+                Event::Seen(txn) => statuses.replay_seen(txn),
+                Event::Commit(txn, number) => {
+                    self.report.committed += 1;
+                    locks.remove(&txn);
+                    statuses.replay_commit(txn, number)
+                }
+                Event::Abort(txn) => {
+                    locks.remove(&txn);
+                    statuses.replay_abort(txn)
+                }
+                Event::AbortSteps(txn, from, to) => statuses.replay_abort_steps(txn, from, to),
+                Event::Prepare(txn, xid, held) => {
+                    locks.insert(txn, held);
+                    statuses.replay_prepare(txn, &xid)
+                }
+            };
+            applied.map_err(|error| error.context(format!("replay, lsn={lsn}")))?;
+        }
+        self.report.aborted = statuses.finish_recovery(active).len() as u64;
+        Ok(locks)
+    }
+
+    fn assemble(&mut self, parts: Parts, superblock: &Superblock) -> Result<Engine> {
+        let Parts { store, statuses, sealed, log, active, next_tree, start, locks } = parts;
+        let budget = self.budget.clone();
+        let cache = Arc::new(Cache::new(budget.clone()));
+        let run_counters = Arc::new(RunCounters::default());
+        let lock_options = LockOptions { bytes_max: lock_bytes(self.options.memory_bytes), ..LockOptions::default() };
+        let lock_table = LockTable::new(budget.clone(), self.clock.clone(), lock_options);
+        let env = TreeEnv {
+            store: store.clone(),
+            cache: cache.clone(),
+            budget: budget.clone(),
+            statuses: statuses.clone(),
+            run_counters: run_counters.clone(),
+            holders: Arc::new(Holders(statuses.clone())),
+            options: self.tuning(),
+            codecs: CodecTable::new(self.options.default_codec),
+            run_ids: Arc::new(AtomicU64::new(superblock.body.next_run.0.max(1))),
+        };
+        let memtable = Arc::new(Memtable::new(active, &budget));
+        let tree = Arc::new(BeTree::open(env, superblock.body.root, sealed.clone(), memtable)?);
+        let prepared = super::prepared::PreparedTable::default();
+        for undecided in statuses.prepared() {
+            lock_table.import(undecided.txn, locks.get(&undecided.txn).map(Vec::as_slice).unwrap_or_default())?;
+            prepared.recovered(&undecided);
+            self.report.prepared += 1;
+        }
+        self.phase(RecoveryPhase::Transactions, RecoveryPhase::Done);
+        let now = self.clock.micros();
+        self.report.total_micros = now.saturating_sub(self.started);
+        let replay_micros: u64 = self.report.phase_micros.iter().map(|(_, micros)| *micros).sum();
+        let checkpoints = Ledger::new(start, &sealed, self.report.bytes_replayed, replay_micros, now);
+        Ok(Engine {
+            options: self.options.clone(),
+            directory: self.directory.clone(),
+            storage: self.storage.clone(),
+            clock: self.clock.clone(),
+            budget,
+            store,
+            cache,
+            log,
+            tree,
+            run_counters,
+            snapshots: Snapshots::new(&statuses),
+            statuses,
+            locks: lock_table,
+            catalog: Catalog::default(),
+            prepared,
+            sessions: Default::default(),
+            admission: Default::default(),
+            counters: Default::default(),
+            wake: Wake::default(),
+            report: self.report.clone(),
+            gate: Default::default(),
+            switching: Default::default(),
+            checkpoints,
+            next_tree: AtomicU32::new(next_tree),
+            opened_micros: self.started,
+            checkpoint_interval_ms: AtomicU64::new(self.options.checkpoint_interval_ms),
+            recovery_target_ms: AtomicU64::new(self.options.recovery_target_ms),
+            directory_lock: Mutex::new(None),
+            begun: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            poison: Default::default(),
+        })
+    }
+
+    fn tuning(&self) -> TreeTuning {
+        self.options.tree_tuning.unwrap_or_else(|| TreeTuning {
+            block_bytes: self.options.block_bytes,
+            base_filter_bits: self.options.filter_bits_per_key,
+            ..TreeTuning::default()
+        })
+    }
+}
+
+/// What is known after replay.
+struct Parts {
+    store: Arc<Store>,
+    statuses: Arc<StatusTable>,
+    sealed: Vec<Level0>,
+    log: Option<Log>,
+    active: u64,
+    next_tree: u32,
+    start: Lsn,
+    locks: HashMap<TxnId, Vec<HeldLock>>,
+}
+
+/// The lock table's part of a memory budget, in bytes.
+pub(crate) fn lock_bytes(memory_bytes: usize) -> usize {
+    memory_bytes / 16
+}
+
+fn stored_next_tree(superblock: &Superblock) -> u32 {
+    let stored = superblock.body.extra.first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    stored.max(catalog::FIRST_TREE)
+}
+
+/// A name for a new database that no other has.
+fn draw_uuid() -> [u8; 16] {
+    use std::hash::{BuildHasher, Hasher};
+    let draw = || std::hash::RandomState::new().build_hasher().finish().to_le_bytes();
+    let mut uuid = [0; 16];
+    let (low, high) = uuid.split_at_mut(8);
+    low.copy_from_slice(&draw());
+    high.copy_from_slice(&draw());
+    uuid
+}
+
+impl Engine {
+    /// Keeps the report beside the database, for people. Whether that succeeds matters to nothing.
+    pub(crate) fn keep_report(&self) {
+        let path = self.directory.join(REPORT_FILE);
+        let _ = replace_file(&*self.storage, &path, self.report.to_json().as_bytes());
+    }
+}

@@ -1,0 +1,262 @@
+//! Salvage: what is readable of a damaged database, written to a new one.
+//!
+//! Owns [`salvage`] and its report. The damaged directory is only read. What is readable is decided by
+//! [`crate::tree::salvage`]; here it becomes rows of new trees.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::batch::WriteBatch;
+use super::catalog::{self, CATALOG, Row};
+use super::check::{CheckOptions, CheckProgress, finding, write_findings};
+use super::database::Database;
+use super::json::JsonWriter;
+use super::monitor::Finding;
+use super::options::{Durability, Options, TreeOptions, TxnOptions};
+use super::recovery;
+use super::tree_handle::Tree;
+use crate::base::{ErrorKind, Extent, Result, TreeId, key};
+use crate::tree::salvage::{Damage, SalvageSink};
+
+/// What was rescued and what was not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SalvageReport {
+    /// Every damage met.
+    pub findings: Vec<Finding>,
+    /// The trees, by name.
+    pub trees: Vec<SalvagedTree>,
+    /// Damaged nodes, runs and blocks that were left out.
+    pub blocks_lost: u64,
+    /// Messages that those held, as far as their surroundings tell.
+    pub messages_lost: u64,
+    /// Prepared transactions that waited for a decision; their changes were left out.
+    pub prepared_dropped: u64,
+}
+
+/// What was rescued of one tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SalvagedTree {
+    /// Its number in the damaged database.
+    pub id: TreeId,
+    /// Its name; a made-up one when the catalog's row was lost.
+    pub name: String,
+    /// Rows written to the new database.
+    pub rows: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// Damages that concern it.
+    pub damages: u64,
+}
+
+impl SalvageReport {
+    /// Rows written over all trees.
+    pub fn rows(&self) -> u64 {
+        self.trees.iter().map(|tree| tree.rows).sum()
+    }
+
+    /// The report as a JSON object.
+    pub fn to_json(&self) -> String {
+        let mut json = JsonWriter::new();
+        json.begin_object();
+        json.field("rows", self.rows());
+        json.field("blocks_lost", self.blocks_lost);
+        json.field("messages_lost", self.messages_lost);
+        json.field("prepared_dropped", self.prepared_dropped);
+        json.begin_array_field("trees");
+        for tree in &self.trees {
+            json.begin_object();
+            json.field_str("name", &tree.name);
+            json.field("rows", tree.rows);
+            json.field("bytes", tree.bytes);
+            json.field("damages", tree.damages);
+            json.end_object();
+        }
+        json.end_array();
+        write_findings(&mut json, &self.findings);
+        json.end_object();
+        json.finish()
+    }
+}
+
+/// Writes what is readable of the database at `from` to a new one at `to`: the newest committed state of every row that
+/// no damage hides. Where damage hid a newer version or a delete, the row may be an older version than the last.
+///
+/// # Errors
+/// `NotFound`, `AlreadyOpen`, `UnsupportedFormat`; `InvalidArgument` when `to` exists; `Corruption` when nothing at all
+/// can be read; what writing the new database meets.
+pub fn salvage(
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(&CheckProgress),
+) -> Result<SalvageReport> {
+    let mut errors = Vec::new();
+    let engine = recovery::open_damaged(from.as_ref(), &options.engine_options(), &mut errors)?;
+    let target = Options::new()
+        .create_if_missing(true)
+        .error_if_exists(true)
+        .memory_bytes(options.memory_bytes)
+        .checkpoint_interval_ms(0);
+    let target = match &options.storage {
+        Some(storage) => target.storage(Some(storage.clone())),
+        None => target,
+    };
+    let db = Database::open(to, target)?;
+    let mut rescue = Rescue {
+        db: &db,
+        catalog: Vec::new(),
+        names: HashMap::new(),
+        trees: None,
+        current: None,
+        batch: WriteBatch::new(),
+        rows: 0,
+        report: SalvageReport { prepared_dropped: engine.report.prepared, ..SalvageReport::default() },
+        progress,
+    };
+    rescue.report.findings.extend(errors.iter().map(|error| finding(error, None)));
+    engine.tree.salvage(&mut rescue)?;
+    let report = rescue.finish()?;
+    db.checkpoint()?;
+    db.close()?;
+    Ok(report)
+}
+
+/// Bytes of a transaction of the new database.
+const BATCH_BYTES: usize = 4 << 20;
+const PROGRESS_ROWS: u64 = 1 << 12;
+
+/// Writes the rows of a damaged database to a new one.
+struct Rescue<'a> {
+    db: &'a Database,
+    /// Rows of the catalog by name: name, tree's number and options.
+    catalog: Vec<(String, Row)>,
+    /// Names by the catalog's rows by number.
+    names: HashMap<TreeId, String>,
+    /// The new trees and their places in the report; made when the catalog has been read, which comes first.
+    trees: Option<HashMap<TreeId, (Tree, usize)>>,
+    current: Option<(TreeId, Tree, usize)>,
+    batch: WriteBatch,
+    rows: u64,
+    report: SalvageReport,
+    progress: &'a mut dyn FnMut(&CheckProgress),
+}
+
+impl SalvageSink for Rescue<'_> {
+    fn row(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let Some((tree, key)) = key::split(key) else { return Ok(()) };
+        if tree == CATALOG {
+            self.catalog_row(key, value);
+            return Ok(());
+        }
+        if self.current.as_ref().is_none_or(|(current, ..)| *current != tree) {
+            let (handle, place) = self.tree(tree)?;
+            self.current = Some((tree, handle, place));
+        }
+        if let Some((_, handle, place)) = &self.current {
+            self.batch.put(handle, key, value)?;
+            if let Some(tree) = self.report.trees.get_mut(*place) {
+                tree.rows += 1;
+                tree.bytes += (key.len() + value.len()) as u64;
+            }
+        }
+        self.rows += 1;
+        if self.rows % PROGRESS_ROWS == 0 {
+            let findings = self.report.findings.len() as u64;
+            (self.progress)(&CheckProgress { phase: "rows", done: self.rows, total: 0, findings });
+        }
+        if self.batch.bytes() >= BATCH_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn damage(&mut self, damage: Damage) {
+        let mut found = finding(&damage.error, Some(damage.tree));
+        found.offset = found.offset.or(damage.extent.map(Extent::offset));
+        self.report.findings.push(found);
+        self.report.blocks_lost += 1;
+        self.report.messages_lost += damage.messages;
+    }
+}
+
+impl Rescue<'_> {
+    fn catalog_row(&mut self, key: &[u8], value: &[u8]) {
+        if let Some(id) = catalog::id_of_key(key) {
+            self.names.insert(id, String::from_utf8_lossy(value).into_owned());
+            return;
+        }
+        match catalog::name_of_key(key).and_then(|name| Ok((name, Row::decode(value)?))) {
+            Ok(row) => self.catalog.push(row),
+            Err(error) => self.report.findings.push(finding(&error, Some(CATALOG))),
+        }
+    }
+
+    /// All trees that the catalog knows.
+    fn known_trees(&mut self) -> Result<HashMap<TreeId, (Tree, usize)>> {
+        let mut trees = HashMap::new();
+        for (name, row) in std::mem::take(&mut self.catalog) {
+            let made = self.create(row.id, &name, &row.options())?;
+            trees.insert(row.id, made);
+        }
+        let mut names: Vec<_> = std::mem::take(&mut self.names).into_iter().collect();
+        names.sort_unstable();
+        for (id, name) in names {
+            if !trees.contains_key(&id) {
+                let made = self.create(id, &name, &TreeOptions::default())?;
+                trees.insert(id, made);
+            }
+        }
+        Ok(trees)
+    }
+
+    /// The new tree for the old one with this number.
+    fn tree(&mut self, id: TreeId) -> Result<(Tree, usize)> {
+        let mut trees = match self.trees.take() {
+            Some(trees) => trees,
+            None => self.known_trees()?,
+        };
+        let found = match trees.get(&id) {
+            Some(found) => found.clone(),
+            None => {
+                let made = self.create(id, &format!("lost-{id}"), &TreeOptions::default())?;
+                trees.insert(id, made.clone());
+                made
+            }
+        };
+        self.trees = Some(trees);
+        Ok(found)
+    }
+
+    fn create(&mut self, id: TreeId, name: &str, options: &TreeOptions) -> Result<(Tree, usize)> {
+        let (name, tree) = match self.db.create_tree(name, options) {
+            Err(error) if error.kind() == ErrorKind::KeyExists => {
+                let other = format!("{name}-{id}");
+                let tree = self.db.create_tree(&other, options)?;
+                (other, tree)
+            }
+            made => (name.to_owned(), made?),
+        };
+        let place = self.report.trees.len();
+        self.report.trees.push(SalvagedTree { id, name, ..SalvagedTree::default() });
+        Ok((tree, place))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if !self.batch.is_empty() {
+            let options = TxnOptions { durability: Durability::None, ..TxnOptions::default() };
+            self.db.write(&self.batch, options)?;
+            self.batch.clear();
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<SalvageReport> {
+        self.flush()?;
+        if self.trees.is_none() {
+            self.known_trees()?;
+        }
+        let SalvageReport { findings, trees, .. } = &mut self.report;
+        for tree in trees.iter_mut() {
+            tree.damages = findings.iter().filter(|found| found.tree == Some(tree.id)).count() as u64;
+        }
+        trees.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(self.report)
+    }
+}

@@ -1,0 +1,337 @@
+//! Transactions: the way everything is read and written.
+
+use std::sync::Arc;
+
+use super::batch::WriteBatch;
+use super::core::TxnCore;
+use super::cursor::Cursor;
+use super::options::{CursorOptions, LockMode, TreeOptions, Wait};
+use super::tree_handle::{RangeEstimate, Tree};
+use super::write::with_single;
+use crate::base::Result;
+use crate::tree::Value;
+
+/// What a locking read found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Locked {
+    /// The row, locked.
+    Row(Value),
+    /// No row; the place where it would be is locked.
+    Absent,
+    /// Another transaction holds the lock and the caller asked to skip such rows.
+    Skipped,
+}
+
+/// A mark inside a transaction, to roll back to. Marks nest to any depth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Savepoint(pub(crate) u32);
+
+impl Savepoint {
+    /// Its number inside its transaction, for front ends that keep marks as numbers.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The mark with this number; using one that the transaction never set is `NotFound`.
+    pub fn from_number(number: u32) -> Savepoint {
+        Savepoint(number)
+    }
+}
+
+/// A transaction. Used by one thread at a time; may move between threads. Dropping it rolls it back, in
+/// time independent of its size, and never panics.
+///
+/// Errors leave the transaction usable and the failed operation without effect, except `Deadlock` (the transaction
+/// has been rolled back, and further use is `Closed`) and `Poisoned`.
+#[derive(Debug)]
+pub struct Transaction {
+    core: Arc<TxnCore>,
+}
+
+impl Transaction {
+    /// Its number among the sessions of this process, for [`crate::Database::cancel`] and
+    /// [`crate::Database::transactions`].
+    pub fn id(&self) -> u64 {
+        self.core.id
+    }
+
+    pub(crate) fn new(core: Arc<TxnCore>) -> Transaction {
+        Transaction { core }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<TxnCore> {
+        &self.core
+    }
+
+    // Trees.
+
+    /// Creates a tree. Others see it when this commits. The name is locked until then.
+    ///
+    /// # Errors
+    /// `KeyExists` when the name is taken; `InvalidArgument` when it is empty or longer than 1 KiB.
+    pub fn create_tree(&self, name: &str, options: &TreeOptions) -> Result<Tree> {
+        self.core.create_tree(name, options)
+    }
+
+    /// Opens a tree by name.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn open_tree(&self, name: &str) -> Result<Tree> {
+        self.core.open_tree(name)
+    }
+
+    /// Drops a tree with all its rows, at a cost that does not depend on them.
+    ///
+    /// # Errors
+    /// `NotFound`; lock errors when others use the tree.
+    pub fn drop_tree(&self, name: &str) -> Result<()> {
+        self.core.drop_tree(name)
+    }
+
+    /// Gives a tree another name. Handles stay valid.
+    ///
+    /// # Errors
+    /// `NotFound`, `KeyExists`, `InvalidArgument`, lock errors.
+    pub fn rename_tree(&self, old: &str, new: &str) -> Result<()> {
+        self.core.rename_tree(old, new)
+    }
+
+    /// Removes all rows of a tree, at a cost that does not depend on them.
+    ///
+    /// # Errors
+    /// `NotFound`, lock errors.
+    pub fn truncate_tree(&self, tree: &Tree) -> Result<()> {
+        self.core.truncate_tree(tree)
+    }
+
+    /// Replaces codec and metadata of a tree.
+    ///
+    /// # Errors
+    /// `NotFound`, lock errors.
+    pub fn set_tree_options(&self, tree: &Tree, options: &TreeOptions) -> Result<()> {
+        self.core.set_tree_options(tree, options)
+    }
+
+    /// Codec and metadata of a tree as this transaction sees them.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn tree_options(&self, tree: &Tree) -> Result<TreeOptions> {
+        self.core.tree_options(tree)
+    }
+
+    // Reading.
+
+    /// The value of `key`, if it has one.
+    ///
+    /// # Errors
+    /// `NotFound` for a dropped tree, `Closed`, `Io`, `Corruption`; at SERIALIZABLE also lock errors.
+    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
+        self.core.get(tree, key)
+    }
+
+    /// Whether `key` has a value. Does not load it.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        Ok(self.core.get(tree, key)?.is_some())
+    }
+
+    /// Locks `key` and reads its latest committed value (or what this transaction wrote).
+    ///
+    /// # Errors
+    /// As [`Transaction::get`]; `Deadlock`, `LockTimeout`, `Cancelled`, `Conflict`.
+    pub fn get_locked(&self, tree: &Tree, key: &[u8], mode: LockMode, wait: Wait) -> Result<Locked> {
+        self.core.get_locked(tree, key, mode, wait)
+    }
+
+    /// Locks the keys from `lower` (included) to `upper` (excluded; empty: to the end of the tree), also those that
+    /// do not exist.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`, `Cancelled`, `Closed`.
+    pub fn lock_range(&self, tree: &Tree, lower: &[u8], upper: &[u8], mode: LockMode, wait: Wait) -> Result<()> {
+        self.core.lock_range(tree, lower, upper, mode, wait)
+    }
+
+    /// A cursor over `tree`.
+    ///
+    /// # Errors
+    /// `NotFound` for a dropped tree, `Closed`, `InvalidArgument` for a bound that is too long.
+    pub fn cursor(&self, tree: &Tree, options: CursorOptions) -> Result<Cursor> {
+        self.core.cursor(tree, options)
+    }
+
+    /// About how many rows and stored bytes lie from `lower` (included) to `upper` (excluded; empty: to the end).
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn estimate(&self, tree: &Tree, lower: &[u8], upper: &[u8]) -> Result<RangeEstimate> {
+        let state = self.core.active()?;
+        self.core.check_tree(&state, &tree.inner)?;
+        self.core.engine.estimate(tree.id(), lower, upper)
+    }
+
+    // Writing.
+
+    /// `key` gets `value`. Needs no read.
+    ///
+    /// # Errors
+    /// As all writes: `InvalidArgument` (limits), `NotFound` (dropped tree), `ReadOnly`, lock errors, `Conflict`,
+    /// `NoSpace`, `Poisoned`, `Closed`.
+    pub fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.put(tree, key, value)?;
+            self.core.write(batch)
+        })
+    }
+
+    /// `key` gets `value`.
+    ///
+    /// # Errors
+    /// `KeyExists` if it already has one; otherwise as [`Transaction::put`].
+    pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.insert(tree, key, value)?;
+            self.core.write(batch)
+        })
+    }
+
+    /// `key` gets `value` unless it already has one. Needs no read.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn insert_if_absent(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.insert_if_absent(tree, key, value)?;
+            self.core.write(batch)
+        })
+    }
+
+    /// `key` gets no value. Needs no read.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete(&self, tree: &Tree, key: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.delete(tree, key)?;
+            self.core.write(batch)
+        })
+    }
+
+    /// `key` gets no value; whether it had one. Reads.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete_existing(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        self.core.delete_existing(tree, key)
+    }
+
+    /// `key`, which has been put exactly once since it last had no value, gets no value: the cheapest
+    /// delete. Needs no read.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn single_delete(&self, tree: &Tree, key: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.single_delete(tree, key)?;
+            self.core.write(batch)
+        })
+    }
+
+    /// The value of `key` changes by an encoded update program. Needs no read.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]; `InvalidArgument` when the program is malformed.
+    pub fn update(&self, tree: &Tree, key: &[u8], program: &[u8]) -> Result<()> {
+        with_single(|batch| {
+            batch.update(tree, key, program)?;
+            self.core.write(batch)
+        })
+    }
+
+    /// All keys from `lower` (included) to `upper` (excluded; empty: to the end of the tree) get no value, at a cost
+    /// that does not depend on their number. Locks the range.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete_range(&self, tree: &Tree, lower: &[u8], upper: &[u8]) -> Result<()> {
+        self.core.delete_range(tree, lower, upper)
+    }
+
+    /// All writes of a batch as one: on an error none of them has happened. The fast way to write.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`] and [`Transaction::insert`]; see [`Transaction::failed_operation`].
+    pub fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.core.write(batch)
+    }
+
+    /// Which write of the last batch failed (from 0), if its failure is that of one write: a taken key, a lock.
+    pub fn failed_operation(&self) -> Option<usize> {
+        self.core.failed_operation()
+    }
+
+    // Ending, wholly or in part.
+
+    /// Sets a mark to roll back to. Costs nothing.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn savepoint(&self) -> Result<Savepoint> {
+        self.core.savepoint()
+    }
+
+    /// Undoes everything since `savepoint`, which stays set; later marks are gone. Takes constant time. Locks
+    /// taken since are kept.
+    ///
+    /// # Errors
+    /// `NotFound` when the mark is gone; `Closed`, `Poisoned`.
+    pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
+        self.core.rollback_to(savepoint)
+    }
+
+    /// Forgets a mark and all later ones; what was done since stays.
+    ///
+    /// # Errors
+    /// `NotFound` when the mark is gone; `Closed`.
+    pub fn release(&self, savepoint: Savepoint) -> Result<()> {
+        self.core.release(savepoint)
+    }
+
+    /// First phase of a distributed commit: from now on the transaction survives crashes, with its locks, until
+    /// [`crate::Database::commit_prepared`] or [`crate::Database::rollback_prepared`] decides it. Durable on return. The
+    /// external id is 1 to 128 bytes.
+    ///
+    /// # Errors
+    /// `KeyExists` when the external id is in use, `InvalidArgument`, `NoSpace`, `Poisoned`; the transaction is then
+    /// rolled back.
+    pub fn prepare(self, xid: &[u8]) -> Result<()> {
+        self.core.prepare(xid)
+    }
+
+    /// Makes everything visible to others and durable as asked. Takes constant time.
+    ///
+    /// # Errors
+    /// `Poisoned` when the log fails: whether the commit survives shows after reopening. `Closed` after `Deadlock`.
+    pub fn commit(self) -> Result<()> {
+        self.core.commit()
+    }
+
+    /// Undoes everything. Takes constant time.
+    ///
+    /// # Errors
+    /// None in practice: a rollback that cannot be logged is found out by recovery.
+    pub fn rollback(self) -> Result<()> {
+        self.core.rollback()
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        // A rollback has nothing to report that the caller could act on.
+        let _ = self.core.rollback();
+    }
+}

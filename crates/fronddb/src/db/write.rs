@@ -1,0 +1,467 @@
+//! The write path: decide, prepare, apply.
+//!
+//! 1. *Decide*: trees exist; admission; every lock is taken; every uniqueness is checked. Here anything may fail.
+//! 2. *Prepare*: large values are written to extents of their own.
+//! 3. *Apply*: records of at most [`RECORD_BYTES_MAX`] go into the log and from there into the active memtable, each
+//!    under the gate. Only the log can fail here, and then the step is aborted.
+//!
+//! - W1: the sequence number of every message is the position of its log record (seq = LSN).
+//! - W2: a record and its messages belong to the memtable that was active when the record was appended: both
+//!   happen in one hold of the gate.
+//! - W3: writers of one key are ordered by its lock, or by the lock that covers it; so per key the order of
+//!   positions is the order of writing.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use super::batch::{Write, WriteBatch, Writes};
+use super::core::{TxnCore, TxnState, Writer};
+use super::engine::Engine;
+use super::options::Wait;
+use crate::base::compress::Codec;
+use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TreeId, TxnId};
+use crate::format::blob::BlobRef;
+use crate::format::record::{MessageBatch, Record};
+use crate::format::{Kind, Message, RangeDelete, Stamp, View};
+use crate::lock::{Granted, Mode};
+use crate::run::write_blob;
+
+/// A batch longer than this becomes several records.
+const RECORD_BYTES_MAX: usize = 1 << 20;
+
+thread_local! {
+    /// Where records are put together; kept for its memory.
+    static RECORD: RefCell<MessageBatch> = RefCell::new(MessageBatch::new());
+    /// For single writes, which are batches of one.
+    static SINGLE: RefCell<WriteBatch> = RefCell::new(WriteBatch::new());
+}
+
+/// Lends this thread's scratch batch, empty.
+pub(crate) fn with_single<T>(use_it: impl FnOnce(&mut WriteBatch) -> Result<T>) -> Result<T> {
+    SINGLE.with(|single| match single.try_borrow_mut() {
+        Ok(mut batch) => {
+            batch.clear();
+            use_it(&mut batch)
+        }
+        Err(_) => use_it(&mut WriteBatch::new()),
+    })
+}
+
+/// Large values of a batch that have been written, by the index of their write. Gives their space back
+/// unless it is [`Blobs::keep`]t.
+struct Blobs<'a> {
+    engine: &'a Engine,
+    references: Vec<(usize, BlobRef, Vec<u8>)>,
+}
+
+impl Blobs<'_> {
+    fn payload(&self, index: usize) -> Option<&[u8]> {
+        let at = self.references.binary_search_by_key(&index, |(write, ..)| *write).ok()?;
+        self.references.get(at).map(|(.., payload)| payload.as_slice())
+    }
+
+    fn keep(mut self) {
+        self.references.clear();
+    }
+}
+
+impl Drop for Blobs<'_> {
+    fn drop(&mut self) {
+        let extents = self.references.iter().flat_map(|(_, reference, _)| &reference.extents);
+        extents.for_each(|extent| self.engine.store.free_unpublished(*extent));
+    }
+}
+
+/// What earlier writes of a batch say about its keys. Read only as far as asked, because keys that were not
+/// locked before are not in it.
+struct Earlier<'a> {
+    writes: Writes<'a>,
+    passed: usize,
+    exists: HashMap<&'a [u8], bool>,
+}
+
+impl Earlier<'_> {
+    /// Whether the writes before `index` leave `key` with a value; `None` when they do not say.
+    fn find(&mut self, index: usize, key: &[u8]) -> Option<bool> {
+        while self.passed < index {
+            let write = self.writes.next()?;
+            self.passed += 1;
+            match write.kind {
+                Kind::Put | Kind::InsertIfAbsent => self.exists.insert(write.key, true),
+                Kind::Delete | Kind::SingleDelete => self.exists.insert(write.key, false),
+                Kind::Update => None,
+            };
+        }
+        self.exists.get(key).copied()
+    }
+}
+
+impl TxnCore {
+    /// Applies a batch in a transaction that goes on.
+    pub(crate) fn write(&self, batch: &WriteBatch) -> Result<()> {
+        let mut state = self.writing()?;
+        state.failed_operation = None;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let skipped = self.decide(&mut state, batch)?;
+        let blobs = self.write_blobs(&mut state, batch, &skipped)?;
+        self.apply(&mut state, batch, &skipped, blobs)
+    }
+
+    /// Applies a batch and commits, with one record where it fits one.
+    pub(crate) fn write_and_commit(&self, batch: &WriteBatch) -> Result<()> {
+        let started = self.engine.clock.micros();
+        if batch.bytes() > RECORD_BYTES_MAX || batch.is_empty() {
+            self.write(batch)?;
+            return self.commit();
+        }
+        let mut state = self.writing()?;
+        let skipped = self.decide(&mut state, batch)?;
+        let blobs = self.write_blobs(&mut state, batch, &skipped)?;
+        if state.blobs_unsynced {
+            self.engine.store.sync()?;
+        }
+        let writer = self.writer(&mut state).clone();
+        let engine = &self.engine;
+        let (end, messages) = RECORD.with_borrow_mut(|record| {
+            fill(record, batch, &skipped, &blobs);
+            engine.append_commit(&writer, state.step, record, |insert| {
+                for_each_message(batch, &skipped, &blobs, insert);
+            })
+        })?;
+        blobs.keep();
+        self.count_messages(messages);
+        engine.counters.messages.add(messages);
+        engine.counters.user_bytes.add(batch.bytes() as u64);
+        self.end_committed(&mut state, &writer);
+        drop(state);
+        engine.after_write();
+        engine.wait_committed(end, self.options.durability, started)
+    }
+
+    /// Locks and checks everything that a batch needs. Returns the writes that turn out to do nothing
+    /// (insertions of large values where a value exists), ascending.
+    fn decide(&self, state: &mut TxnState, batch: &WriteBatch) -> Result<Vec<usize>> {
+        let engine = &self.engine;
+        batch.trees().try_for_each(|tree| self.check_tree(state, tree))?;
+        engine.admit(batch.bytes())?;
+        let conflict = self.conflict_snapshot(state);
+        let wait = self.lock_wait(Wait::Default);
+        let mut skipped = Vec::new();
+        let mut earlier = Earlier { writes: batch.writes(), passed: 0, exists: HashMap::new() };
+        let mut waited = false;
+        for (index, write) in batch.writes().enumerate() {
+            let mut granted = Granted::Already;
+            if !write.covered {
+                let writer = self.writer(state);
+                match writer.locker.lock(write.tree(), write.user_key(), Mode::Exclusive, wait) {
+                    Ok(how) => granted = how,
+                    Err(error) => {
+                        state.failed_operation = Some(index);
+                        return Err(self.lock_failed(state, error));
+                    }
+                }
+                waited = true;
+                if granted == Granted::New {
+                    self.check_conflict(state, conflict, write.key).inspect_err(|_| state.failed_operation = Some(index))?;
+                }
+            }
+            let large_insert = write.kind == Kind::InsertIfAbsent && self.is_large(&write);
+            if write.unique || large_insert {
+                let in_batch = if granted == Granted::Already { earlier.find(index, write.key) } else { None };
+                let exists = match in_batch {
+                    Some(exists) => exists,
+                    None => self.has_latest(state, write.key)?,
+                };
+                if exists && large_insert {
+                    skipped.push(index);
+                } else if exists {
+                    state.failed_operation = Some(index);
+                    return Err(Error::new(ErrorKind::KeyExists, format!("key exists, operation={index}")));
+                }
+            }
+        }
+        if waited {
+            // A tree may have been dropped by whom a lock was waited for.
+            batch.trees().try_for_each(|tree| tree.check())?;
+        }
+        Ok(skipped)
+    }
+
+    /// At first-updater-wins: fails when `key` changed after the snapshot.
+    pub(crate) fn check_conflict(&self, state: &TxnState, snapshot: Option<CommitNumber>, key: &[u8]) -> Result<()> {
+        let Some(snapshot) = snapshot else { return Ok(()) };
+        let engine = &self.engine;
+        let view = self.latest_view(state);
+        let newest = engine.tree.newest_change(&engine.tree.version_guard(), &view, key)?;
+        if newest.is_some_and(|number| number > snapshot) {
+            return Err(Error::new(ErrorKind::Conflict, "the row was changed after this transaction's snapshot"));
+        }
+        Ok(())
+    }
+
+    /// What a locking read or a uniqueness check sees: everything committed, and its own.
+    pub(crate) fn latest_view(&self, state: &TxnState) -> View<'_> {
+        View {
+            snapshot: CommitNumber::LATEST,
+            own: state.writer.as_ref().map(|writer| writer.txn),
+            uncommitted: false,
+            statuses: self.engine.statuses.as_ref(),
+        }
+    }
+
+    fn has_latest(&self, state: &TxnState, key: &[u8]) -> Result<bool> {
+        let engine = &self.engine;
+        let view = self.latest_view(state);
+        Ok(engine.tree.get(&engine.tree.version_guard(), &view, key)?.is_some())
+    }
+
+    fn is_large(&self, write: &Write<'_>) -> bool {
+        write.payload.len() >= self.engine.options.blob_bytes_min
+            && matches!(write.kind, Kind::Put | Kind::InsertIfAbsent)
+    }
+
+    /// Writes the large values of a batch.
+    fn write_blobs(&self, state: &mut TxnState, batch: &WriteBatch, skipped: &[usize]) -> Result<Blobs<'_>> {
+        let engine = &*self.engine;
+        let mut blobs = Blobs { engine, references: Vec::new() };
+        if batch.bytes() < engine.options.blob_bytes_min {
+            return Ok(blobs);
+        }
+        for (index, write) in batch.writes().enumerate().filter(|(index, _)| !skipped.contains(index)) {
+            if self.is_large(&write) {
+                let codec: Codec = engine.tree.env().codecs.get(write.tree());
+                let reference = write_blob(&engine.store, codec, write.payload)?;
+                engine.counters.blob_bytes.add(reference.extents.iter().map(|extent| extent.bytes()).sum());
+                let mut payload = Vec::new();
+                reference.encode(&mut payload);
+                blobs.references.push((index, reference, payload));
+                state.blobs_unsynced = true;
+            }
+        }
+        Ok(blobs)
+    }
+
+    fn apply(&self, state: &mut TxnState, batch: &WriteBatch, skipped: &[usize], blobs: Blobs<'_>) -> Result<()> {
+        let engine = &self.engine;
+        let long = batch.bytes() > RECORD_BYTES_MAX;
+        if long && state.written == Some(state.step) {
+            state.step += 1;
+        }
+        let step = state.step;
+        let writer = self.writer(state);
+        writer.logged = true;
+        let txn = writer.txn;
+        state.written = Some(step);
+        let applied = if long {
+            self.apply_long(txn, step, batch, skipped, &blobs)
+        } else {
+            RECORD.with_borrow_mut(|record| {
+                fill(record, batch, skipped, &blobs);
+                engine.append_messages(txn, step, record, |insert| for_each_message(batch, skipped, &blobs, insert))
+            })
+        };
+        let messages = match applied {
+            Ok(messages) => messages,
+            Err(error) if long => {
+                // Pieces that went in are undone; their large values belong to them.
+                blobs.keep();
+                if self.abort_steps(state, step).is_err() {
+                    self.end_aborted(state);
+                }
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
+        blobs.keep();
+        self.count_messages(messages);
+        engine.counters.messages.add(messages);
+        engine.counters.user_bytes.add(batch.bytes() as u64);
+        engine.after_write();
+        Ok(())
+    }
+
+    /// Cuts a long batch, which has a step to itself, into several records. When one of them fails, those before
+    /// it have been applied.
+    fn apply_long(&self, txn: TxnId, step: u32, batch: &WriteBatch, skipped: &[usize], blobs: &Blobs<'_>) -> Result<u64> {
+        let engine = &self.engine;
+        let mut messages = 0;
+        RECORD.with_borrow_mut(|record| {
+            let mut piece: Vec<Message<'_>> = Vec::new();
+            let mut bytes = 0;
+            record.clear();
+            let mut flush = |record: &mut MessageBatch, piece: &mut Vec<Message<'_>>| -> Result<()> {
+                messages += engine.append_messages(txn, step, record, |insert| piece.iter().for_each(insert))?;
+                engine.after_write();
+                record.clear();
+                piece.clear();
+                Ok(())
+            };
+            for_each_message_with(batch, skipped, blobs, &mut |message| {
+                record.add(message);
+                bytes += message.key.len() + message.payload.len();
+                piece.push(*message);
+                if bytes < RECORD_BYTES_MAX {
+                    return Ok(());
+                }
+                bytes = 0;
+                flush(record, &mut piece)
+            })?;
+            if !piece.is_empty() {
+                flush(record, &mut piece)?;
+            }
+            Ok(messages)
+        })
+    }
+
+    /// Deletes the inner keys from `start` up to `end`; the caller has locked them.
+    pub(crate) fn write_range_delete(&self, state: &mut TxnState, start: &[u8], end: &[u8]) -> Result<()> {
+        let engine = &self.engine;
+        engine.admit(start.len() + end.len())?;
+        let step = state.step;
+        let writer = self.writer(state);
+        writer.logged = true;
+        let txn = writer.txn;
+        state.written = Some(step);
+        engine.append_range_delete(txn, step, start, end)?;
+        self.count_messages(1);
+        engine.counters.messages.add(1);
+        engine.counters.user_bytes.add((start.len() + end.len()) as u64);
+        engine.after_write();
+        Ok(())
+    }
+}
+
+/// Encodes the messages of a batch.
+fn fill(record: &mut MessageBatch, batch: &WriteBatch, skipped: &[usize], blobs: &Blobs<'_>) {
+    record.clear();
+    for_each_message(batch, skipped, blobs, &mut |message| record.add(message));
+}
+
+/// Visits the messages that a batch stands for. Sequence numbers and stamps are set by who takes them.
+#[inline]
+fn for_each_message(batch: &WriteBatch, skipped: &[usize], blobs: &Blobs<'_>, visit: &mut dyn FnMut(&Message<'_>)) {
+    for (index, write) in batch.writes().enumerate() {
+        if let Some(message) = message_of(index, &write, skipped, blobs) {
+            visit(&message);
+        }
+    }
+}
+
+fn for_each_message_with<'b>(
+    batch: &'b WriteBatch,
+    skipped: &[usize],
+    blobs: &'b Blobs<'_>,
+    visit: &mut dyn FnMut(&Message<'b>) -> Result<()>,
+) -> Result<()> {
+    for (index, write) in batch.writes().enumerate() {
+        if let Some(message) = message_of(index, &write, skipped, blobs) {
+            visit(&message)?;
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+fn message_of<'b>(index: usize, write: &Write<'b>, skipped: &[usize], blobs: &'b Blobs<'_>) -> Option<Message<'b>> {
+    let plain = Message { key: write.key, seq: 0, stamp: Stamp::Settled, kind: write.kind, blob: false, payload: write.payload };
+    if skipped.is_empty() && blobs.references.is_empty() {
+        return Some(plain);
+    }
+    if skipped.binary_search(&index).is_ok() {
+        return None;
+    }
+    // A large value goes in as a put: that its key had none has been checked under its lock.
+    Some(match blobs.payload(index) {
+        Some(payload) => Message { kind: Kind::Put, blob: true, payload, ..plain },
+        None => plain,
+    })
+}
+
+impl Engine {
+    /// Appends a record of messages and inserts them into the active memtable; returns their number.
+    fn append_messages(
+        &self,
+        txn: TxnId,
+        step: u32,
+        record: &mut MessageBatch,
+        messages: impl Fn(&mut dyn FnMut(&Message<'_>)),
+    ) -> Result<u64> {
+        let count = record.count() as u64;
+        if count == 0 {
+            return Ok(0);
+        }
+        let log = self.log()?;
+        let bytes = record.record(txn, step);
+        let _gate = self.gate.read();
+        let appended = self.logged(log.append(bytes))?;
+        let guard = self.poison_on_panic();
+        let version = self.tree.version_guard();
+        messages(&mut |message| version.active.insert(appended.lsn.0, txn, step, message));
+        self.report_written(&messages);
+        guard.done();
+        self.counters.log_records.add(1);
+        self.counters.log_bytes.add(bytes.len() as u64);
+        Ok(count)
+    }
+
+    /// Appends messages and commit as one record; returns its end and the number of messages.
+    fn append_commit(
+        &self,
+        writer: &Writer,
+        step: u32,
+        record: &mut MessageBatch,
+        messages: impl Fn(&mut dyn FnMut(&Message<'_>)),
+    ) -> Result<(Lsn, u64)> {
+        let log = self.log()?;
+        let count = record.count() as u64;
+        let mut end = Lsn(0);
+        let _gate = self.gate.read();
+        let committed = self.statuses.commit_with(writer.txn, |number| {
+            let bytes = record.commit_record(writer.txn, step, number);
+            let appended = log.append(bytes)?;
+            end = appended.end;
+            let guard = self.poison_on_panic();
+            let version = self.tree.version_guard();
+            messages(&mut |message| version.active.insert(appended.lsn.0, writer.txn, step, message));
+            self.report_written(&messages);
+            guard.done();
+            self.counters.log_records.add(1);
+            self.counters.log_bytes.add(bytes.len() as u64);
+            Ok(appended.lsn)
+        });
+        self.logged(committed)?;
+        Ok((end, count))
+    }
+
+    /// Tells the dead ranges of keys that have just been written; nearly always there are none.
+    #[inline]
+    fn report_written(&self, messages: &impl Fn(&mut dyn FnMut(&Message<'_>))) {
+        let dead = self.tree.dead_ranges();
+        if dead.is_watching() {
+            messages(&mut |message| dead.on_write([message.key]));
+        }
+    }
+
+    fn append_range_delete(&self, txn: TxnId, step: u32, start: &[u8], end: &[u8]) -> Result<()> {
+        let log = self.log()?;
+        let mut bytes = Vec::with_capacity(32 + start.len() + end.len());
+        Record::RangeDelete { txn, step, start, end, seq: 0 }.encode(&mut bytes);
+        let _gate = self.gate.read();
+        let appended = self.logged(log.append(&bytes))?;
+        let stamp = Stamp::Written { txn, step };
+        let range = RangeDelete { start: start.to_vec(), end: end.to_vec(), seq: appended.lsn.0, stamp };
+        let guard = self.poison_on_panic();
+        self.tree.version_guard().active.insert_range(range);
+        guard.done();
+        self.counters.log_records.add(1);
+        self.counters.log_bytes.add(bytes.len() as u64);
+        Ok(())
+    }
+}
+
+/// The inner keys of a whole tree, from the first to the one after the last.
+pub(crate) fn tree_bounds(tree: TreeId) -> (Vec<u8>, Vec<u8>) {
+    (crate::base::key::tree_start(tree), crate::base::key::tree_end(tree))
+}

@@ -1,0 +1,428 @@
+//! The rules by which messages of one key combine: what a reader gets, what a compaction may drop.
+//!
+//! Both take the messages of one key **newest first** and the range-deletes that cover the key. Pure:
+//! the answers depend on nothing but the arguments, so that property tests can compare them with a model.
+//!
+//! A *decisive* message (put, delete, single-delete, or a covering range-delete) settles what the key is
+//! without looking at older ones; an update or an insert-if-absent needs the older state.
+//!
+//! Invariants, all tested in `resolve/tests.rs` by comparing every reader's answer before and after:
+//! - R1: compaction changes no answer of any snapshot in [`Retention::snapshots`], nor of any later one.
+//! - R2: compaction of a part of the messages of a key (newest, middle or oldest neighbours) keeps R1 for
+//!   the whole; only with `bottom` may it assume that nothing older exists.
+//! - R3: a message whose transaction is undecided is kept, unless a newer message of the same step
+//!   decides the same key.
+//! - R4: a single-delete leaves only together with its put, or under a newer full delete, or when nothing
+//!   older is left at the bottom. (If a newer put could push it out, the next single-delete would uncover the older put.
+//!   For the same reason a key that knows single-deletes must not know plain deletes: see [`Kind`].)
+//! - R5: only aborted, superseded or annihilated messages leave; each blob of such a message is reported.
+
+use smallvec::SmallVec;
+
+use super::message::{Kind, Message, Stamp};
+use super::program;
+use super::visibility::{Retention, Status, View};
+use crate::base::{CommitNumber, Result};
+
+/// What a reader finds out about one key, fed with its messages newest first.
+#[derive(Debug, Default)]
+pub struct KeyReader {
+    deleted_below: u64,
+    pending: SmallVec<[(Kind, Vec<u8>); 0]>,
+}
+
+/// Where the value of a key comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Not decided yet: older messages are needed.
+    Undecided,
+    /// The key has no older value.
+    Absent,
+    /// The payload of the message just given is the older value.
+    Here,
+}
+
+impl KeyReader {
+    /// For a key about which nothing is known yet.
+    pub fn new() -> KeyReader {
+        KeyReader::default()
+    }
+
+    /// Ready for the next key; keeps its memory.
+    pub fn clear(&mut self) {
+        self.deleted_below = 0;
+        self.pending.clear();
+    }
+
+    /// Tells of a covering range-delete. To be told before any message that is older than it.
+    pub fn range_delete(&mut self, view: &View<'_>, seq: u64, stamp: Stamp) {
+        if seq > self.deleted_below && view.sees(stamp) {
+            self.deleted_below = seq;
+        }
+    }
+
+    /// Takes the next older message. On anything but [`Found::Undecided`] no more are needed.
+    #[inline]
+    pub fn message(&mut self, view: &View<'_>, message: &Message<'_>) -> Found {
+        if message.seq < self.deleted_below {
+            return Found::Absent;
+        }
+        if !view.sees(message.stamp) {
+            return Found::Undecided;
+        }
+        match message.kind {
+            Kind::Put => Found::Here,
+            Kind::Delete | Kind::SingleDelete => Found::Absent,
+            Kind::InsertIfAbsent | Kind::Update => {
+                self.pending.push((message.kind, message.payload.to_vec()));
+                Found::Undecided
+            }
+        }
+    }
+
+    /// True when the older value alone is the answer.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// The value, given the older one (`None`: absent).
+    ///
+    /// # Errors
+    /// `Corruption` when an update's program is malformed.
+    pub fn finish(&mut self, older: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        let mut value = older;
+        while let Some((kind, payload)) = self.pending.pop() {
+            match kind {
+                Kind::Update => value = program::apply(&payload, value.as_deref())?,
+                _ if value.is_none() => value = Some(payload),
+                _ => {}
+            }
+        }
+        Ok(value)
+    }
+}
+
+/// What compaction knows about when a message was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Aborted,
+    Undecided,
+    /// At this number; 0 when settled.
+    Committed(CommitNumber),
+}
+
+/// Resolves stamps for a compaction; remembers the last lookup, because neighbours share transactions.
+#[derive(Debug)]
+pub struct Stamper {
+    last: Option<(Stamp, Fate)>,
+}
+
+impl Default for Stamper {
+    fn default() -> Self {
+        Stamper::new()
+    }
+}
+
+impl Stamper {
+    /// Knows nothing yet.
+    pub fn new() -> Stamper {
+        Stamper { last: None }
+    }
+
+    #[inline]
+    fn fate(&mut self, retention: &Retention<'_>, stamp: Stamp) -> Fate {
+        if stamp == Stamp::Settled {
+            return Fate::Committed(CommitNumber(0));
+        }
+        if let Some((last, fate)) = self.last
+            && last == stamp
+        {
+            return fate;
+        }
+        let commit = match stamp {
+            Stamp::Settled => Ok(CommitNumber(0)),
+            Stamp::Committed(number) => Ok(number),
+            Stamp::Written { txn, step } => match retention.statuses.status(txn, step) {
+                Status::Committed(number) if number <= retention.newest() => Ok(number),
+                Status::Committed(_) | Status::Active => Err(Fate::Undecided),
+                Status::Aborted => Err(Fate::Aborted),
+            },
+        };
+        let fate = match commit {
+            Ok(number) if number <= retention.horizon() => Fate::Committed(CommitNumber(0)),
+            Ok(number) => Fate::Committed(number),
+            Err(fate) => fate,
+        };
+        self.last = Some((stamp, fate));
+        fate
+    }
+
+    /// The stamp that a range-delete leaves a compaction with; `None` when it was aborted.
+    pub fn restamp(&mut self, retention: &Retention<'_>, stamp: Stamp) -> Option<Stamp> {
+        match self.fate(retention, stamp) {
+            Fate::Aborted => None,
+            Fate::Undecided => Some(stamp),
+            Fate::Committed(number) => Some(committed(number)),
+        }
+    }
+}
+
+fn committed(number: CommitNumber) -> Stamp {
+    if number.0 == 0 { Stamp::Settled } else { Stamp::Committed(number) }
+}
+
+/// Receives what a compaction keeps, newest first, and the payloads of blob messages that it drops.
+pub trait Sink {
+    /// Keeps a message.
+    ///
+    /// # Errors
+    /// Whatever the sink's storage reports.
+    fn keep(&mut self, message: &Message<'_>) -> Result<()>;
+
+    /// A dropped message held this blob reference.
+    fn drop_blob(&mut self, payload: &[u8]);
+}
+
+#[derive(Debug)]
+struct Entry<'a> {
+    message: Message<'a>,
+    fate: Fate,
+    /// A folded payload replaces the message's own.
+    folded: Option<Vec<u8>>,
+    /// Stands for a range-delete that covers the key; never written.
+    ranged: bool,
+}
+
+impl Entry<'_> {
+    fn payload(&self) -> &[u8] {
+        self.folded.as_deref().unwrap_or(self.message.payload)
+    }
+
+    fn is_delete(&self) -> bool {
+        matches!(self.message.kind, Kind::Delete | Kind::SingleDelete)
+    }
+}
+
+/// Compacts the messages of one key (newest first). `covering` are the range-deletes that cover the key,
+/// in any order; `bottom` says that nothing older exists anywhere.
+///
+/// # Errors
+/// `Corruption` for a malformed update program, and the sink's.
+pub fn compact(
+    stamper: &mut Stamper,
+    retention: &Retention<'_>,
+    bottom: bool,
+    messages: &[Message<'_>],
+    covering: &[(u64, Stamp)],
+    sink: &mut impl Sink,
+) -> Result<()> {
+    if let ([message], []) = (messages, covering) {
+        return compact_one(stamper, retention, bottom, message, sink);
+    }
+    let entries = survivors(stamper, retention, messages, covering, sink);
+    let entries = supersede(retention, entries, sink);
+    let entries = fold(retention, bottom, entries, sink)?;
+    for entry in entries.iter().filter(|entry| !entry.ranged) {
+        let stamp = match entry.fate {
+            Fate::Committed(number) => committed(number),
+            _ => entry.message.stamp,
+        };
+        sink.keep(&Message { stamp, payload: entry.payload(), ..entry.message })?;
+    }
+    Ok(())
+}
+
+/// The common case: a key with a single message.
+#[inline]
+fn compact_one(
+    stamper: &mut Stamper,
+    retention: &Retention<'_>,
+    bottom: bool,
+    message: &Message<'_>,
+    sink: &mut impl Sink,
+) -> Result<()> {
+    let (stamp, decided) = match stamper.fate(retention, message.stamp) {
+        Fate::Aborted => {
+            if message.blob {
+                sink.drop_blob(message.payload);
+            }
+            return Ok(());
+        }
+        Fate::Undecided => (message.stamp, false),
+        Fate::Committed(number) => (committed(number), true),
+    };
+    if bottom && decided {
+        match message.kind {
+            Kind::Put => {}
+            Kind::InsertIfAbsent => return sink.keep(&Message { stamp, kind: Kind::Put, ..*message }),
+            Kind::Delete | Kind::SingleDelete => return Ok(()),
+            Kind::Update => {
+                return match program::apply(message.payload, None)? {
+                    Some(value) => sink.keep(&Message { stamp, kind: Kind::Put, payload: &value, ..*message }),
+                    None => Ok(()),
+                };
+            }
+        }
+    }
+    sink.keep(&Message { stamp, ..*message })
+}
+
+/// Step 1: drops what was aborted and weaves the covering range-deletes in as deletes.
+fn survivors<'a>(
+    stamper: &mut Stamper,
+    retention: &Retention<'_>,
+    messages: &[Message<'a>],
+    covering: &[(u64, Stamp)],
+    sink: &mut impl Sink,
+) -> Vec<Entry<'a>> {
+    let mut entries: Vec<Entry<'a>> = Vec::with_capacity(messages.len() + covering.len());
+    let mut covering = covering.to_vec();
+    covering.sort_by_key(|(seq, _)| *seq); // the newest last, to be popped first
+    let key = messages.first().map_or(&[][..], |message| message.key);
+    let mut weave = |entries: &mut Vec<Entry<'a>>, stamper: &mut Stamper, above: u64| {
+        while let Some((seq, stamp)) = covering.pop_if(|(seq, _)| *seq > above) {
+            let fate = stamper.fate(retention, stamp);
+            if fate != Fate::Aborted {
+                let message = Message { key, seq, stamp, kind: Kind::Delete, blob: false, payload: &[] };
+                entries.push(Entry { message, fate, folded: None, ranged: true });
+            }
+        }
+    };
+    for message in messages {
+        weave(&mut entries, stamper, message.seq);
+        match stamper.fate(retention, message.stamp) {
+            Fate::Aborted if message.blob => sink.drop_blob(message.payload),
+            Fate::Aborted => {}
+            fate => entries.push(Entry { message: *message, fate, folded: None, ranged: false }),
+        }
+    }
+    entries
+}
+
+/// Step 2: drops what no reader can see below a newer decisive message, and pairs of put and single-delete.
+fn supersede<'a>(retention: &Retention<'_>, entries: Vec<Entry<'a>>, sink: &mut impl Sink) -> Vec<Entry<'a>> {
+    let mut kept: Vec<Entry<'a>> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let Some(newer) = kept.iter().rposition(|newer| is_decisive(newer) && same_stripe(retention, &entry, newer))
+        else {
+            kept.push(entry);
+            continue;
+        };
+        let above = &kept[newer];
+        let adjacent = newer + 1 == kept.len();
+        let pair = above.message.kind == Kind::SingleDelete && !above.ranged && entry.message.kind == Kind::Put;
+        if pair && adjacent {
+            drop_entry(&entry, sink);
+            kept.pop();
+        } else if entry.message.kind == Kind::SingleDelete && above.message.kind != Kind::Delete {
+            kept.push(entry); // R4
+        } else {
+            drop_entry(&entry, sink);
+        }
+    }
+    kept
+}
+
+fn drop_entry(entry: &Entry<'_>, sink: &mut impl Sink) {
+    if entry.message.blob && !entry.ranged {
+        sink.drop_blob(entry.message.payload);
+    }
+}
+
+/// An undecided single-delete does not count: its own transaction, which may read at an old snapshot, sees
+/// no row because of it, and what lies below the pair may be a row at that snapshot.
+fn is_decisive(entry: &Entry<'_>) -> bool {
+    match entry.message.kind {
+        Kind::Put | Kind::Delete => true,
+        Kind::SingleDelete => entry.fate != Fate::Undecided,
+        Kind::InsertIfAbsent | Kind::Update => false,
+    }
+}
+
+/// True when every reader that sees `older` sees `newer` too.
+fn same_stripe(retention: &Retention<'_>, older: &Entry<'_>, newer: &Entry<'_>) -> bool {
+    match (older.fate, newer.fate) {
+        (Fate::Committed(older), Fate::Committed(newer)) => newer.0 == 0 || !retention.separates(older, newer),
+        (Fate::Undecided, Fate::Undecided) => older.message.stamp == newer.message.stamp,
+        _ => false,
+    }
+}
+
+/// Step 3: applies updates and inserts to the older state where that is known, from the oldest on.
+fn fold<'a>(
+    retention: &Retention<'_>,
+    bottom: bool,
+    entries: Vec<Entry<'a>>,
+    sink: &mut impl Sink,
+) -> Result<Vec<Entry<'a>>> {
+    let mut done: Vec<Entry<'a>> = Vec::with_capacity(entries.len()); // oldest first
+    for mut entry in entries.into_iter().rev() {
+        let decided = matches!(entry.fate, Fate::Committed(_));
+        match (entry.message.kind, done.last()) {
+            (Kind::Update, None) if bottom && decided => {
+                let value = program::apply(entry.payload(), None)?;
+                become_value(&mut entry, value);
+            }
+            (Kind::InsertIfAbsent, None) if bottom && decided => entry.message.kind = Kind::Put,
+            (Kind::Update, Some(older)) if same_stripe(retention, older, &entry) && !older.message.blob => {
+                let ranged = older.ranged;
+                match older.message.kind {
+                    Kind::Put => {
+                        let value = program::apply(entry.payload(), Some(older.payload()))?;
+                        become_value(&mut entry, value);
+                        done.pop();
+                    }
+                    Kind::Delete | Kind::SingleDelete => {
+                        let value = program::apply(entry.payload(), None)?;
+                        become_value(&mut entry, value);
+                        // A put above must not push a delete out that holds back something older.
+                        if bottom || (!ranged && older.message.kind == Kind::Delete) {
+                            done.pop();
+                        }
+                    }
+                    Kind::Update => {
+                        entry.folded = Some(program::compose(older.payload(), entry.payload())?);
+                        done.pop();
+                    }
+                    Kind::InsertIfAbsent => {}
+                }
+            }
+            (Kind::InsertIfAbsent, Some(older)) if same_stripe(retention, older, &entry) => match older.message.kind {
+                Kind::Put => {
+                    drop_entry(&entry, sink);
+                    continue;
+                }
+                Kind::Delete => {
+                    entry.message.kind = Kind::Put;
+                    if !older.ranged {
+                        done.pop();
+                    }
+                }
+                Kind::SingleDelete if bottom => {
+                    entry.message.kind = Kind::Put;
+                    done.pop();
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+        // At the bottom a delete with nothing below it says nothing. An undecided one stays, because
+        // write-conflict checks look for it.
+        let says_nothing = bottom && done.is_empty() && entry.is_delete() && !matches!(entry.fate, Fate::Undecided);
+        if !says_nothing {
+            done.push(entry);
+        }
+    }
+    done.reverse();
+    Ok(done)
+}
+
+fn become_value(entry: &mut Entry<'_>, value: Option<Vec<u8>>) {
+    entry.message.kind = if value.is_some() { Kind::Put } else { Kind::Delete };
+    entry.message.blob = false;
+    entry.folded = Some(value.unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,289 @@
+//! The merge rules against a model: whatever is compacted, every reader gets the same answer.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::base::TxnId;
+use crate::format::program::{Op, Program};
+
+/// What a transaction does to the one key of these tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Put,
+    InsertIfAbsent,
+    Delete,
+    SingleDelete,
+    Update,
+    RangeDelete,
+    Savepoint,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Commit,
+    Abort,
+    CommitWithoutLastStep,
+}
+
+/// One transaction after the other, as the lock on the key makes them; the last may still be open.
+#[derive(Debug, Clone)]
+struct History {
+    transactions: Vec<(Vec<Action>, Ending)>,
+    last_is_open: bool,
+    /// The key is removed by single-deletes: then it is put only while absent, and neither updated nor
+    /// deleted in full.
+    single: bool,
+}
+
+fn history() -> impl Strategy<Value = History> {
+    let action = prop_oneof![
+        4 => Just(Action::Put),
+        1 => Just(Action::InsertIfAbsent),
+        2 => Just(Action::Delete),
+        3 => Just(Action::SingleDelete),
+        2 => Just(Action::Update),
+        1 => Just(Action::RangeDelete),
+        1 => Just(Action::Savepoint),
+    ];
+    let ending =
+        prop_oneof![4 => Just(Ending::Commit), 1 => Just(Ending::Abort), 1 => Just(Ending::CommitWithoutLastStep)];
+    let transactions = prop::collection::vec((prop::collection::vec(action, 1..4), ending), 1..7);
+    (transactions, any::<bool>(), any::<bool>()).prop_map(|(transactions, last_is_open, single)| History {
+        transactions,
+        last_is_open,
+        single,
+    })
+}
+
+struct World {
+    /// Newest first.
+    messages: Vec<Owned>,
+    ranges: Vec<(u64, Stamp)>,
+    fates: Vec<Fates>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Owned {
+    seq: u64,
+    stamp: Stamp,
+    kind: Kind,
+    payload: Vec<u8>,
+}
+
+impl Owned {
+    fn borrow(&self) -> Message<'_> {
+        Message { key: b"key!", seq: self.seq, stamp: self.stamp, kind: self.kind, blob: false, payload: &self.payload }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Fates {
+    whole: Status,
+    aborted_step: Option<u32>,
+}
+
+impl crate::format::Statuses for Vec<Fates> {
+    fn status(&self, txn: TxnId, step: u32) -> Status {
+        let fates = self[txn.0 as usize - 1];
+        if fates.aborted_step == Some(step) { Status::Aborted } else { fates.whole }
+    }
+}
+
+fn program(seq: u64) -> Vec<u8> {
+    let mut payload = Vec::new();
+    Program { ops: vec![Op::SetBytes { offset: (seq % 3) as u32, bytes: vec![seq as u8] }] }.encode(&mut payload);
+    payload
+}
+
+/// Plays the history, with the contract of single-deletes kept.
+fn play(history: &History) -> World {
+    let mut world = World { messages: Vec::new(), ranges: Vec::new(), fates: Vec::new() };
+    let mut committed_number = 0;
+    let mut puts = 0u32; // 1: the key is there
+    let mut seq = 0;
+    for (index, (actions, ending)) in history.transactions.iter().enumerate() {
+        let txn = TxnId(index as u64 + 1);
+        let open = history.last_is_open && index + 1 == history.transactions.len();
+        let mut step = 0;
+        let mut puts_at_step = vec![puts];
+        for action in actions {
+            seq += 1;
+            let stamp = Stamp::Written { txn, step };
+            let now = *puts_at_step.last().expect("one per step");
+            let (kind, after) = match action {
+                Action::Savepoint => {
+                    step += 1;
+                    puts_at_step.push(now);
+                    continue;
+                }
+                Action::RangeDelete => {
+                    world.ranges.push((seq, stamp));
+                    puts_at_step[step as usize] = 0;
+                    continue;
+                }
+                _ if history.single => match now {
+                    0 => (Kind::Put, 1),
+                    _ => (Kind::SingleDelete, 0),
+                },
+                Action::Put => (Kind::Put, 1),
+                Action::InsertIfAbsent => (Kind::InsertIfAbsent, 1),
+                Action::Delete | Action::SingleDelete => (Kind::Delete, 0),
+                Action::Update => (Kind::Update, now),
+            };
+            puts_at_step[step as usize] = after;
+            let payload = match kind {
+                Kind::Put | Kind::InsertIfAbsent => vec![seq as u8; 4],
+                Kind::Update => program(seq),
+                _ => Vec::new(),
+            };
+            world.messages.insert(0, Owned { seq, stamp, kind, payload });
+        }
+        let mut fates = Fates { whole: Status::Active, aborted_step: None };
+        if !open {
+            match ending {
+                Ending::Abort => fates.whole = Status::Aborted,
+                Ending::Commit => puts = puts_at_step[step as usize],
+                Ending::CommitWithoutLastStep => {
+                    fates.aborted_step = Some(step);
+                    puts = if step == 0 { puts } else { puts_at_step[step as usize - 1] };
+                }
+            }
+            if *ending != Ending::Abort {
+                committed_number += 1;
+                fates.whole = Status::Committed(CommitNumber(committed_number));
+            }
+        }
+        world.fates.push(fates);
+    }
+    world
+}
+
+fn read(world: &World, view: &View<'_>, messages: &[Owned], ranges: &[(u64, Stamp)]) -> Option<Vec<u8>> {
+    let _ = world;
+    let mut reader = KeyReader::new();
+    ranges.iter().for_each(|(seq, stamp)| reader.range_delete(view, *seq, *stamp));
+    let mut older = None;
+    for message in messages {
+        match reader.message(view, &message.borrow()) {
+            Found::Undecided => {}
+            Found::Absent => break,
+            Found::Here => {
+                older = Some(message.payload.clone());
+                break;
+            }
+        }
+    }
+    reader.finish(older).expect("programs are well formed")
+}
+
+/// The answer by definition: replay what the view sees, oldest first.
+fn replay(world: &World, view: &View<'_>) -> Option<Vec<u8>> {
+    let mut all: Vec<(u64, Stamp, Option<&Owned>)> =
+        world.messages.iter().map(|message| (message.seq, message.stamp, Some(message))).collect();
+    all.extend(world.ranges.iter().map(|(seq, stamp)| (*seq, *stamp, None)));
+    all.sort_by_key(|(seq, ..)| *seq);
+    let mut value: Option<Vec<u8>> = None;
+    for (_, stamp, message) in all {
+        if !view.sees(stamp) {
+            continue;
+        }
+        value = match message.map(|message| (message.kind, &message.payload)) {
+            None | Some((Kind::Delete | Kind::SingleDelete, _)) => None,
+            Some((Kind::Put, payload)) => Some(payload.clone()),
+            Some((Kind::InsertIfAbsent, payload)) => value.or_else(|| Some(payload.clone())),
+            Some((Kind::Update, payload)) => program::apply(payload, value.as_deref()).expect("well formed"),
+        };
+    }
+    value
+}
+
+#[derive(Default)]
+struct Kept(Vec<Owned>);
+
+impl Sink for Kept {
+    fn keep(&mut self, message: &Message<'_>) -> Result<()> {
+        let Message { seq, stamp, kind, payload, .. } = *message;
+        self.0.push(Owned { seq, stamp, kind, payload: payload.to_vec() });
+        Ok(())
+    }
+
+    fn drop_blob(&mut self, _payload: &[u8]) {
+        unreachable!("no blobs here");
+    }
+}
+
+fn compacted(retention: &Retention<'_>, bottom: bool, messages: &[Owned], ranges: &[(u64, Stamp)]) -> Vec<Owned> {
+    let mut kept = Kept::default();
+    let borrowed: Vec<Message<'_>> = messages.iter().map(Owned::borrow).collect();
+    if !borrowed.is_empty() {
+        compact(&mut Stamper::new(), retention, bottom, &borrowed, ranges, &mut kept)
+            .expect("programs are well formed");
+    }
+    kept.0
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_compaction_changes_what_any_reader_sees(
+        history in history(),
+        snapshot_bits: u8,
+        horizon in 0u64..8,
+        rounds in prop::collection::vec((0usize..12, 0usize..12), 1..4),
+    ) {
+        let world = play(&history);
+        let newest = world.fates.iter().filter_map(|fates| match fates.whole {
+            Status::Committed(number) => Some(number.0),
+            _ => None,
+        }).max().unwrap_or(0);
+        let horizon = horizon.min(newest);
+        let mut snapshots: Vec<CommitNumber> =
+            (horizon..=newest).filter(|number| *number == horizon || *number == newest || snapshot_bits >> (number % 8) & 1 == 1).map(CommitNumber).collect();
+        snapshots.dedup();
+        let retention = Retention { snapshots: snapshots.clone(), statuses: &world.fates };
+        let own = history.last_is_open.then_some(TxnId(world.fates.len() as u64));
+        let mut views: Vec<View<'_>> = snapshots.iter().flat_map(|snapshot| {
+            [None, own].map(|own| View { snapshot: *snapshot, own, uncommitted: false, statuses: &world.fates })
+        }).collect();
+        views.push(View { snapshot: CommitNumber::LATEST, own, uncommitted: false, statuses: &world.fates });
+        let expected: Vec<_> = views.iter().map(|view| replay(&world, view)).collect();
+        let uncompacted: Vec<_> = views.iter().map(|view| read(&world, view, &world.messages, &world.ranges)).collect();
+        prop_assert_eq!(&expected, &uncompacted, "reading");
+
+        // Any neighbours, several times over, then everything at the bottom.
+        let mut messages = world.messages.clone();
+        for (from, to) in rounds {
+            let (from, to) = (from.min(messages.len()), to.min(messages.len()));
+            let (from, to) = (from.min(to), from.max(to));
+            // A part sees the range-deletes that lie in it or above: below it they would not be read.
+            let oldest = messages[from..to].last().map_or(0, |message| message.seq);
+            let ranges: Vec<_> = world.ranges.iter().copied().filter(|(seq, _)| *seq > oldest).collect();
+            let part = compacted(&retention, to == messages.len(), &messages[from..to], &ranges);
+            messages.splice(from..to, part);
+            let got: Vec<_> = views.iter().map(|view| read(&world, view, &messages, &world.ranges)).collect();
+            prop_assert_eq!(&expected, &got, "compaction of {}..{} leaves {:?}", from, to, messages);
+        }
+        let messages = compacted(&retention, true, &messages, &world.ranges);
+        let mut stamper = Stamper::new();
+        let ranges: Vec<_> = world.ranges.iter().filter_map(|(seq, stamp)| {
+            stamper.restamp(&retention, *stamp).filter(|stamp| *stamp != Stamp::Settled).map(|stamp| (*seq, stamp))
+        }).collect();
+        let got: Vec<_> = views.iter().map(|view| read(&world, view, &messages, &ranges)).collect();
+        prop_assert_eq!(&expected, &got, "bottom leaves {:?}", messages);
+        if newest == horizon && own.is_none() {
+            prop_assert!(messages.len() <= 1, "one settled version at most, got {:?}", messages);
+        }
+    }
+}
+
+#[test]
+fn a_single_delete_leaves_only_with_its_put() {
+    let fates: Vec<Fates> = Vec::new();
+    let retention = Retention { snapshots: vec![CommitNumber(5)], statuses: &fates };
+    let message = |seq, kind| Owned { seq, stamp: Stamp::Settled, kind, payload: Vec::new() };
+    let put_over = [message(3, Kind::Put), message(2, Kind::SingleDelete)];
+    assert_eq!(compacted(&retention, false, &put_over, &[]), put_over, "the older put lies deeper");
+    let all = [message(4, Kind::SingleDelete), message(3, Kind::Put), message(2, Kind::SingleDelete)];
+    assert_eq!(compacted(&retention, false, &all, &[]), [message(2, Kind::SingleDelete)]);
+}

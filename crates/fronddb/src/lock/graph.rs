@@ -1,0 +1,321 @@
+//! The wait-for graph of the whole engine, under one mutex that only requests in conflict take.
+//!
+//! A waiting owner has an edge to each owner that must end, or stop waiting ahead of it, before its request can
+//! be granted. An owner waits for at most one request at a time, so owners are the nodes. Whoever adds edges
+//! looks for a cycle through itself at once; a cycle can only come into being by new edges, so each is found
+//! when it closes. Only an owner that someone waits for can close one, which spares the search to almost all.
+//!
+//! Edges may be missing for a moment (their source was woken and will examine its request again, then search
+//! again); they are never there without cause, for a cause that vanishes takes the edge with it. Hence a
+//! victim is only ever chosen for a real cycle.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use smallvec::SmallVec;
+
+use super::Mode;
+use super::key::LockKey;
+use super::owner::Owner;
+use crate::base::TxnId;
+
+/// Hashes ids, which are numbers drawn in order.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// A map by owner id.
+pub(super) type IdMap<V> = HashMap<TxnId, V, BuildHasherDefault<IdHasher>>;
+
+/// The owners that stand in the way of a request.
+pub(super) type Blockers = SmallVec<[Arc<Owner>; 4]>;
+
+/// A waiting request.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) owner: Arc<Owner>,
+    pub(super) low: LockKey,
+    /// `None` for a point.
+    pub(super) high: Option<LockKey>,
+    pub(super) mode: Mode,
+    pub(super) seq: u64,
+    pub(super) since_micros: u64,
+    pub(super) blockers: Blockers,
+    /// Examine the request again.
+    pub(super) poked: bool,
+    /// Chosen as the victim of a deadlock; says of which.
+    pub(super) doomed: Option<String>,
+}
+
+/// The graph.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    waits: IdMap<Waiting>,
+    /// Who has an edge to this owner.
+    behind: IdMap<SmallVec<[TxnId; 4]>>,
+    pub(super) last_deadlock: Option<String>,
+}
+
+impl Graph {
+    pub(super) fn waits(&self) -> impl Iterator<Item = &Waiting> {
+        self.waits.values()
+    }
+
+    pub(super) fn wait_of(&mut self, owner: &Owner) -> Option<&mut Waiting> {
+        self.waits.get_mut(&owner.id)
+    }
+
+    /// True while the request `seq` of `owner` waits.
+    pub(super) fn is_waiting(&self, owner: &Owner, seq: u64) -> bool {
+        self.waits.get(&owner.id).is_some_and(|wait| wait.seq == seq)
+    }
+
+    /// Adds a waiting request, without edges as yet.
+    pub(super) fn start(&mut self, wait: Waiting) {
+        debug_assert!(!self.waits.contains_key(&wait.owner.id), "an owner waits for one request at a time");
+        wait.owner.waiting.store(true, Ordering::SeqCst);
+        self.waits.insert(wait.owner.id, wait);
+    }
+
+    /// Replaces the edges of a waiting owner. False when one of the blockers has ended meanwhile (the request
+    /// must be examined again, for nobody would wake it).
+    #[must_use]
+    pub(super) fn set_blockers(&mut self, owner: &Owner, blockers: Blockers) -> bool {
+        self.clear_blockers(owner.id);
+        for blocker in &blockers {
+            self.behind.entry(blocker.id).or_default().push(owner.id);
+            blocker.followers.fetch_add(1, Ordering::SeqCst);
+        }
+        let all_live = blockers.iter().all(|blocker| !blocker.has_ended());
+        if let Some(wait) = self.waits.get_mut(&owner.id) {
+            wait.blockers = blockers;
+            wait.poked = false;
+        }
+        all_live
+    }
+
+    fn clear_blockers(&mut self, id: TxnId) {
+        let Some(wait) = self.waits.get_mut(&id) else { return };
+        for blocker in std::mem::take(&mut wait.blockers) {
+            self.remove_edge(id, &blocker);
+        }
+    }
+
+    fn remove_edge(&mut self, from: TxnId, to: &Owner) {
+        if let Some(behind) = self.behind.get_mut(&to.id)
+            && let Some(at) = behind.iter().position(|id| *id == from)
+        {
+            behind.swap_remove(at);
+            to.followers.fetch_sub(1, Ordering::SeqCst);
+            if behind.is_empty() {
+                self.behind.remove(&to.id);
+            }
+        }
+    }
+
+    /// Ends a wait that was granted. Those behind it keep their edges: now they wait for the lock.
+    pub(super) fn grant(&mut self, owner: &Owner) {
+        self.clear_blockers(owner.id);
+        self.waits.remove(&owner.id);
+        owner.waiting.store(false, Ordering::SeqCst);
+    }
+
+    /// Ends a wait that was given up.
+    pub(super) fn withdraw(&mut self, owner: &Owner) {
+        self.grant(owner);
+        self.poke_followers(owner);
+    }
+
+    /// What some wait for may be gone: all who wait for `owner` examine their requests again.
+    pub(super) fn poke_followers(&mut self, owner: &Owner) {
+        for id in self.behind.get(&owner.id).cloned().unwrap_or_default() {
+            self.drop_edge(id, owner);
+            self.poke(id);
+        }
+    }
+
+    /// `owner` has ended: wakes those that waited for nothing else, and `owner` itself if it waits.
+    pub(super) fn end(&mut self, owner: &Owner) {
+        for id in self.behind.get(&owner.id).cloned().unwrap_or_default() {
+            if self.drop_edge(id, owner) {
+                self.poke(id);
+            }
+        }
+        owner.wake.notify_all();
+    }
+
+    /// Removes the edge; true when it was the last one.
+    fn drop_edge(&mut self, from: TxnId, to: &Owner) -> bool {
+        self.remove_edge(from, to);
+        let Some(wait) = self.waits.get_mut(&from) else { return false };
+        wait.blockers.retain(|blocker| !std::ptr::eq(&**blocker, to));
+        wait.blockers.is_empty()
+    }
+
+    /// Has a waiting request examined again.
+    pub(super) fn poke(&mut self, id: TxnId) {
+        if let Some(wait) = self.waits.get_mut(&id) {
+            wait.poked = true;
+            wait.owner.wake.notify_all();
+        }
+    }
+
+    /// Wakes everyone to look at the clock.
+    pub(super) fn wake_all(&self) {
+        self.waits.values().for_each(|wait| {
+            wait.owner.wake.notify_all();
+        });
+    }
+
+    /// True when `from` waits, directly or not, for `target`.
+    pub(super) fn reaches(&self, from: &Owner, target: &Owner) -> bool {
+        target.followers.load(Ordering::SeqCst) > 0 && self.path(from.id, target).is_some()
+    }
+
+    /// Finds every deadlock that `owner` has closed and dooms a victim of each. True when that is `owner`.
+    pub(super) fn resolve(&mut self, owner: &Arc<Owner>) -> bool {
+        while owner.followers.load(Ordering::SeqCst) > 0 {
+            let Some(cycle) = self.path(owner.id, owner) else { return false };
+            let weight = |owner: &Arc<Owner>| owner.weight.load(Ordering::Relaxed);
+            let victim =
+                cycle.iter().min_by_key(|one| (weight(one), std::cmp::Reverse(one.id))).unwrap_or(owner).clone();
+            let names: Vec<String> = cycle.iter().map(|one| one.id.to_string()).collect();
+            let report = format!("victim={} cycle={}", victim.id, names.join("<-"));
+            self.last_deadlock = Some(report.clone());
+            self.clear_blockers(victim.id);
+            if let Some(wait) = self.waits.get_mut(&victim.id) {
+                wait.doomed = Some(report);
+            }
+            victim.wake.notify_all();
+            if Arc::ptr_eq(&victim, owner) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The waiting owners on a way of at least one edge from `from` to `target`, the last one first; `from` and,
+    /// if it is another, not `target` are among them.
+    fn path(&self, from: TxnId, target: &Owner) -> Option<Vec<Arc<Owner>>> {
+        let mut came_from: IdMap<TxnId> = IdMap::default();
+        let mut stack: SmallVec<[TxnId; 16]> = SmallVec::new();
+        stack.push(from);
+        while let Some(at) = stack.pop() {
+            let Some(wait) = self.waits.get(&at) else { continue };
+            for blocker in wait.blockers.iter().filter(|blocker| !blocker.has_ended()) {
+                if std::ptr::eq(&**blocker, target) {
+                    return Some(self.trace(at, from, &came_from));
+                }
+                if blocker.id != from && !came_from.contains_key(&blocker.id) {
+                    came_from.insert(blocker.id, at);
+                    stack.push(blocker.id);
+                }
+            }
+        }
+        None
+    }
+
+    fn trace(&self, mut at: TxnId, from: TxnId, came_from: &IdMap<TxnId>) -> Vec<Arc<Owner>> {
+        let mut path = Vec::new();
+        loop {
+            path.extend(self.waits.get(&at).map(|wait| wait.owner.clone()));
+            match came_from.get(&at) {
+                Some(before) if at != from => at = *before,
+                _ => return path,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::TreeId;
+
+    fn waiting(graph: &mut Graph, owner: &Arc<Owner>, blockers: &[&Arc<Owner>]) -> bool {
+        let key = LockKey::new(TreeId(1), b"k");
+        let blockers: Blockers = blockers.iter().map(|owner| Arc::clone(owner)).collect();
+        graph.start(Waiting {
+            owner: owner.clone(),
+            low: key,
+            high: None,
+            mode: Mode::Exclusive,
+            seq: 0,
+            since_micros: 0,
+            blockers: Blockers::new(),
+            poked: false,
+            doomed: None,
+        });
+        assert!(graph.set_blockers(owner, blockers));
+        graph.resolve(owner)
+    }
+
+    fn owners<const N: usize>(weights: [u64; N]) -> [Arc<Owner>; N] {
+        let mut id = 0;
+        weights.map(|weight| {
+            id += 1;
+            let owner = Owner::new(TxnId(id));
+            owner.weight.store(weight, Ordering::Relaxed);
+            owner
+        })
+    }
+
+    #[test]
+    fn the_owner_of_the_fewest_locks_is_the_victim() {
+        let [a, b, c] = owners([5, 1, 9]);
+        let mut graph = Graph::default();
+        assert!(!waiting(&mut graph, &a, &[&b]));
+        assert!(!waiting(&mut graph, &b, &[&c]));
+        assert!(!waiting(&mut graph, &c, &[&a]));
+        assert!(graph.wait_of(&b).is_some_and(|wait| wait.doomed.is_some()));
+        assert!(graph.wait_of(&a).is_some_and(|wait| wait.doomed.is_none()));
+        assert!(!graph.reaches(&c, &c), "the victim's edges are gone at once");
+    }
+
+    #[test]
+    fn of_equals_the_youngest_is_the_victim() {
+        let [a, b] = owners([2, 2]);
+        let mut graph = Graph::default();
+        assert!(!waiting(&mut graph, &a, &[&b]));
+        assert!(waiting(&mut graph, &b, &[&a]));
+    }
+
+    #[test]
+    fn one_request_can_close_two_cycles() {
+        let [a, b, c] = owners([1, 1, 9]);
+        let mut graph = Graph::default();
+        assert!(!waiting(&mut graph, &a, &[&c]));
+        assert!(!waiting(&mut graph, &b, &[&c]));
+        assert!(!waiting(&mut graph, &c, &[&a, &b]));
+        assert!(graph.wait_of(&a).is_some_and(|wait| wait.doomed.is_some()));
+        assert!(graph.wait_of(&b).is_some_and(|wait| wait.doomed.is_some()));
+    }
+
+    #[test]
+    fn a_waiter_is_woken_when_its_last_blocker_ends() {
+        let [a, b, c] = owners([1, 1, 1]);
+        let mut graph = Graph::default();
+        waiting(&mut graph, &a, &[&b, &c]);
+        graph.end(&b);
+        assert!(graph.wait_of(&a).is_some_and(|wait| !wait.poked));
+        graph.end(&c);
+        assert!(graph.wait_of(&a).is_some_and(|wait| wait.poked));
+        assert_eq!((b.followers.load(Ordering::SeqCst), c.followers.load(Ordering::SeqCst)), (0, 0));
+        assert!(graph.behind.is_empty());
+    }
+}

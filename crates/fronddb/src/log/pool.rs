@@ -1,0 +1,215 @@
+//! Which files the log has: prepared ones to go on in, live ones that a restart would read.
+//!
+//! Owns their numbers. A prepared segment lies ready under its final name, allocated, so that to begin it takes no call
+//! that changes a directory. Released segments become prepared ones by a rename; those beyond [`PREPARED_MAX`] are
+//! removed.
+//!
+//! - L1: numbers are given out in ascending order and taken in that order. A number is above those of all files that
+//!   were there when the log was opened.
+//! - L2: a name is durable before its segment is begun.
+//!
+//! Latches: `preparing` is held over calls to files and directories, and taken before `state`, which never is.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::segment::{self, HEADER_BYTES, Segment};
+use crate::base::sync::Mutex;
+use crate::base::{Error, Lsn, Result};
+use crate::io::{OpenMode, Storage};
+
+/// Prepared segments that released ones are kept for.
+const PREPARED_MAX: usize = 2;
+
+/// A segment that holds records.
+#[derive(Debug, Clone)]
+pub(super) struct Live {
+    pub(super) number: u64,
+    pub(super) start: u64,
+    /// Position after its last record; `None` for the one that is written to.
+    pub(super) end: Option<u64>,
+    /// `None` for one of an earlier opening.
+    pub(super) segment: Option<Arc<Segment>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    prepared: VecDeque<Arc<Segment>>,
+    live: VecDeque<Live>,
+}
+
+/// The files of the log.
+#[derive(Debug)]
+pub(super) struct Pool {
+    storage: Arc<dyn Storage>,
+    dir: PathBuf,
+    direct: bool,
+    segment_bytes: u64,
+    /// The next number.
+    preparing: Mutex<u64>,
+    state: Mutex<State>,
+}
+
+impl Pool {
+    pub(super) fn new(storage: Arc<dyn Storage>, dir: PathBuf, direct: bool, segment_bytes: u64, next: u64) -> Pool {
+        Pool { storage, dir, direct, segment_bytes, preparing: Mutex::new(next), state: Mutex::default() }
+    }
+
+    /// Adds a segment that an earlier opening wrote, in order of positions.
+    pub(super) fn add_live(&self, number: u64, start: u64, end: u64) {
+        self.state.lock().live.push_back(Live { number, start, end: Some(end), segment: None });
+    }
+
+    /// Number of prepared segments.
+    pub(super) fn prepared(&self) -> usize {
+        self.state.lock().prepared.len()
+    }
+
+    /// Makes one more prepared segment, of `capacity` or the usual size.
+    ///
+    /// # Errors
+    /// `NoSpace`; then nothing changed.
+    pub(super) fn prepare_one(&self, capacity: Option<u64>) -> Result<()> {
+        let mut next = self.preparing.lock();
+        let number = *next;
+        let capacity = capacity.unwrap_or(self.segment_bytes);
+        let path = segment::path_of(&self.dir, number);
+        let mode = OpenMode { create: true, truncate: true, direct: self.direct, read_only: false };
+        let made = self.storage.open(&path, mode).and_then(|file| {
+            file.allocate(0, HEADER_BYTES + capacity)?;
+            self.storage.sync_dir(&self.dir)?;
+            Ok(file)
+        });
+        match made {
+            Ok(file) => {
+                *next += 1;
+                self.state.lock().prepared.push_back(Arc::new(Segment::new(number, file, capacity, 0)));
+                Ok(())
+            }
+            Err(error) => {
+                // An empty file that stays behind is truncated by the next attempt.
+                let _ = self.storage.remove(&path);
+                Err(error.context(format!("prepare log segment {}", path.display())))
+            }
+        }
+    }
+
+    /// Makes sure that the segment which is taken next has room for `capacity`.
+    pub(super) fn enlarge_next(&self, capacity: u64) -> Result<()> {
+        let first = self.state.lock().prepared.front().cloned();
+        let Some(first) = first else { return self.prepare_one(Some(capacity)) };
+        if first.capacity >= capacity {
+            return Ok(());
+        }
+        first.file.allocate(0, HEADER_BYTES + capacity)?;
+        let larger = Segment::new(first.number, Arc::clone(&first.file), capacity, first.filled());
+        let mut state = self.state.lock();
+        match state.prepared.front_mut() {
+            Some(front) if front.number == larger.number => *front = Arc::new(larger),
+            _ => return Err(Error::internal("the next log segment was taken while it was enlarged")),
+        }
+        Ok(())
+    }
+
+    /// Takes the next prepared segment, whose first record will be at `start`; prepares one if there is none.
+    pub(super) fn take(&self, start: u64) -> Result<Arc<Segment>> {
+        loop {
+            let mut state = self.state.lock();
+            if let Some(segment) = state.prepared.pop_front() {
+                if let Some(last) = state.live.back_mut() {
+                    last.end.get_or_insert(start);
+                }
+                let live = Live { number: segment.number, start, end: None, segment: Some(Arc::clone(&segment)) };
+                state.live.push_back(live);
+                return Ok(segment);
+            }
+            drop(state);
+            self.prepare_one(None)?;
+        }
+    }
+
+    /// The first prepared segment.
+    pub(super) fn next(&self) -> Option<Arc<Segment>> {
+        self.state.lock().prepared.front().cloned()
+    }
+
+    /// The live segments.
+    pub(super) fn live(&self) -> Vec<Live> {
+        self.state.lock().live.iter().cloned().collect()
+    }
+
+    /// Recycles or removes the segments that end at or below `before`.
+    pub(super) fn release(&self, before: Lsn) -> Result<()> {
+        let mut next = self.preparing.lock();
+        let mut changed = false;
+        loop {
+            let mut state = self.state.lock();
+            if state.live.front().is_none_or(|live| live.end.is_none_or(|end| end > before.0)) {
+                break;
+            }
+            let Some(live) = state.live.pop_front() else { break };
+            let keep = state.prepared.len() < PREPARED_MAX;
+            drop(state);
+            changed = true;
+            let recycled = self.recycle(live.number, live.segment, *next, keep)?;
+            if let Some(segment) = recycled {
+                *next += 1;
+                // Its name must be durable before it can be taken (L2).
+                self.storage.sync_dir(&self.dir)?;
+                changed = false;
+                self.state.lock().prepared.push_back(Arc::new(segment));
+            }
+        }
+        if changed {
+            self.storage.sync_dir(&self.dir)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a file the number `next`, or removes it when it is not to be kept or not of the usual size.
+    fn recycle(&self, number: u64, segment: Option<Arc<Segment>>, next: u64, keep: bool) -> Result<Option<Segment>> {
+        let path = segment::path_of(&self.dir, number);
+        if !keep {
+            self.storage.remove(&path)?;
+            return Ok(None);
+        }
+        let (file, filled) = match segment {
+            Some(segment) => (Arc::clone(&segment.file), segment.filled()),
+            None => {
+                let mode = OpenMode { direct: self.direct, ..OpenMode::default() };
+                (self.storage.open(&path, mode)?, 0)
+            }
+        };
+        if file.len()? != HEADER_BYTES + self.segment_bytes {
+            drop(file);
+            self.storage.remove(&path)?;
+            return Ok(None);
+        }
+        self.storage.rename(&path, &segment::path_of(&self.dir, next))?;
+        Ok(Some(Segment::new(next, file, self.segment_bytes, filled)))
+    }
+
+    /// Deals with the files that were there when the log was opened and hold nothing: also those beyond the torn end,
+    /// whose headers must not be taken for part of the log at the next restart.
+    pub(super) fn recycle_leftovers(&self, numbers: &[u64]) -> Result<()> {
+        let mut next = self.preparing.lock();
+        for number in numbers {
+            let keep = self.prepared() < PREPARED_MAX;
+            if let Some(segment) = self.recycle(*number, None, *next, keep)? {
+                *next += 1;
+                self.state.lock().prepared.push_back(Arc::new(segment));
+            }
+        }
+        self.storage.sync_dir(&self.dir)
+    }
+
+    /// Makes what an earlier opening left in the live segments durable: it may have been written and not synced.
+    pub(super) fn sync_live(&self) -> Result<()> {
+        for live in self.live() {
+            let file = self.storage.open(&segment::path_of(&self.dir, live.number), OpenMode::default())?;
+            file.sync_data()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,239 @@
+//! Segments: the files of the log.
+//!
+//! A segment is a header page, then frames. The record area is one piece of the log's space of positions: position `p` lies at
+//! offset `4096 + p - start`. Files are named by a number that is never given out again, and recycled by
+//! giving them the next number; the header still names the old one until the segment is begun, so that the name
+//! says what a file is for and the header what it holds.
+//!
+//! Files are allocated whole when prepared. Where nothing was ever written, zeros are written ahead of the records in
+//! large steps, so that a commit overwrites written space: a sync need not change the file's metadata, and writing into
+//! allocated but unwritten space is what file systems got wrong.
+//!
+//! # Bytes of the header (the first 512 of its page; the rest is zero)
+//!
+//! | at | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | `FRONDLOG` |
+//! | 8 | 4 | format version, 1 |
+//! | 12 | 4 | checksum of the 512 bytes with this field zero |
+//! | 16 | 16 | id of the database |
+//! | 32 | 8 | number of the segment |
+//! | 40 | 8 | epoch: the number of the first segment that this opening of the database began |
+//! | 48 | 8 | position of the first frame |
+//! | 56 | 8 | position below which the log was durable when the segment was begun |
+//! | 64 | 8 | window: no frame lies further above what was durable when it was appended |
+//!
+//! Only the first 512 bytes count, because disks write 512 bytes whole or not at all. The place of magic, version and
+//! checksum never changes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::base::page_buf::PageBuf;
+use crate::base::sync::Mutex;
+use crate::base::{Error, ErrorKind, Result, checksum};
+use crate::io::File;
+
+/// Bytes of the header page.
+pub(super) const HEADER_BYTES: u64 = 4096;
+const CHECKED_BYTES: usize = 512;
+const MAGIC: [u8; 8] = *b"FRONDLOG";
+/// Newest format that this version reads and the one that it writes.
+pub const LOG_FORMAT: u32 = 1;
+const EXTENSION: &str = ".log";
+
+/// What a segment's header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) uuid: [u8; 16],
+    pub(super) number: u64,
+    pub(super) epoch: u64,
+    pub(super) start: u64,
+    pub(super) durable: u64,
+    pub(super) window: u64,
+}
+
+impl Header {
+    /// Fills the header page.
+    pub(super) fn encode(&self, page: &mut [u8]) {
+        page[..HEADER_BYTES as usize].fill(0);
+        page[0..8].copy_from_slice(&MAGIC);
+        page[8..12].copy_from_slice(&LOG_FORMAT.to_le_bytes());
+        page[16..32].copy_from_slice(&self.uuid);
+        for (index, field) in [self.number, self.epoch, self.start, self.durable, self.window].iter().enumerate() {
+            page[32 + index * 8..40 + index * 8].copy_from_slice(&field.to_le_bytes());
+        }
+        let crc = checksum::log(0, &page[..CHECKED_BYTES]);
+        page[12..16].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Reads the header page of the file with this number. `None`: the segment was not begun, and the file holds
+    /// nothing or what a segment of another number left in it.
+    ///
+    /// # Errors
+    /// `Corruption` when the page is damaged or of another database, `UnsupportedFormat` when it is newer.
+    pub(super) fn decode(page: &[u8], number: u64, uuid: &[u8; 16]) -> Result<Option<Header>> {
+        let Some(checked) = page.get(..CHECKED_BYTES) else {
+            return Err(Error::corruption("log segment is shorter than its header"));
+        };
+        if checked.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        let u32_at = |at: usize| u32::from_le_bytes(checked[at..at + 4].try_into().unwrap_or_default());
+        let u64_at = |at: usize| u64::from_le_bytes(checked[at..at + 8].try_into().unwrap_or_default());
+        let mut copy = checked.to_vec();
+        copy[12..16].fill(0);
+        if checked[0..8] != MAGIC || checksum::log(0, &copy) != u32_at(12) {
+            return Err(Error::corruption("damaged header of a log segment, offset=0"));
+        }
+        if u32_at(8) > LOG_FORMAT {
+            let message = format!("log segment is newer than this program, format={} known={LOG_FORMAT}", u32_at(8));
+            return Err(Error::new(ErrorKind::UnsupportedFormat, message));
+        }
+        let header = Header {
+            uuid: checked[16..32].try_into().unwrap_or_default(),
+            number: u64_at(32),
+            epoch: u64_at(40),
+            start: u64_at(48),
+            durable: u64_at(56),
+            window: u64_at(64),
+        };
+        if header.number != number {
+            return Ok(None);
+        }
+        if header.uuid != *uuid {
+            return Err(Error::corruption("log segment belongs to another database"));
+        }
+        if !header.start.is_multiple_of(8) || header.durable > header.start {
+            return Err(Error::corruption(format!("impossible log segment, start={}", header.start)));
+        }
+        Ok(Some(header))
+    }
+}
+
+/// The name of the file with this number.
+pub(super) fn file_name(number: u64) -> String {
+    format!("{number:08}{EXTENSION}")
+}
+
+/// The number in a file's name; `None` for other files.
+pub(super) fn number_of(name: &str) -> Option<u64> {
+    let number = name.strip_suffix(EXTENSION)?;
+    if number.len() < 8 || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    number.parse().ok()
+}
+
+/// The path of the file with this number.
+pub(super) fn path_of(dir: &Path, number: u64) -> PathBuf {
+    dir.join(file_name(number))
+}
+
+/// An open segment, prepared or begun.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) number: u64,
+    pub(super) file: Arc<dyn File>,
+    /// Bytes of the record area.
+    pub(super) capacity: u64,
+    /// Everything in the file below this offset was written at least once. Raised under `filling`.
+    written: AtomicU64,
+    filling: Mutex<()>,
+}
+
+impl Segment {
+    pub(super) fn new(number: u64, file: Arc<dyn File>, capacity: u64, written: u64) -> Segment {
+        Segment { number, file, capacity, written: AtomicU64::new(written), filling: Mutex::new(()) }
+    }
+
+    /// Offset up to which the file was written at least once.
+    pub(super) fn filled(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    fn file_bytes(&self) -> u64 {
+        HEADER_BYTES + self.capacity
+    }
+
+    /// Writes records, and zeros after them where the file ends to have been written; aligned.
+    pub(super) fn write(&self, bytes: &[u8], offset: u64, fill_bytes: u64) -> Result<()> {
+        let end = offset + bytes.len() as u64;
+        if end <= self.filled() {
+            return self.file.write_at(bytes, offset);
+        }
+        let _filling = self.filling.lock();
+        self.file.write_at(bytes, offset)?;
+        self.fill(end.max(self.filled()), fill_bytes)
+    }
+
+    /// Writes zeros ahead of `offset`, one step of at most `fill_bytes`; false when it is `ahead` bytes ahead already.
+    pub(super) fn fill_ahead(&self, offset: u64, ahead: u64, fill_bytes: u64) -> Result<bool> {
+        let _filling = self.filling.lock();
+        let filled = self.filled();
+        if filled >= (offset + ahead).min(self.file_bytes()) {
+            return Ok(false);
+        }
+        self.fill(filled, fill_bytes)?;
+        Ok(true)
+    }
+
+    /// Writes zeros from `from`, below which all was written; under `filling`.
+    fn fill(&self, from: u64, bytes: u64) -> Result<()> {
+        let upto = (from + bytes).min(self.file_bytes());
+        if from < upto {
+            let zeros = PageBuf::zeroed((upto - from) as usize);
+            self.file.write_at(&zeros, from)?;
+        }
+        self.written.store(upto.max(from), Ordering::Release);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header { uuid: [7; 16], number: 3, epoch: 2, start: 800, durable: 792, window: 5 }
+    }
+
+    #[test]
+    fn a_header_is_read_back_and_every_bit_of_it_counts() {
+        let mut page = vec![0xff; 4096];
+        header().encode(&mut page);
+        assert_eq!(Header::decode(&page, 3, &[7; 16]).expect("header"), Some(header()));
+        assert_eq!(Header::decode(&page, 4, &[7; 16]).expect("of an earlier use"), None);
+        assert_eq!(Header::decode(&[0; 4096], 4, &[7; 16]).expect("never used"), None);
+        assert_eq!(Header::decode(&page, 3, &[8; 16]).expect_err("other").kind(), ErrorKind::Corruption);
+        for bit in 0..CHECKED_BYTES * 8 {
+            let mut damaged = page.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Header::decode(&damaged, 3, &[7; 16]).expect_err("damage").kind(), ErrorKind::Corruption);
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_by_name() {
+        let mut page = vec![0; 4096];
+        header().encode(&mut page);
+        page[8] = 9;
+        page[12..16].fill(0);
+        let crc = checksum::log(0, &page[..CHECKED_BYTES]);
+        page[12..16].copy_from_slice(&crc.to_le_bytes());
+        let error = Header::decode(&page, 3, &[7; 16]).expect_err("newer");
+        assert_eq!(error.kind(), ErrorKind::UnsupportedFormat);
+        assert!(error.message().contains("format=9 known=1"));
+    }
+
+    #[test]
+    fn names_carry_numbers() {
+        for number in [0, 1, 99_999_999, 123_456_789_012] {
+            assert_eq!(number_of(&file_name(number)), Some(number));
+        }
+        for name in ["1.log", "00000001.tmp", "0000000x.log", "LOCK", "+0000001.log"] {
+            assert_eq!(number_of(name), None);
+        }
+    }
+}

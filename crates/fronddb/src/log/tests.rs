@@ -1,0 +1,496 @@
+//! The log on the simulated disk: crashes, damage, failing calls, threads.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::*;
+use crate::base::sync::RwLock;
+use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
+
+const RING: usize = 16 << 10;
+const SEGMENT: u64 = 64 << 10;
+
+fn dir() -> PathBuf {
+    PathBuf::from("/db/log")
+}
+
+fn options() -> LogOptions {
+    LogOptions {
+        segment_bytes: SEGMENT,
+        buffer_bytes: RING,
+        unsynced_bytes_max: 8 << 10,
+        fill_bytes: 4 << 10,
+        compress_bytes_min: 2000,
+        clock: Clock::manual(),
+        ..LogOptions::new([1; 16], &MemoryBudget::new(1 << 30))
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// A record with a mark in front: mostly short, at times larger than the ring, at times compressible.
+    fn record(&mut self, mark: u64) -> Vec<u8> {
+        let bytes = match self.below(40) {
+            0 => 1 + self.below(3 * SEGMENT),
+            1..5 => 1 + self.below(RING as u64),
+            _ => 1 + self.below(200),
+        };
+        let mut record = mark.to_le_bytes().to_vec();
+        let same = self.below(2) == 0;
+        record.extend((0..bytes).map(|byte| if same { (byte / 50) as u8 } else { self.next() as u8 }));
+        record
+    }
+}
+
+type Records = Vec<(Lsn, Vec<u8>)>;
+
+fn read_from(storage: &dyn Storage, from: Lsn) -> Result<(Records, LogTail)> {
+    let mut reader = LogReader::open(storage, &dir(), &options(), from)?;
+    let mut records = Vec::new();
+    while let Some(mut batch) = reader.next_batch()? {
+        while let Some((lsn, record)) = batch.next()? {
+            records.push((lsn, record.to_vec()));
+        }
+    }
+    Ok((records, reader.finish()?))
+}
+
+fn create(storage: &Arc<dyn Storage>) -> Result<Log> {
+    Log::create(Arc::clone(storage), &dir(), options(), Lsn(0))
+}
+
+fn memory() -> (MemoryStorage, Arc<dyn Storage>) {
+    let memory = MemoryStorage::new();
+    (memory.clone(), Arc::new(memory))
+}
+
+/// What a test knows about a log: everything appended, and from where on it must still be there.
+#[derive(Default)]
+struct Expected {
+    records: Vec<(Appended, Vec<u8>)>,
+    released: Lsn,
+    durable: Lsn,
+}
+
+impl Expected {
+    /// Compares with what a restart finds, forgets what was lost, and returns where the log ends.
+    fn check(&mut self, storage: &dyn Storage) -> LogTail {
+        let (found, tail) = read_from(storage, self.released).expect("a log after a crash is never damaged");
+        let mut expected = self.records.iter().filter(|(at, _)| at.lsn >= self.released);
+        for (lsn, record) in &found {
+            let (at, wanted) = expected.next().expect("no record that was not appended");
+            assert_eq!(at.lsn, *lsn, "a prefix");
+            assert!(wanted == record, "a record as it was, lsn={lsn}");
+        }
+        if let Some((at, _)) = expected.next() {
+            assert!(at.end > self.durable, "acknowledged and lost: {at:?} durable={}", self.durable);
+        }
+        let end = tail.end();
+        assert!(end >= self.durable.max(self.released));
+        self.records.retain(|(at, _)| at.lsn < end);
+        self.durable = end;
+        tail
+    }
+}
+
+/// Random use of a log; returns at the first error.
+fn use_log(log: &Log, random: &mut Random, steps: u64, expected: &mut Expected) -> Result<()> {
+    let mut boundaries = Vec::new();
+    for _ in 0..steps {
+        match random.below(30) {
+            0 => boundaries.push(log.rotate()?),
+            1 => {
+                if let Some(boundary) = boundaries.pop() {
+                    // As after a publication, which syncs what it makes superfluous.
+                    expected.durable = expected.durable.max(log.sync()?);
+                    expected.released = expected.released.max(boundary);
+                    log.release(boundary)?;
+                }
+            }
+            2 | 3 => {
+                log.prepare_step()?;
+            }
+            4 => {
+                log.wait_written(log.end_lsn())?;
+            }
+            5..8 => {
+                let end = log.sync()?;
+                assert!(log.durable_lsn() >= end);
+                expected.durable = expected.durable.max(end);
+            }
+            _ => {
+                let record = random.record(expected.records.len() as u64);
+                let before = log.end_lsn();
+                let appended = log.append(&record);
+                // What a poisoned log was about to write may be found again; it was not acknowledged.
+                let at = appended.clone().unwrap_or(Appended { lsn: before, end: Lsn(u64::MAX) });
+                assert_eq!(at.lsn, before);
+                expected.records.push((at, record));
+                appended?;
+                expected.durable = expected.durable.max(log.durable_lsn());
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_durable_before_a_crash_is_there_after_it_and_nothing_stale_is() {
+    let seeds = std::env::var("FROND_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(150);
+    for seed in 0..seeds {
+        let mut random = Random(seed);
+        let (mut memory, mut storage) = memory();
+        let mut expected = Expected::default();
+        let mut log = create(&storage).expect("create");
+        for _ in 0..5 {
+            let steps = random.below(120);
+            use_log(&log, &mut random, steps, &mut expected).expect("no failures here");
+            drop(log);
+            // A crash of the process keeps what was written, one of the machine what was synced.
+            if random.below(4) > 0 {
+                memory = memory.crash(random.next());
+                storage = Arc::new(memory.clone());
+            }
+            let tail = expected.check(&*storage);
+            if random.below(4) == 0 {
+                // A crash while recovering.
+                drop(Log::open(Arc::clone(&storage), &dir(), options(), tail).expect("open"));
+                memory = memory.crash(random.next());
+                storage = Arc::new(memory.clone());
+                let tail = expected.check(&*storage);
+                log = Log::open(Arc::clone(&storage), &dir(), options(), tail).expect("open");
+            } else {
+                log = Log::open(Arc::clone(&storage), &dir(), options(), tail).expect("open");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_failing_call_is_a_typed_error_that_loses_nothing_acknowledged() {
+    let script = |storage: &Arc<dyn Storage>, expected: &mut Expected| -> Result<()> {
+        let log = create(storage)?;
+        let mut random = Random(11);
+        let result = use_log(&log, &mut random, 150, expected);
+        if let Some(cause) = log.poisoned() {
+            assert_eq!(cause.kind(), ErrorKind::Poisoned);
+            for result in [
+                log.append(b"x").map(drop),
+                log.rotate().map(drop),
+                log.release(Lsn(0)),
+                log.prepare_step().map(drop),
+                log.wait_durable(Lsn(log.end_lsn().0 + 8)),
+            ] {
+                let error = result.expect_err("poisoned");
+                assert_eq!((error.kind(), error.message()), (ErrorKind::Poisoned, cause.message()));
+            }
+        }
+        drop(log);
+        result
+    };
+    let classes =
+        [CallClass::Write, CallClass::Sync, CallClass::Allocate, CallClass::Names, CallClass::SyncDir, CallClass::Open];
+    for class in classes {
+        for fault in [Fault::Error, Fault::ShortWrite] {
+            for nth in 1.. {
+                let memory = MemoryStorage::new();
+                let plan = FaultPlan::new();
+                plan.add(FaultRule::once(class, nth, fault));
+                let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(Arc::new(memory.clone()), plan));
+                let mut expected = Expected::default();
+                let result = script(&storage, &mut expected);
+                let Err(error) = result else { break };
+                assert!(matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::Io), "{error}");
+                if matches!(class, CallClass::Write | CallClass::Sync) && nth > 1 {
+                    assert_eq!(error.kind(), ErrorKind::Poisoned, "{class:?} {nth}: {error}");
+                }
+                if !memory.exists(&dir()).expect("exists") {
+                    continue;
+                }
+                for seed in 0..3 {
+                    let after = memory.crash(seed);
+                    let records = expected.records.clone();
+                    let mut copy = Expected { records, ..expected };
+                    let tail = copy.check(&after);
+                    let log = Log::open(Arc::new(after.clone()), &dir(), options(), tail).expect("opens again");
+                    let at = log.append(b"goes on").expect("append");
+                    log.wait_durable(at.end).expect("durable");
+                    copy.records.push((at, b"goes on".to_vec()));
+                    copy.durable = at.end;
+                    copy.check(&after.crash(seed));
+                }
+            }
+        }
+    }
+}
+
+/// The offset in its file of a position, in a log of one opening.
+fn place(storage: &dyn Storage, at: Lsn) -> (PathBuf, u64) {
+    let reader = LogReader::open(storage, &dir(), &options(), at).expect("reader");
+    let tail_of = reader;
+    let (path, start) = tail_of.first_segment().expect("segment");
+    (path, segment::HEADER_BYTES + (at.0 - start))
+}
+
+#[test]
+fn damage_below_what_a_later_record_calls_durable_is_named() {
+    let (memory, storage) = memory();
+    let log = create(&storage).expect("create");
+    let mut random = Random(5);
+    let mut all = Vec::new();
+    while log.live_bytes() < 3 * SEGMENT {
+        let record = random.record(all.len() as u64);
+        let at = log.append(&record).expect("append");
+        log.wait_durable(at.end).expect("durable");
+        all.push((at, record));
+    }
+    drop(log);
+    let last = all.len() - 1;
+    for (index, (at, record)) in all.iter().enumerate() {
+        let (path, offset) = place(&*storage, at.lsn);
+        let stored = at.end.0 - at.lsn.0;
+        let inside = if record.len() < 2000 { 16 + record.len() as u64 } else { stored - 8 };
+        for byte in [0, 5, 9, 15, 16, random.below(inside), inside - 1] {
+            let damaged = memory.snapshot();
+            damaged.flip_bit(&path, offset + byte, (byte % 8) as u8).expect("flip");
+            let result = read_from(&damaged, Lsn(0));
+            if index == last {
+                assert_eq!(result.expect("nothing vouches for the last record").1.end(), at.lsn);
+                continue;
+            }
+            let error = result.expect_err("damage");
+            assert_eq!(error.kind(), ErrorKind::Corruption);
+            let name = path.display().to_string();
+            assert!(
+                error.message().contains(&name) && error.message().contains(&format!("offset={offset} ")),
+                "{error}"
+            );
+        }
+        let zeroed = memory.snapshot();
+        zeroed.overwrite(&path, offset / 4096 * 4096, &[0; 4096]).expect("zero");
+        assert_eq!(
+            read_from(&zeroed, at.lsn).is_err(),
+            all[last].0.lsn.0 / 4096 != at.lsn.0 / 4096 || {
+                // The zeroed page may hold the last record too, when both lie in one page of one segment.
+                let (last_path, last_offset) = place(&*storage, all[last].0.lsn);
+                (last_path, last_offset / 4096) != (path.clone(), offset / 4096)
+            }
+        );
+    }
+}
+
+#[test]
+fn a_missing_damaged_foreign_or_newer_segment_is_refused() {
+    let (memory, storage) = memory();
+    let log = create(&storage).expect("create");
+    let mut starts = Vec::new();
+    for _ in 0..4 {
+        log.append(&[7; 1000]).expect("append");
+        log.sync().expect("sync");
+        starts.push(log.rotate().expect("rotate"));
+    }
+    log.append(b"last").expect("append");
+    log.sync().expect("sync");
+    let kind = |storage: &dyn Storage| read_from(storage, Lsn(0)).map(drop).expect_err("refused").kind();
+    for number in 1..=4 {
+        let without = memory.snapshot();
+        without.remove(&segment::path_of(&dir(), number)).expect("remove");
+        assert_eq!(kind(&without), ErrorKind::Corruption);
+    }
+    for number in 1..=5 {
+        let damaged = memory.snapshot();
+        damaged.flip_bit(&segment::path_of(&dir(), number), 50, 3).expect("flip");
+        assert_eq!(kind(&damaged), ErrorKind::Corruption);
+    }
+    let other = LogOptions { uuid: [2; 16], ..options() };
+    let error = LogReader::open(&*storage, &dir(), &other, Lsn(0)).map(drop).expect_err("foreign");
+    assert!(error.message().contains("another database"));
+    assert_eq!(create(&storage).map(drop).expect_err("exists").kind(), ErrorKind::InvalidArgument);
+    for start in starts {
+        let (records, tail) = read_from(&*storage, start).expect("from a boundary on");
+        assert!(records.iter().all(|(lsn, _)| *lsn >= start) && !records.is_empty());
+        assert_eq!(tail.end(), log.end_lsn());
+    }
+}
+
+#[test]
+fn released_segments_are_written_again_and_the_directory_stays_small() {
+    let (memory, storage) = memory();
+    let log = create(&storage).expect("create");
+    let mut released = Lsn(0);
+    for round in 0..200u64 {
+        for _ in 0..20 {
+            log.append(&round.to_le_bytes().repeat(100)).expect("append");
+        }
+        log.sync().expect("sync");
+        while log.prepare_step().expect("prepare") {}
+        let boundary = log.rotate().expect("rotate");
+        log.release(released).expect("release");
+        released = boundary;
+        let (records, _) = read_from(&*storage, Lsn(boundary.0 - 20 * 816)).expect("read");
+        assert!(records.len() == 20 && records.iter().all(|(_, record)| *record == round.to_le_bytes().repeat(100)));
+    }
+    assert!(memory.files().len() <= 6, "{:?}", memory.files());
+    assert!(log.live_bytes() < 4 * 20 * 816);
+    let (records, _) = read_from(&*storage, released).expect("read");
+    assert!(records.is_empty());
+}
+
+#[test]
+fn records_larger_than_the_ring_and_than_a_segment_are_read_back() {
+    let (_, storage) = memory();
+    let log = create(&storage).expect("create");
+    let mut random = Random(3);
+    let mut all = Vec::new();
+    for bytes in [
+        1,
+        RING / 4 - 16,
+        RING / 4 - 15,
+        RING / 4,
+        RING,
+        RING + 1,
+        SEGMENT as usize,
+        5 * SEGMENT as usize,
+        9,
+        70 << 20,
+        10,
+    ] {
+        let record: Vec<u8> = (0..bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(bytes).collect();
+        all.push((log.append(&record).expect("append").lsn, record));
+    }
+    all.push((log.append(&vec![5; 80 << 20]).expect("compressible").lsn, vec![5; 80 << 20]));
+    log.sync().expect("sync");
+    let (records, _) = read_from(&*storage, Lsn(0)).expect("read");
+    assert!(records == all);
+    assert_eq!(log.append(&[]).expect_err("empty").kind(), ErrorKind::InvalidArgument);
+    assert_eq!(log.append(&vec![0; RECORD_BYTES_MAX + 1]).expect_err("too long").kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn a_full_disk_refuses_records_before_they_are_appended_and_goes_on_when_there_is_space() {
+    let (memory, storage) = memory();
+    let log = create(&storage).expect("create");
+    memory.set_capacity(memory.occupied_bytes() + 2 * SEGMENT);
+    let mut all = Vec::new();
+    let error = loop {
+        match log.append(&(all.len() as u64).to_le_bytes().repeat(50)) {
+            Ok(at) => all.push(at.lsn),
+            Err(error) => break error,
+        }
+        log.sync().expect("what was appended finds its space");
+    };
+    assert_eq!(error.kind(), ErrorKind::NoSpace);
+    assert!(all.len() > 100 && log.poisoned().is_none());
+    let mut random = Random(1);
+    let random: Vec<u8> = (0..SEGMENT).map(|_| random.next() as u8).collect();
+    assert_eq!(log.append(&random).expect_err("full").kind(), ErrorKind::NoSpace);
+    assert_eq!(log.rotate().expect_err("full").kind(), ErrorKind::NoSpace);
+    assert_eq!(log.prepare_step().expect_err("full").kind(), ErrorKind::NoSpace);
+    memory.set_capacity(u64::MAX);
+    all.push(log.append(b"service resumes").expect("append").lsn);
+    log.sync().expect("sync");
+    log.rotate().expect("rotate");
+    let (records, _) = read_from(&*storage, Lsn(0)).expect("read");
+    assert_eq!(records.iter().map(|(lsn, _)| *lsn).collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn threads_append_commit_and_rotate_at_the_same_time() {
+    for seed in 0..8u64 {
+        let (memory, storage) = memory();
+        let log = create(&storage).expect("create");
+        let gate = RwLock::new(());
+        let acknowledged = Mutex::new(Vec::new());
+        let count = 300;
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let (log, gate, acknowledged) = (&log, &gate, &acknowledged);
+                scope.spawn(move || {
+                    let mut random = Random(seed * 100 + thread);
+                    for index in 0..count {
+                        let mut record = random.record(thread << 32 | index);
+                        record.truncate(20 << 10);
+                        let shared = gate.read();
+                        let at = log.append(&record).expect("append");
+                        drop(shared);
+                        if random.below(3) == 0 {
+                            log.wait_durable(at.end).expect("durable");
+                            assert!(log.durable_lsn() >= at.end);
+                        }
+                        acknowledged.lock().push((at.lsn, record));
+                    }
+                });
+            }
+            let (log, gate) = (&log, &gate);
+            scope.spawn(move || {
+                for _ in 0..30 {
+                    while log.prepare_step().expect("prepare") {}
+                    let exclusive = gate.write();
+                    let at = log.rotate().expect("rotate");
+                    assert_eq!(at, log.end_lsn());
+                    drop(exclusive);
+                    std::thread::yield_now();
+                }
+            });
+        });
+        log.sync().expect("sync");
+        let statistics = log.statistics();
+        assert!(statistics.syncs > 0 && statistics.appended_bytes == log.end_lsn().0);
+        let mut all = acknowledged.into_inner();
+        all.sort();
+        let (records, _) = read_from(&memory.crash(seed), Lsn(0)).expect("read");
+        assert!(records == all);
+    }
+}
+
+#[test]
+fn several_threads_take_turns_at_one_reader() {
+    let (_, storage) = memory();
+    let log = create(&storage).expect("create");
+    for index in 0..20_000u64 {
+        log.append(&index.to_le_bytes().repeat(10)).expect("append");
+    }
+    log.sync().expect("sync");
+    let reader = Mutex::new(LogReader::open(&*storage, &dir(), &options(), Lsn(0)).expect("reader"));
+    let total = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                loop {
+                    let batch = reader.lock().next_batch().expect("batch");
+                    let Some(mut batch) = batch else { break };
+                    while let Some((_, record)) = batch.next().expect("record") {
+                        total
+                            .fetch_add(u64::from_le_bytes(record[..8].try_into().expect("8 bytes")), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(total.into_inner(), 19_999 * 20_000 / 2);
+    assert_eq!(reader.into_inner().finish().expect("tail").end(), log.end_lsn());
+}
+
+#[test]
+fn memory_is_counted_and_given_back() {
+    let (_, storage) = memory();
+    let options = options();
+    let log = Log::create(storage, Path::new("/l"), options.clone(), Lsn(4096)).expect("create");
+    assert!(options.budget.used(Purpose::Work) >= RING);
+    assert_eq!(log.append(b"first").expect("append").lsn, Lsn(4096));
+    drop(log);
+    assert_eq!(options.budget.used(Purpose::Work), 0);
+}

@@ -1,0 +1,201 @@
+//! The writing end of the log: from the ring to the files.
+//!
+//! Whoever holds the writer takes complete frames out of the ring, in order, into a staging buffer, and writes that in
+//! whole pages. The buffer keeps the last, partial page: the next write repeats its beginning with the same
+//! bytes and continues it. Such a rewrite is safe if the disk writes 512 bytes whole or not at all: sectors of the
+//! beginning do not change, and the sector in which the old end lies holds, torn or not, a prefix that is the same.
+//! The rest of a page is zero, so the frame after the last one of a write is never taken for one.
+//!
+//! A segment is begun when the next frame does not fit the current one, or lies where the log was rotated.
+//! Frames know nothing of segments. A record that is too large for the ring gets a segment to itself, and is copied
+//! through the staging buffer; it is made durable before the next segment is begun, whose header then vouches for it.
+//!
+//! - W1: `staging[..staged]` is what the file holds, or will hold after the next write, at `offset`.
+//! - W2: `position` = `consumed` of the ring; below `written`, all is handed to the operating system.
+//! - W3: every file with bytes below `written` and not durable is in `unsynced`.
+//! - W4: nothing is written at `durable + unsynced_bytes_max` or above, so that frames vouch for what
+//!   lies not too far below them: see [`super::reader`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::frame::{self, Header};
+use super::segment::{self, HEADER_BYTES, Segment};
+use super::{Log, RING_SHARE};
+use crate::base::Result;
+use crate::base::page_buf::PageBuf;
+use crate::io::File;
+
+const PAGE: usize = 4096;
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    segment: Option<Arc<Segment>>,
+    /// Position of the segment's first frame.
+    start: u64,
+    staging: PageBuf,
+    staged: usize,
+    offset: u64,
+    pub(super) position: u64,
+    /// Begin a segment before the next frame, whatever it is.
+    begin_next: bool,
+    unsynced: Vec<Arc<dyn File>>,
+}
+
+impl Writer {
+    pub(super) fn new(ring_bytes: usize, position: u64) -> Writer {
+        // A header page, a partial page, and the longest frame of the ring.
+        let staging = PageBuf::zeroed(2 * PAGE + ring_bytes / RING_SHARE + PAGE);
+        let (segment, unsynced) = (None, Vec::new());
+        Writer { segment, start: position, staging, staged: 0, offset: 0, position, begin_next: false, unsynced }
+    }
+
+    /// Bytes of this writer's memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.staging.len()
+    }
+
+    /// The files to sync so that everything written becomes durable.
+    pub(super) fn unsynced(&self) -> Vec<Arc<dyn File>> {
+        self.unsynced.clone()
+    }
+
+    /// After `files` were synced: the segments among them that are not written to any more need no further sync.
+    pub(super) fn forget_synced(&mut self, files: &[Arc<dyn File>]) {
+        let current = self.segment.as_ref().map(|segment| Arc::clone(&segment.file));
+        self.unsynced.retain(|file| {
+            let is_current = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, file));
+            is_current || !files.iter().any(|synced| Arc::ptr_eq(synced, file))
+        });
+    }
+
+    /// Offset in the current segment up to which records were written, and the segment.
+    pub(super) fn place(&self) -> Option<(Arc<Segment>, u64)> {
+        self.segment.as_ref().map(|segment| (Arc::clone(segment), self.offset + self.staged as u64))
+    }
+
+    /// Room left in the current segment, in bytes.
+    fn room(&self) -> u64 {
+        match &self.segment {
+            Some(segment) => (self.start + segment.capacity).saturating_sub(self.position),
+            None => 0,
+        }
+    }
+
+    /// Takes the complete frames below `limit` out of the ring and writes them.
+    pub(super) fn drain(&mut self, log: &Log, limit: u64) -> Result<()> {
+        let before = self.position;
+        while self.position < limit {
+            let Some(bytes) = log.ring.complete(self.position) else { break };
+            if self.begin_next || bytes > self.room() || log.is_boundary(self.position) {
+                self.begin_segment(log)?;
+            }
+            if self.staged + bytes as usize > self.staging.len() - PAGE {
+                self.write_out(log)?;
+            }
+            log.ring.take(self.position, &mut self.staging[self.staged..self.staged + bytes as usize]);
+            self.staged += bytes as usize;
+            self.position += bytes;
+            log.ring.consume(self.position);
+        }
+        if self.position > before { self.write_out(log) } else { Ok(()) }
+    }
+
+    /// Writes a record that is too large for the ring, at `position`, below which everything was appended.
+    pub(super) fn write_large(&mut self, log: &Log, position: u64, header: Header, record: &[u8]) -> Result<()> {
+        while self.position < position {
+            self.drain(log, position)?;
+            std::thread::yield_now();
+        }
+        self.begin_segment(log)?;
+        let (first, second) = header.encode(position, log.epoch);
+        self.stage(log, &first.to_le_bytes())?;
+        self.stage(log, &second.to_le_bytes())?;
+        self.stage(log, record)?;
+        self.stage(log, &[0; 8][..record.len().next_multiple_of(8) - record.len()])?;
+        self.position += frame::frame_bytes(record.len());
+        log.ring.consume(self.position);
+        self.write_out(log)?;
+        self.sync(log)?;
+        self.begin_next = true;
+        Ok(())
+    }
+
+    fn stage(&mut self, log: &Log, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            if self.staged + PAGE >= self.staging.len() {
+                self.write_staging(log)?;
+            }
+            let room = self.staging.len() - PAGE - self.staged;
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            self.staging[self.staged..self.staged + now.len()].copy_from_slice(now);
+            self.staged += now.len();
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// Goes on in the next prepared segment, whose header is staged before its first frame.
+    fn begin_segment(&mut self, log: &Log) -> Result<()> {
+        self.write_out(log)?;
+        let segment = log.pool.take(self.position)?;
+        log.boundary_reached(self.position);
+        let header = segment::Header {
+            uuid: log.options.uuid,
+            number: segment.number,
+            epoch: log.epoch,
+            start: self.position,
+            durable: log.durable.load(Ordering::Acquire),
+            window: log.window(),
+        };
+        header.encode(&mut self.staging[..PAGE]);
+        self.staged = PAGE;
+        self.offset = 0;
+        debug_assert_eq!(HEADER_BYTES, PAGE as u64);
+        self.start = self.position;
+        self.begin_next = false;
+        self.unsynced.push(Arc::clone(&segment.file));
+        self.segment = Some(segment);
+        Ok(())
+    }
+
+    /// Writes what is staged up to `position`, which is the end of a frame.
+    fn write_out(&mut self, log: &Log) -> Result<()> {
+        if self.position == log.written.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.write_staging(log)?;
+        log.written.store(self.position, Ordering::Release);
+        Ok(())
+    }
+
+    fn write_staging(&mut self, log: &Log) -> Result<()> {
+        if self.unsynced_bytes(log) > log.options.unsynced_bytes_max {
+            self.sync(log)?;
+        }
+        let Some(segment) = &self.segment else { return Ok(()) };
+        let length = self.staged.next_multiple_of(PAGE);
+        self.staging[self.staged..length].fill(0);
+        segment.write(&self.staging[..length], self.offset, log.options.fill_bytes)?;
+        log.counters.batches.fetch_add(1, Ordering::Relaxed);
+        log.counters.written_bytes.fetch_add(length as u64, Ordering::Relaxed);
+        let whole = self.staged / PAGE * PAGE;
+        self.staging.copy_within(whole..length, 0);
+        self.offset += whole as u64;
+        self.staged -= whole;
+        Ok(())
+    }
+
+    fn unsynced_bytes(&self, log: &Log) -> u64 {
+        self.position.saturating_sub(log.durable.load(Ordering::Acquire))
+    }
+
+    /// Makes everything written durable while nothing else is written.
+    fn sync(&mut self, log: &Log) -> Result<()> {
+        let written = log.written.load(Ordering::Acquire);
+        let files = self.unsynced();
+        log.sync_files(&files, written)?;
+        self.forget_synced(&files);
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! The active memtable: the newest messages, in order, while writers add to them.
+//!
+//! Owns the sorted list and the books about what is in it (how many of each kind, from whom, of which positions).
+//! Which memtable is active, and when it is sealed, is the tree's and the database's to say.
+//!
+//! A writer holds the level-0 gate shared from before it reserves its place in the log until its messages are here,
+//! so that whoever holds the gate exclusively finds all messages below the end of the log. Readers hold nothing.
+//!
+//! - M1: a message that is found was inserted whole. Messages of one record appear one by one: a reader that must
+//!   not see half of a record knows by its snapshot.
+//! - M2: stamps are `Written`; fates are looked up in the status table.
+//!
+//! Range-deletes are few and lie in a list beside; without any, asking for them is one load.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+use super::leaves::{LeafCursor, LeafList};
+use super::txn_set::TxnSet;
+use crate::base::TxnId;
+use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::sync::Mutex;
+use crate::format::{Message, RangeDelete, Stamp};
+
+/// Counters that every insert touches, together on their own cache lines.
+#[derive(Debug)]
+struct Books {
+    kinds: [AtomicU64; 6],
+    min_seq: AtomicU64,
+    max_seq: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Ranges {
+    /// In order of insertion.
+    list: Vec<RangeDelete>,
+    /// The list newest first, made when asked for.
+    snapshot: Option<Arc<[RangeDelete]>>,
+    bytes: usize,
+}
+
+/// The active (or sealed, not yet written) memtable. Many threads insert and read at the same time.
+///
+/// Dropping it gives its memory back to the system and to the budget.
+pub struct Memtable {
+    id: u64,
+    list: Arc<LeafList>,
+    books: CachePadded<Books>,
+    txns: TxnSet,
+    has_ranges: AtomicBool,
+    ranges: Mutex<Ranges>,
+    budget: MemoryBudget,
+}
+
+impl Memtable {
+    /// Empty. Its memory is counted in `budget` as [`Purpose::Level0`].
+    pub fn new(id: u64, budget: &MemoryBudget) -> Memtable {
+        let books = Books { kinds: Default::default(), min_seq: AtomicU64::new(u64::MAX), max_seq: AtomicU64::new(0) };
+        Memtable {
+            id,
+            list: Arc::new(LeafList::new(budget)),
+            books: CachePadded::new(books),
+            txns: TxnSet::default(),
+            has_ranges: AtomicBool::new(false),
+            ranges: Mutex::default(),
+            budget: budget.clone(),
+        }
+    }
+
+    /// Its number, as given.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Adds a message with this sequence number, written by this transaction; `message.seq` and
+    /// `message.stamp` are not looked at. Of messages with the same key and sequence number the one added later
+    /// is the newer. Cannot fail: key and value were checked before they were logged.
+    #[inline]
+    pub fn insert(&self, seq: u64, txn: TxnId, step: u32, message: &Message<'_>) {
+        self.list.insert(seq, txn, step, message);
+        self.books.kinds[message.kind as usize].fetch_add(1, Ordering::Relaxed);
+        self.note(seq, txn);
+    }
+
+    #[inline]
+    fn note(&self, seq: u64, txn: TxnId) {
+        if seq > self.books.max_seq.load(Ordering::Relaxed) {
+            self.books.max_seq.fetch_max(seq, Ordering::Relaxed);
+        }
+        if seq < self.books.min_seq.load(Ordering::Relaxed) {
+            self.books.min_seq.fetch_min(seq, Ordering::Relaxed);
+        }
+        self.txns.insert(txn);
+    }
+
+    /// Adds a range-delete; its stamp must be `Written`.
+    pub fn insert_range(&self, range: RangeDelete) {
+        if let Stamp::Written { txn, .. } = range.stamp {
+            self.note(range.seq, txn);
+        } else {
+            debug_assert!(false, "a range-delete in a memtable is written by a transaction");
+        }
+        let bytes = range_bytes(&range);
+        self.budget.add(Purpose::Level0, bytes);
+        let mut ranges = self.ranges.lock();
+        ranges.bytes += bytes;
+        ranges.list.push(range);
+        ranges.snapshot = None;
+        self.has_ranges.store(true, Ordering::Release);
+    }
+
+    /// True when there is a range-delete.
+    #[inline]
+    pub fn has_range_deletes(&self) -> bool {
+        self.has_ranges.load(Ordering::Acquire)
+    }
+
+    /// The range-deletes, newest first.
+    pub fn range_deletes(&self) -> Arc<[RangeDelete]> {
+        let mut ranges = self.ranges.lock();
+        if let Some(snapshot) = &ranges.snapshot {
+            return Arc::clone(snapshot);
+        }
+        let snapshot = newest_first(ranges.list.clone());
+        ranges.snapshot = Some(Arc::clone(&snapshot));
+        snapshot
+    }
+
+    /// Visits the messages of `key`, newest to oldest, until the visitor breaks off.
+    #[inline]
+    pub fn get(&self, key: &[u8], mut visit: impl FnMut(&Message<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+        let mut flow = ControlFlow::Continue(());
+        self.list.get(key, |message| {
+            flow = visit(message);
+            flow.is_continue()
+        });
+        flow
+    }
+
+    pub(super) fn leaf_cursor(&self) -> LeafCursor {
+        LeafCursor::new(Arc::clone(&self.list))
+    }
+
+    /// Bytes that messages and range-deletes take: compare with the threshold for sealing.
+    pub fn bytes(&self) -> usize {
+        let ranges = if self.has_range_deletes() { self.ranges.lock().bytes } else { 0 };
+        self.list.used_bytes() + ranges
+    }
+
+    /// Bytes held from the system.
+    pub fn memory_bytes(&self) -> usize {
+        self.list.mapped_bytes() + self.ranges.lock().bytes
+    }
+
+    /// Number of messages; range-deletes are not among them.
+    pub fn messages(&self) -> u64 {
+        self.kinds().iter().sum()
+    }
+
+    /// True without messages and range-deletes.
+    pub fn is_empty(&self) -> bool {
+        self.messages() == 0 && !self.has_range_deletes()
+    }
+
+    /// Number of messages by kind number.
+    pub fn kinds(&self) -> [u64; 6] {
+        std::array::from_fn(|kind| self.books.kinds[kind].load(Ordering::Relaxed))
+    }
+
+    /// Lowest and highest sequence number, range-deletes included; `None` when empty.
+    pub fn seq_bounds(&self) -> Option<(u64, u64)> {
+        let bounds = (self.books.min_seq.load(Ordering::Relaxed), self.books.max_seq.load(Ordering::Relaxed));
+        (bounds.0 <= bounds.1).then_some(bounds)
+    }
+
+    /// The transactions that wrote here, ascending.
+    pub fn txns(&self) -> Vec<TxnId> {
+        self.txns.to_vec()
+    }
+}
+
+impl Drop for Memtable {
+    fn drop(&mut self) {
+        self.budget.sub(Purpose::Level0, self.ranges.get_mut().bytes);
+    }
+}
+
+impl fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memtable")
+            .field("id", &self.id)
+            .field("messages", &self.messages())
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Memory of a range-delete, in the list and in its snapshot.
+pub(super) fn range_bytes(range: &RangeDelete) -> usize {
+    2 * (range.start.len() + range.end.len() + size_of::<RangeDelete>())
+}
+
+/// The list as readers take it.
+pub(super) fn newest_first(mut list: Vec<RangeDelete>) -> Arc<[RangeDelete]> {
+    list.reverse();
+    list.sort_by_key(|range| std::cmp::Reverse(range.seq));
+    list.into()
+}

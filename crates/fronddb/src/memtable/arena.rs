@@ -1,0 +1,244 @@
+//! Memory of a memtable: allocated piece by piece, given back all at once.
+//!
+//! A bump allocator that many threads use at the same time: a piece is one atomic add in the current chunk, a new
+//! chunk is taken under a mutex. Chunks are anonymous maps, so that they go back to the system when the memtable is
+//! dropped, whichever allocator the host program has (promise P7); each is reported to the [`MemoryBudget`] when
+//! it is mapped and taken back when the arena is dropped. They grow from [`CHUNK_BYTES_FIRST`] to
+//! [`CHUNK_BYTES_MAX`], so that a small database stays small.
+//!
+//! - A1: a piece is aligned to [`ALIGNMENT`], zeroed, overlaps no other piece, and lives as long as the arena.
+//! - A2: memory of a chunk below `used` has been given out; what is at or above it is zero and untouched.
+//!
+//! On failure: as with every Rust allocation, the process aborts when the system has no memory.
+#![allow(unsafe_code, reason = "concurrent allocation of pieces out of one map has no safe form")]
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::sync::Mutex;
+
+/// Alignment of all pieces.
+pub(super) const ALIGNMENT: usize = 8;
+/// Bytes of the first chunk.
+const CHUNK_BYTES_FIRST: usize = 64 << 10;
+/// Bytes of the chunks of an arena that has grown.
+const CHUNK_BYTES_MAX: usize = 2 << 20;
+/// A larger piece than this share of a chunk gets a chunk of its own, so that the rest of the current one is not lost.
+const LARGE_SHARE: usize = 8;
+
+struct Chunk {
+    base: NonNull<u8>,
+    bytes: usize,
+    used: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Chunks {
+    /// Each from `Box::leak`; taken back when the arena is dropped.
+    all: Vec<NonNull<Chunk>>,
+    /// Bytes given out of chunks that are not the current one.
+    used: usize,
+    mapped: usize,
+}
+
+/// The arena.
+pub(super) struct Arena {
+    current: AtomicPtr<Chunk>,
+    chunks: Mutex<Chunks>,
+    budget: MemoryBudget,
+}
+
+// Safety: the pointers are to maps that the arena owns; pieces are handed out once (A1), by atomic operations.
+unsafe impl Send for Arena {}
+// Safety: as above; all methods take `&self` and synchronise by `used` and the mutex.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    pub(super) fn new(budget: &MemoryBudget) -> Arena {
+        let arena = Arena {
+            current: AtomicPtr::new(std::ptr::null_mut()),
+            chunks: Mutex::new(Chunks::default()),
+            budget: budget.clone(),
+        };
+        let mut chunks = arena.chunks.lock();
+        arena.install(&mut chunks, CHUNK_BYTES_FIRST);
+        drop(chunks);
+        arena
+    }
+
+    /// A piece of `bytes` zeros (A1).
+    #[inline]
+    pub(super) fn allocate(&self, bytes: usize) -> NonNull<u8> {
+        let bytes = bytes.next_multiple_of(ALIGNMENT);
+        let current = self.current.load(Ordering::Acquire);
+        // Safety: `current` points to a chunk in `chunks`, none of which is freed before the arena is dropped.
+        let chunk = unsafe { &*current };
+        if bytes <= chunk.bytes / LARGE_SHARE {
+            let start = chunk.used.fetch_add(bytes, Ordering::Relaxed);
+            if start <= chunk.bytes - bytes {
+                // Safety: `start + bytes` is inside the chunk; the add gave this range to this call alone.
+                return unsafe { chunk.base.add(start) };
+            }
+        }
+        self.allocate_slowly(bytes)
+    }
+
+    #[cold]
+    fn allocate_slowly(&self, bytes: usize) -> NonNull<u8> {
+        let mut chunks = self.chunks.lock();
+        loop {
+            // Safety: as in `allocate`.
+            let chunk = unsafe { &*self.current.load(Ordering::Acquire) };
+            if bytes > chunk.bytes / LARGE_SHARE && chunk.bytes == CHUNK_BYTES_MAX {
+                let own = self.map(&mut chunks, bytes.next_multiple_of(CHUNK_BYTES_FIRST), bytes);
+                chunks.used += bytes;
+                // Safety: mapped just now.
+                return unsafe { own.as_ref().base };
+            }
+            if bytes <= chunk.bytes / LARGE_SHARE {
+                let start = chunk.used.fetch_add(bytes, Ordering::Relaxed);
+                if start <= chunk.bytes - bytes {
+                    // Safety: as in `allocate`.
+                    return unsafe { chunk.base.add(start) };
+                }
+            }
+            chunks.used += chunk.used.load(Ordering::Relaxed).min(chunk.bytes);
+            self.install(&mut chunks, (chunk.bytes * 2).min(CHUNK_BYTES_MAX));
+        }
+    }
+
+    /// Makes a new chunk the current one.
+    fn install(&self, chunks: &mut Chunks, bytes: usize) {
+        let chunk = self.map(chunks, bytes, 0);
+        self.current.store(chunk.as_ptr(), Ordering::Release);
+    }
+
+    fn map(&self, chunks: &mut Chunks, bytes: usize, used: usize) -> NonNull<Chunk> {
+        let chunk = Box::new(Chunk { base: map_zeroed(bytes), bytes, used: AtomicUsize::new(used) });
+        let chunk = NonNull::from(Box::leak(chunk));
+        self.budget.add(Purpose::Level0, bytes);
+        chunks.mapped += bytes;
+        chunks.all.push(chunk);
+        chunk
+    }
+
+    /// A number that is different for each piece of a thread: the address where the next one may lie.
+    #[inline]
+    pub(super) fn ticket(&self) -> usize {
+        // Safety: as in `allocate`.
+        let chunk = unsafe { &*self.current.load(Ordering::Acquire) };
+        chunk.base.as_ptr() as usize + chunk.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes given out.
+    pub(super) fn used_bytes(&self) -> usize {
+        let chunks = self.chunks.lock();
+        // Safety: as in `allocate`; under the mutex `current` does not change.
+        let chunk = unsafe { &*self.current.load(Ordering::Acquire) };
+        chunks.used + chunk.used.load(Ordering::Relaxed).min(chunk.bytes)
+    }
+
+    /// Bytes mapped: what the budget was told.
+    pub(super) fn mapped_bytes(&self) -> usize {
+        self.chunks.lock().mapped
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let chunks = std::mem::take(self.chunks.get_mut());
+        for chunk in &chunks.all {
+            // Safety: leaked by `map`, and nothing points to it after the arena.
+            let chunk = unsafe { Box::from_raw(chunk.as_ptr()) };
+            // Safety: mapped by `map_zeroed` with this length; no piece is used after the arena (A1).
+            unsafe { unmap(chunk.base, chunk.bytes) };
+        }
+        self.budget.sub(Purpose::Level0, chunks.mapped);
+    }
+}
+
+/// Fresh zeros. Chunks of a grown arena are aligned to the processor's large pages, and the system is asked for such:
+/// a search touches memory all over, and with small pages most of its time went into finding them.
+#[cfg(not(miri))]
+fn map_zeroed(bytes: usize) -> NonNull<u8> {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    let spare = if bytes.is_multiple_of(CHUNK_BYTES_MAX) { CHUNK_BYTES_MAX } else { 0 };
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // Safety: a fresh private map at an address of the system's choice touches no memory in use.
+    let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes + spare, access, MapFlags::PRIVATE) };
+    let Some(base) = mapped.ok().and_then(|pointer| NonNull::new(pointer.cast::<u8>())) else {
+        std::alloc::handle_alloc_error(layout(bytes))
+    };
+    if spare == 0 {
+        return base;
+    }
+    let before = base.as_ptr().align_offset(CHUNK_BYTES_MAX).min(spare);
+    // Safety: cuts `before` bytes off the front and the rest of the spare bytes off the end of the fresh map, whole
+    // pages that nothing points to; what stays has `bytes` bytes. Advice changes no content.
+    unsafe {
+        let chunk = base.add(before);
+        if before > 0 {
+            let _ = munmap(base.as_ptr().cast(), before);
+        }
+        if before < spare {
+            let _ = munmap(chunk.as_ptr().add(bytes).cast(), spare - before);
+        }
+        let _ = madvise(chunk.as_ptr().cast(), bytes, Advice::LinuxHugepage);
+        chunk
+    }
+}
+
+#[cfg(not(miri))]
+unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
+    // Safety: the caller passes a whole map of `map_zeroed` that nothing uses any more.
+    let unmapped = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
+    debug_assert!(unmapped.is_ok(), "munmap of a whole map cannot fail");
+}
+
+#[cfg(miri)]
+fn map_zeroed(bytes: usize) -> NonNull<u8> {
+    // Safety: the layout is not empty.
+    let pointer = unsafe { std::alloc::alloc_zeroed(layout(bytes)) };
+    NonNull::new(pointer).unwrap_or_else(|| std::alloc::handle_alloc_error(layout(bytes)))
+}
+
+#[cfg(miri)]
+unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
+    // Safety: allocated by `map_zeroed` with the same layout.
+    unsafe { std::alloc::dealloc(base.as_ptr(), layout(bytes)) };
+}
+
+fn layout(bytes: usize) -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(bytes, 4096).unwrap_or(std::alloc::Layout::new::<u64>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_zeroed_aligned_and_apart_and_the_budget_gets_its_bytes_back() {
+        let budget = MemoryBudget::new(1 << 30);
+        let arena = Arena::new(&budget);
+        let mut pieces = Vec::new();
+        let sizes = if cfg!(miri) { 200 } else { 20_000 };
+        for index in 0..sizes {
+            let bytes = [8, 24, 100, 1000, if index % 50 == 3 { 40_000 } else { 1 }][index % 5];
+            let piece = arena.allocate(bytes);
+            assert_eq!(piece.as_ptr() as usize % ALIGNMENT, 0);
+            // Safety: the piece has `bytes` bytes and is this test's alone.
+            let slice = unsafe { std::slice::from_raw_parts_mut(piece.as_ptr(), bytes) };
+            assert!(slice.iter().all(|byte| *byte == 0));
+            slice.fill(0xff);
+            pieces.push((piece.as_ptr() as usize, bytes));
+        }
+        pieces.sort_unstable();
+        assert!(pieces.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+        let given: usize = pieces.iter().map(|(_, bytes)| bytes.next_multiple_of(ALIGNMENT)).sum();
+        assert!(arena.used_bytes() >= given && arena.used_bytes() <= arena.mapped_bytes());
+        assert_eq!(budget.used(Purpose::Level0), arena.mapped_bytes());
+        drop(arena);
+        assert_eq!(budget.used(Purpose::Level0), 0);
+    }
+}

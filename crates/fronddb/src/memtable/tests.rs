@@ -1,0 +1,290 @@
+//! Both memtables against a sorted map, one operation after another; then the active one under threads.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+
+use super::{Level0, Level0Cursor, Memtable, SortedMemtable, SortedPart};
+use crate::base::key::inner;
+use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::{TreeId, TxnId};
+use crate::format::{Kind, Message, RangeDelete, Stamp};
+
+/// A message without its key: sequence number, transaction, step, kind, blob flag, payload.
+type Body = (u64, u64, u32, Kind, bool, Vec<u8>);
+/// In the order of level 0. The last part of the key makes later insertions come first.
+type Model = BTreeMap<(Vec<u8>, Reverse<u64>, Reverse<usize>), Body>;
+
+fn body(message: &Message<'_>) -> Body {
+    let Stamp::Written { txn, step } = message.stamp else { panic!("stamp") };
+    (message.seq, txn.0, step, message.kind, message.blob, message.payload.to_vec())
+}
+
+fn message<'a>(key: &'a [u8], body: &'a Body) -> Message<'a> {
+    let stamp = Stamp::Written { txn: TxnId(body.1), step: body.2 };
+    Message { key, seq: body.0, stamp, kind: body.3, blob: body.4, payload: &body.5 }
+}
+
+#[derive(Debug, Clone)]
+struct Insert {
+    key: Vec<u8>,
+    body: Body,
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    let user = prop_oneof![
+        prop::collection::vec(0u8..3, 0..4),
+        prop::collection::vec(0u8..2, 10..16),
+        (0u8..2, 0usize..40).prop_map(|(byte, count)| vec![byte; count]),
+        prop::collection::vec(any::<u8>(), 0..30),
+    ];
+    (0u32..3, user).prop_map(|(tree, user)| inner(TreeId(tree * 64), &user))
+}
+
+fn inserts() -> impl Strategy<Value = Vec<Insert>> {
+    let kind = prop::sample::select(vec![Kind::Put, Kind::Delete, Kind::Update, Kind::InsertIfAbsent]);
+    let body = (0u64..20, 1u64..9, 0u32..3, kind, any::<bool>(), prop::collection::vec(any::<u8>(), 0..20));
+    let count = if cfg!(miri) { 30 } else { 200 };
+    prop::collection::vec((key(), body).prop_map(|(key, body)| Insert { key, body }), 0..count)
+}
+
+fn model_of(inserts: &[Insert]) -> Model {
+    let entry = |(index, insert): (usize, &Insert)| {
+        ((insert.key.clone(), Reverse(insert.body.0), Reverse(index)), insert.body.clone())
+    };
+    inserts.iter().enumerate().map(entry).collect()
+}
+
+fn active(inserts: &[Insert], budget: &MemoryBudget) -> Level0 {
+    let memtable = Memtable::new(7, budget);
+    for Insert { key, body } in inserts {
+        memtable.insert(body.0, TxnId(body.1), body.2, &message(key, body));
+    }
+    Level0::Active(Arc::new(memtable))
+}
+
+/// Spread over parts by sequence number, as records are over threads.
+fn sorted(inserts: &[Insert], parts: u64, budget: &MemoryBudget) -> Level0 {
+    let mut all: Vec<SortedPart> = (0..parts).map(|_| SortedPart::new()).collect();
+    for Insert { key, body } in inserts {
+        all[(body.0 % parts) as usize].add(&message(key, body));
+    }
+    Level0::Sorted(Arc::new(SortedMemtable::build(7, budget, all)))
+}
+
+fn at(cursor: &Level0Cursor) -> Option<(Vec<u8>, Body)> {
+    cursor.valid().then(|| (cursor.key().to_vec(), body(&cursor.message())))
+}
+
+fn check(level0: &Level0, model: &Model, probes: &[Vec<u8>]) {
+    let expected: Vec<_> = model.iter().map(|((key, ..), body)| (key.clone(), body.clone())).collect();
+    let mut cursor = level0.cursor();
+    assert_eq!(at(&cursor), None);
+    cursor.first();
+    let forward: Vec<_> = std::iter::from_fn(|| {
+        let found = at(&cursor);
+        cursor.next();
+        found
+    })
+    .collect();
+    assert_eq!(forward, expected);
+    cursor.last();
+    let mut backward: Vec<_> = std::iter::from_fn(|| {
+        let found = at(&cursor);
+        cursor.prev();
+        found
+    })
+    .collect();
+    backward.reverse();
+    assert_eq!(backward, expected);
+    for probe in probes {
+        let index = expected.partition_point(|(key, _)| key < probe);
+        cursor.seek(probe);
+        assert_eq!(at(&cursor).as_ref(), expected.get(index), "seek {probe:?}");
+        cursor.prev();
+        let before = index.checked_sub(1).map(|index| &expected[index]);
+        if index < expected.len() {
+            assert_eq!(at(&cursor).as_ref(), before, "prev {probe:?}");
+        }
+        cursor.seek_before(probe);
+        assert_eq!(at(&cursor).as_ref(), before, "seek_before {probe:?}");
+        if before.is_some() {
+            cursor.next();
+            assert_eq!(at(&cursor).as_ref(), expected.get(index), "next {probe:?}");
+        }
+        let mut found = Vec::new();
+        let flow = level0.get(probe, |message| {
+            assert_eq!(message.key, probe);
+            found.push(body(message));
+            ControlFlow::Continue(())
+        });
+        assert!(flow.is_continue());
+        let same: Vec<_> = expected.iter().filter(|(key, _)| key == probe).map(|(_, body)| body.clone()).collect();
+        assert_eq!(found, same);
+        let mut seen = 0;
+        let flow = level0.get(probe, |_| {
+            seen += 1;
+            ControlFlow::Break(())
+        });
+        assert_eq!((flow.is_break(), seen), (!same.is_empty(), same.len().min(1)));
+    }
+    assert_eq!(level0.messages(), expected.len() as u64);
+    assert_eq!(level0.kinds().iter().sum::<u64>(), expected.len() as u64);
+    let mut txns: Vec<_> = expected.iter().map(|(_, body)| TxnId(body.1)).collect();
+    txns.sort_unstable();
+    txns.dedup();
+    assert_eq!(level0.txns(), txns);
+    let seqs = || expected.iter().map(|(_, body)| body.0);
+    assert_eq!(level0.seq_bounds(), seqs().min().zip(seqs().max()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 3 } else { 256 }, ..ProptestConfig::default() })]
+    #[test]
+    fn both_memtables_agree_with_a_sorted_map(inserts in inserts(), parts in 1u64..4, more in prop::collection::vec(key(), 0..20)) {
+        let budget = MemoryBudget::new(1 << 30);
+        let model = model_of(&inserts);
+        let probes: Vec<_> = inserts.iter().map(|insert| insert.key.clone()).chain(more).collect();
+        let both = [active(&inserts, &budget), sorted(&inserts, parts, &budget)];
+        for level0 in &both {
+            check(level0, &model, &probes);
+        }
+        prop_assert_eq!(budget.used(Purpose::Level0), both.iter().map(Level0::memory_bytes).sum::<usize>());
+        drop(both);
+        prop_assert_eq!(budget.used(Purpose::Level0), 0);
+    }
+
+    #[test]
+    fn ascending_runs_in_several_trees_keep_the_order(runs in prop::collection::vec((0u32..200, 0u32..100, 1u32..20), 1..20)) {
+        let budget = MemoryBudget::new(1 << 30);
+        let mut inserts = Vec::new();
+        for (tree, from, count) in runs {
+            for number in from..from + count {
+                let key = inner(TreeId(tree), &number.to_be_bytes());
+                inserts.push(Insert { key, body: (inserts.len() as u64 / 3, 1, 0, Kind::Put, false, vec![]) });
+            }
+        }
+        check(&active(&inserts, &budget), &model_of(&inserts), &[]);
+    }
+}
+
+#[test]
+fn a_parallel_build_gives_the_same_order() {
+    let budget = MemoryBudget::new(1 << 30);
+    let mut random = 1u64;
+    let count = if cfg!(miri) { 100 } else { 60_000 };
+    let inserts: Vec<_> = (0..count)
+        .map(|seq| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let key = inner(TreeId((random >> 60) as u32), format!("a long common prefix {}", random >> 50).as_bytes());
+            Insert { key, body: (seq / 4, seq / 40 + 1, 0, Kind::Put, false, vec![1; (random >> 58) as usize]) }
+        })
+        .collect();
+    let model = model_of(&inserts);
+    for parts in 1..=4 {
+        let Level0::Sorted(memtable) = sorted(&inserts, parts, &budget) else { panic!("sorted") };
+        let mut cursor = memtable.cursor();
+        cursor.first();
+        for ((key, ..), body) in &model {
+            assert_eq!(at(&cursor).as_ref(), Some(&(key.clone(), body.clone())));
+            cursor.next();
+        }
+        assert!(!cursor.valid());
+    }
+}
+
+#[test]
+fn range_deletes_are_given_newest_first_and_counted() {
+    let budget = MemoryBudget::new(1 << 30);
+    let memtable = Memtable::new(1, &budget);
+    assert!(memtable.is_empty() && !memtable.has_range_deletes() && memtable.range_deletes().is_empty());
+    let range = |seq, start: &[u8]| RangeDelete {
+        start: start.to_vec(),
+        end: b"zzzz".to_vec(),
+        seq,
+        stamp: Stamp::Written { txn: TxnId(seq + 100), step: 0 },
+    };
+    let mut part = SortedPart::new();
+    for one in [range(5, b"aaaa"), range(9, b"bbbb"), range(7, b"cccc"), range(7, b"dddd")] {
+        memtable.insert_range(one.clone());
+        part.add_range(one);
+    }
+    let sorted = SortedMemtable::build(1, &budget, vec![part]);
+    for level0 in [Level0::Active(Arc::new(memtable)), Level0::Sorted(Arc::new(sorted))] {
+        let starts: Vec<_> = level0.range_deletes().iter().map(|range| range.start.clone()).collect();
+        assert_eq!(starts, [b"bbbb", b"dddd", b"cccc", b"aaaa"]);
+        assert!(!level0.is_empty() && level0.messages() == 0 && level0.bytes() > 0);
+        assert_eq!(level0.seq_bounds(), Some((5, 9)));
+        assert_eq!(level0.txns(), [TxnId(105), TxnId(107), TxnId(109)]);
+    }
+    assert_eq!(budget.used(Purpose::Level0), 0);
+}
+
+#[test]
+fn threads_that_insert_and_read_see_whole_messages_in_order() {
+    let budget = MemoryBudget::new(1 << 30);
+    let memtable = Arc::new(Memtable::new(1, &budget));
+    let threads = 4u64;
+    let count = if cfg!(miri) { 60u64 } else { 20_000 };
+    let done: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (memtable, done) = (&memtable, &done);
+            scope.spawn(move || {
+                for index in 0..count {
+                    // Half of the keys ascend and are contended, half are scattered; all are distinct.
+                    let number = if index % 2 == 0 {
+                        index * threads + thread
+                    } else {
+                        (index * threads + thread).reverse_bits()
+                    };
+                    let key = inner(TreeId((index % 2) as u32), &number.to_be_bytes());
+                    let payload = key.repeat(2);
+                    let body = (index, thread + 1, 0, Kind::Put, false, payload);
+                    memtable.insert(index, TxnId(thread + 1), 0, &message(&key, &body));
+                    done[thread as usize].store(index + 1, Ordering::Release);
+                }
+            });
+        }
+        for _ in 0..2 {
+            let (memtable, done) = (&memtable, &done);
+            scope.spawn(move || {
+                let mut cursor = memtable.cursor();
+                while done.iter().any(|done| done.load(Ordering::Acquire) < count) {
+                    let before: u64 = done.iter().map(|done| done.load(Ordering::Acquire)).sum();
+                    let (mut seen, mut last) = (0, Vec::new());
+                    cursor.first();
+                    while let Some(message) = cursor.get() {
+                        assert!(message.key > &last[..], "order");
+                        assert_eq!(message.payload, message.key.repeat(2), "whole");
+                        last = message.key.to_vec();
+                        seen += 1;
+                        cursor.next();
+                    }
+                    assert!(seen >= before, "what was inserted before the walk is met, seen={seen} before={before}");
+                }
+            });
+        }
+    });
+    assert_eq!(memtable.messages(), threads * count);
+    assert_eq!(memtable.txns(), (1..=threads).map(TxnId).collect::<Vec<_>>());
+    for thread in 0..threads {
+        let key = inner(TreeId(0), &thread.to_be_bytes());
+        assert!(memtable.get(&key, |_| ControlFlow::Break(())).is_break());
+    }
+    let mut cursor = memtable.cursor();
+    cursor.last();
+    let mut walked = 0;
+    while cursor.valid() && walked < 100 {
+        walked += 1;
+        cursor.prev();
+    }
+    drop(memtable);
+    assert!(budget.used(Purpose::Level0) > 0, "the cursor keeps the messages");
+    drop(cursor);
+    assert_eq!(budget.used(Purpose::Level0), 0);
+}

@@ -1,0 +1,327 @@
+//! Damage, a full disk, failing calls.
+
+use std::sync::Arc;
+
+use super::harness::{Piece, create, data_path, dir, is_intact, new_piece, open, options, publish, verify};
+use crate::base::page_buf::PageBuf;
+use crate::base::{ErrorKind, Extent, checksum};
+use crate::format::superblock::{SUPERBLOCK_BYTES, slot_offset};
+use crate::io::{CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage, read_file};
+use crate::store::{SpaceChanges, Store, StoreOptions, Urgency};
+
+fn byte(out: &mut Vec<u8>, byte: u8) -> crate::base::Result<()> {
+    out.push(byte);
+    Ok(())
+}
+
+fn shared(storage: &MemoryStorage) -> Arc<dyn Storage> {
+    Arc::new(storage.clone())
+}
+
+/// A store of five generations, the last of which references two pieces.
+fn grown(storage: &Arc<dyn Storage>) -> (Arc<Store>, Vec<Piece>) {
+    let store = create(storage);
+    let mut pieces: Vec<Piece> = Vec::new();
+    for tag in 2..=5 {
+        let piece = new_piece(&store, 7, tag).unwrap();
+        pieces.push(piece);
+        let removed: Vec<Extent> = if pieces.len() > 2 { vec![pieces.remove(0).extent] } else { vec![] };
+        publish(&store, &pieces, &SpaceChanges { added: vec![piece.extent], removed: removed.clone() }).unwrap();
+        store.release(&removed);
+    }
+    (store, pieces)
+}
+
+#[test]
+fn losing_the_newest_slot_loses_nothing_but_the_newest_generation() {
+    let storage = MemoryStorage::new();
+    grown(&shared(&storage));
+    storage.flip_bit(&data_path(), slot_offset(5) + 100, 3).unwrap();
+    let opened = open(&shared(&storage)).unwrap();
+    assert_eq!(opened.store.superblock().generation, 4);
+    assert_eq!(opened.damaged.len(), 1);
+    assert!(opened.damaged[0].to_string().contains("data.frond"), "{}", opened.damaged[0]);
+    verify(&opened.store).unwrap();
+    // The damaged slot is erased: if it came back, it would name space that is used again.
+    let bytes = read_file(&storage, &data_path()).unwrap();
+    let at = slot_offset(5) as usize;
+    assert!(bytes[at..at + SUPERBLOCK_BYTES].iter().all(|byte| *byte == 0));
+    let piece = new_piece(&opened.store, 3, 50).unwrap();
+    publish(&opened.store, &[piece], &SpaceChanges { added: vec![piece.extent], removed: vec![] }).unwrap();
+    assert_eq!(open(&shared(&storage)).unwrap().store.superblock().generation, 5);
+}
+
+#[test]
+fn an_older_generation_can_be_asked_for_and_newer_ones_do_not_come_back() {
+    let storage = MemoryStorage::new();
+    grown(&shared(&storage));
+    let older = StoreOptions { generation: Some(4), ..options() };
+    let opened = Store::open(&shared(&storage), dir(), &older).unwrap();
+    assert_eq!(opened.superblocks.iter().map(|one| one.generation).collect::<Vec<_>>(), [5, 4, 3, 2]);
+    verify(&opened.store).unwrap();
+    assert_eq!(open(&shared(&storage)).unwrap().store.superblock().generation, 4);
+    let missing = StoreOptions { generation: Some(77), ..options() };
+    assert_eq!(Store::open(&shared(&storage), dir(), &missing).unwrap_err().kind(), ErrorKind::Corruption);
+}
+
+#[test]
+fn a_newer_version_is_refused() {
+    let storage = MemoryStorage::new();
+    grown(&shared(&storage));
+    let bytes = read_file(&storage, &data_path()).unwrap();
+    let at = slot_offset(3) as usize;
+    let mut slot = bytes[at..at + SUPERBLOCK_BYTES].to_vec();
+    slot[8] = 2;
+    slot[16..24].fill(0);
+    let sum = checksum::block(slot_offset(3), &slot);
+    slot[16..24].copy_from_slice(&sum.to_le_bytes());
+    storage.overwrite(&data_path(), slot_offset(3), &slot).unwrap();
+    let error = open(&shared(&storage)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnsupportedFormat);
+    assert!(error.to_string().contains("got=2 known=1"), "{error}");
+}
+
+#[test]
+fn no_valid_slot_and_a_cut_file_are_named() {
+    let storage = MemoryStorage::new();
+    grown(&shared(&storage));
+    let cut = storage.snapshot();
+    let file = cut.open(&data_path(), crate::io::OpenMode::default()).unwrap();
+    file.set_len(20 * 4096).unwrap();
+    let error = open(&shared(&cut)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    assert!(error.message().contains("was cut"), "{error}");
+    for generation in 2..=5 {
+        storage.flip_bit(&data_path(), slot_offset(generation), 0).unwrap();
+    }
+    let error = open(&shared(&storage)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    assert!(error.message().contains("no valid superblock"), "{error}");
+}
+
+#[test]
+fn every_inverted_bit_of_the_stores_own_blocks_is_noticed_or_harmless() {
+    let storage = MemoryStorage::new();
+    let (store, pieces) = grown(&shared(&storage));
+    let own = store.stored_image().unwrap().own;
+    let (root, status) = (store.superblock().body.root, store.superblock().body.status.clone());
+    assert!(own.len() >= 3 && root.is_some() && !status.is_empty());
+    for extent in own {
+        for step in 0..extent.bytes() / 97 {
+            let damaged = storage.snapshot();
+            damaged.flip_bit(&data_path(), extent.offset() + step * 97, (step % 8) as u8).unwrap();
+            let noticed = match open(&shared(&damaged)) {
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corruption);
+                    true
+                }
+                Ok(opened) => {
+                    let image = opened.store.stored_image().unwrap();
+                    let statuses = opened.store.read_image(&status);
+                    // Reads of the rest go on, and so do allocations elsewhere or nowhere.
+                    assert!(is_intact(&opened.store, pieces[0]).unwrap());
+                    let allocated = opened.store.allocate(4, Urgency::Ordinary).unwrap();
+                    assert!(pieces.iter().all(|piece| piece.extent.end() <= allocated.start || allocated.end() <= piece.extent.start));
+                    !image.damaged.is_empty() || statuses.is_err()
+                }
+            };
+            // What lies after a frame's payload is padding.
+            assert!(noticed || step * 97 >= 32, "{extent:?} step={step}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_bitmap_stops_publications_that_need_it_and_nothing_else() {
+    let storage = MemoryStorage::new();
+    let (store, pieces) = grown(&shared(&storage));
+    let map = store.stored_image().unwrap().own.into_iter().find(|own| {
+        let bytes = store.read(own.offset() + 6, 2).unwrap();
+        bytes[..] == [1, 0]
+    });
+    storage.flip_bit(&data_path(), map.unwrap().offset() + 200, 1).unwrap();
+    let opened = open(&shared(&storage)).unwrap();
+    let error = publish(&opened.store, &pieces, &SpaceChanges::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    assert!(error.message().contains("data.frond") && error.message().contains("index=0"), "{error}");
+    assert_eq!(opened.store.map_damage().len(), 1);
+    assert!(opened.store.poisoned().is_none());
+    let piece = new_piece(&opened.store, 3, 1).unwrap();
+    assert!(piece.extent.start >= 16384, "the next region serves");
+    assert!(is_intact(&opened.store, pieces[0]).unwrap());
+}
+
+#[test]
+fn a_full_disk_fails_ordinary_allocations_and_keeps_publications_possible() {
+    let storage = MemoryStorage::new();
+    let options = StoreOptions { reserve_bytes: 256 << 10, ..options() };
+    let storage_dyn = shared(&storage);
+    storage.create_dir_all(dir()).unwrap();
+    let store = Store::create(&storage_dyn, dir(), &options, [1; 16], Default::default()).unwrap();
+    storage.set_capacity(8 << 20);
+    let mut pieces = Vec::new();
+    let error = loop {
+        match new_piece(&store, 16, pieces.len() as u64) {
+            Ok(piece) => pieces.push(piece),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::NoSpace);
+    assert!(pieces.len() > 90, "{}", pieces.len());
+    let added: Vec<Extent> = pieces.iter().map(|piece| piece.extent).collect();
+    publish(&store, &pieces, &SpaceChanges { added, removed: vec![] }).unwrap();
+    assert!(store.poisoned().is_none());
+
+    // A checkpoint has its reserve, then that is used up too.
+    let mut urgent = Vec::new();
+    while let Ok(extent) = store.allocate(16, Urgency::Checkpoint) {
+        store.write(extent, 0, &PageBuf::zeroed(65536)).unwrap();
+        urgent.push(extent);
+    }
+    assert!(urgent.len() >= 3, "{}", urgent.len());
+    assert_eq!(store.allocate(1, Urgency::Ordinary).unwrap_err().kind(), ErrorKind::NoSpace);
+    for extent in urgent {
+        store.free_unpublished(extent);
+    }
+
+    // Space in small pieces serves who can use those.
+    let some = store.allocate_some(200, 2, Urgency::Checkpoint).unwrap();
+    assert!((2..200).contains(&some.pages), "{some:?}");
+    store.free_unpublished(some);
+
+    // Many publications on the full disk: each supersedes what it wrote before.
+    for _ in 0..20 {
+        publish(&store, &pieces, &SpaceChanges::default()).unwrap();
+    }
+    // Deleting makes room again.
+    let removed: Vec<Extent> = pieces.drain(..pieces.len() / 2).map(|piece| piece.extent).collect();
+    publish(&store, &pieces, &SpaceChanges { added: vec![], removed: removed.clone() }).unwrap();
+    store.release(&removed);
+    publish(&store, &pieces, &SpaceChanges::default()).unwrap();
+    new_piece(&store, 16, 7).unwrap();
+    verify(&store).unwrap();
+
+    // So does a larger disk, and a crash on the full one is nothing special.
+    let left = storage.crash_with(CrashMode::Lost, 1);
+    verify(&open(&shared(&left)).unwrap().store).unwrap();
+    storage.set_capacity(u64::MAX);
+    new_piece(&store, 3000, 8).unwrap();
+}
+
+#[test]
+fn a_publication_without_space_has_no_effect_and_can_be_retried() {
+    let storage = MemoryStorage::new();
+    let options = StoreOptions { reserve_bytes: 0, ..options() };
+    storage.create_dir_all(dir()).unwrap();
+    let store = Store::create(&shared(&storage), dir(), &options, [1; 16], Default::default()).unwrap();
+    let piece = new_piece(&store, 4, 1).unwrap();
+    storage.set_capacity(storage.occupied_bytes());
+    let used = store.statistics().used_bytes;
+    let changes = SpaceChanges { added: vec![piece.extent], removed: vec![] };
+    let mut publication = store.begin_publication().unwrap();
+    while publication.write_block(4096, |_, out| byte(out, 1)).is_ok() {}
+    assert_eq!(publication.commit(&changes, Default::default()).unwrap_err().kind(), ErrorKind::Internal);
+    let before = store.statistics();
+    assert_eq!((before.generation, store.poisoned().is_none()), (1, true));
+    assert!(before.used_bytes <= used, "all it took is back");
+    publish(&store, &[piece], &changes).unwrap();
+    verify(&store).unwrap();
+}
+
+/// Fails each call of a class in turn; whatever happens, opening again finds a whole generation.
+fn fail_each(class: CallClass, fault: Fault, poisons: bool) {
+    for nth in 1..200 {
+        let memory = MemoryStorage::new();
+        let plan = FaultPlan::new();
+        let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(shared(&memory), plan.clone()));
+        let (store, mut pieces) = grown(&storage);
+        let before = store.superblock().generation;
+        plan.add(FaultRule::once(class, nth, fault));
+        let mut failures = 0;
+        let mut durable = before;
+        for tag in 0..4 {
+            let Ok(piece) = new_piece(&store, 600, tag) else {
+                failures += 1;
+                continue;
+            };
+            let with: Vec<Piece> = pieces.iter().copied().chain([piece]).collect();
+            match publish(&store, &with, &SpaceChanges { added: vec![piece.extent], removed: vec![] }) {
+                Ok(superblock) => {
+                    pieces = with;
+                    durable = superblock.generation;
+                }
+                Err(_) => {
+                    failures += 1;
+                    store.free_unpublished(piece.extent);
+                }
+            }
+        }
+        if plan.fired() == 0 {
+            assert!(nth > 1, "{class:?} never happens");
+            return;
+        }
+        assert!(failures > 0, "{class:?} nth={nth}: a failed call was swallowed");
+        if poisons {
+            assert_eq!(store.sync().unwrap_err().kind(), ErrorKind::Poisoned);
+        } else if store.poisoned().is_none() {
+            assert!(durable > before);
+        }
+        let found = verify(&store).unwrap();
+        assert_eq!(found, pieces);
+        for seed in 0..4 {
+            let left = memory.crash(seed);
+            let opened = open(&shared(&left)).unwrap();
+            let generation = opened.store.superblock().generation;
+            assert!((durable..=durable + 1).contains(&generation), "{class:?} nth={nth} generation={generation}");
+            verify(&opened.store).unwrap();
+        }
+    }
+    panic!("{class:?} happens too often to be enumerated");
+}
+
+#[test]
+fn a_failed_sync_poisons_and_reopening_recovers() {
+    fail_each(CallClass::Sync, Fault::Error, true);
+}
+
+#[test]
+fn a_failed_write_loses_nothing() {
+    fail_each(CallClass::Write, Fault::Error, false);
+    fail_each(CallClass::Write, Fault::ShortWrite, false);
+    fail_each(CallClass::Write, Fault::NoSpace, false);
+}
+
+#[test]
+fn a_failed_growth_loses_nothing() {
+    fail_each(CallClass::Allocate, Fault::Error, false);
+}
+
+#[test]
+fn a_failed_read_is_an_error_and_not_damage() {
+    let memory = MemoryStorage::new();
+    let plan = FaultPlan::new();
+    let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(shared(&memory), plan.clone()));
+    let (store, pieces) = grown(&storage);
+    plan.add(FaultRule::once(CallClass::Read, 1, Fault::Error).on("data.frond"));
+    assert_eq!(store.read(pieces[0].extent.offset(), 10).unwrap_err().kind(), ErrorKind::Io);
+    assert!(is_intact(&store, pieces[0]).unwrap());
+    // A bitmap that could not be read at first serves again.
+    let reopened = open(&storage).unwrap().store;
+    plan.add(FaultRule::once(CallClass::Read, 1, Fault::Error));
+    assert!(reopened.allocate(1, Urgency::Ordinary).unwrap().start >= 16384, "the next region serves meanwhile");
+    assert_eq!(reopened.statistics().regions_damaged, 1);
+    publish(&reopened, &pieces, &SpaceChanges::default()).unwrap();
+    assert_eq!(reopened.statistics().regions_damaged, 0);
+    verify(&reopened).unwrap();
+    for nth in 1..6 {
+        plan.clear();
+        plan.add(FaultRule::once(CallClass::Read, nth, Fault::Error));
+        match open(&storage) {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Io),
+            Ok(opened) => {
+                let _ = opened.store.allocate(1, Urgency::Ordinary);
+                assert!(verify(&opened.store).is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The work of a flush, a compaction and a seal: merge sources, apply the merge rules, write runs.
+//!
+//! Needs no latch: the inputs never change. Nothing becomes visible here; the caller installs the runs.
+//! On failure the runs already written give their space back (they are in no root).
+
+use std::sync::Arc;
+
+use super::TreeEnv;
+use super::merge::{Group, Merge};
+use super::source::Source;
+use crate::base::codec::Decoder;
+use crate::base::{Extent, Result, key};
+use crate::format::RunMeta;
+use crate::format::blob::BlobRef;
+use crate::format::message::{Message, RangeDelete, Stamp};
+use crate::format::resolve::{self, Sink, Stamper};
+use crate::format::visibility::Retention;
+use crate::run::{Run, RunOptions, RunWriter};
+
+/// Where one output run ends and the next begins.
+#[derive(Debug)]
+pub enum Cuts {
+    /// At these keys, ascending: one output for each interval that gets messages.
+    At(Vec<Arc<[u8]>>),
+    /// After so many stored bytes, between keys.
+    Bytes(u64),
+}
+
+/// What is merged and how.
+#[derive(Debug)]
+pub struct Compaction {
+    /// Positioned at their first messages; newest first.
+    pub sources: Vec<Source>,
+    /// Range-deletes of all sources.
+    pub range_deletes: Vec<RangeDelete>,
+    /// Where it begins: the lower bound of the slot.
+    pub lower: Arc<[u8]>,
+    /// Where it ends, if anywhere.
+    pub upper: Option<Vec<u8>>,
+    /// Nothing older than the sources exists for any of their keys.
+    pub bottom: bool,
+    /// Where to cut.
+    pub cuts: Cuts,
+    /// Filter bits per key of the outputs.
+    pub filter_bits: u8,
+}
+
+/// One run written, with the lowest key that it stands for.
+#[derive(Debug)]
+pub struct Output {
+    /// Where the run's interval begins: the lower bound, or a cut.
+    pub lower: Arc<[u8]>,
+    /// The run.
+    pub run: Arc<Run>,
+}
+
+/// What a compaction wrote and dropped.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Runs, ascending.
+    pub outputs: Vec<Output>,
+    /// Extents of blobs whose messages were dropped.
+    pub dropped_blobs: Vec<Extent>,
+    /// Extents of blobs whose messages were kept; filled for seals only.
+    pub kept_blobs: Vec<Extent>,
+    /// Messages read.
+    pub messages_in: u64,
+    /// Messages written.
+    pub messages_out: u64,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// Those of reading and writing runs; nothing has changed then.
+pub fn run(
+    env: &TreeEnv,
+    retention: &Retention<'_>,
+    compaction: Compaction,
+    collect_kept_blobs: bool,
+) -> Result<Outcome> {
+    let mut stamper = Stamper::new();
+    let mut ranges: Vec<RangeDelete> = compaction.range_deletes;
+    ranges.retain_mut(|range| match stamper.restamp(retention, range.stamp) {
+        Some(stamp) => {
+            range.stamp = stamp;
+            true
+        }
+        None => false,
+    });
+    ranges.sort_by(|a, b| a.start.cmp(&b.start));
+    let mut writer = Writer {
+        env,
+        filter_bits: compaction.filter_bits,
+        keep_ranges: kept_ranges(&ranges, compaction.bottom, &compaction.lower, compaction.upper.as_deref()),
+        upper: compaction.upper,
+        cuts: compaction.cuts,
+        next_cut: 0,
+        lower: compaction.lower,
+        last_key: Vec::new(),
+        open: None,
+        outcome: Outcome::default(),
+        collect_kept_blobs,
+    };
+    let mut active = ActiveRanges { ranges: &ranges, next: 0, active: Vec::new(), covering: Vec::new() };
+    let mut merge = Merge::new(compaction.sources);
+    let mut group = Group::default();
+    while merge.next(&mut group)? {
+        writer.outcome.messages_in += group.len() as u64;
+        writer.start_key(group.key())?;
+        let covering = active.covering(group.key());
+        match group.single() {
+            Some(message) => {
+                resolve::compact(&mut stamper, retention, compaction.bottom, &[message], covering, &mut writer)?;
+            }
+            None => {
+                resolve::compact(&mut stamper, retention, compaction.bottom, &group.messages(), covering, &mut writer)?;
+            }
+        }
+    }
+    writer.finish()
+}
+
+/// The range-deletes that the outputs must still carry, clipped to the interval of the compaction.
+fn kept_ranges(ranges: &[RangeDelete], bottom: bool, lower: &[u8], upper: Option<&[u8]>) -> Vec<RangeDelete> {
+    let needed = |range: &&RangeDelete| !(bottom && range.stamp == Stamp::Settled);
+    ranges.iter().filter(needed).filter_map(|range| clip(range, lower, upper)).collect()
+}
+
+/// The part of `range` in `[lower, upper)`.
+pub fn clip(range: &RangeDelete, lower: &[u8], upper: Option<&[u8]>) -> Option<RangeDelete> {
+    let start = range.start.as_slice().max(lower);
+    let end = upper.map_or(range.end.as_slice(), |upper| upper.min(range.end.as_slice()));
+    (start < end).then(|| RangeDelete { start: start.to_vec(), end: end.to_vec(), ..*range })
+}
+
+/// Sweeps over range-deletes sorted by start, for keys that ascend.
+struct ActiveRanges<'a> {
+    ranges: &'a [RangeDelete],
+    next: usize,
+    active: Vec<&'a RangeDelete>,
+    covering: Vec<(u64, Stamp)>,
+}
+
+impl ActiveRanges<'_> {
+    #[inline]
+    fn covering(&mut self, key: &[u8]) -> &[(u64, Stamp)] {
+        if self.next == self.ranges.len() && self.active.is_empty() {
+            return &[];
+        }
+        while let Some(range) = self.ranges.get(self.next).filter(|range| range.start.as_slice() <= key) {
+            self.active.push(range);
+            self.next += 1;
+        }
+        self.active.retain(|range| key < range.end.as_slice());
+        self.covering.clear();
+        self.covering.extend(self.active.iter().map(|range| (range.seq, range.stamp)));
+        &self.covering
+    }
+}
+
+/// Distributes kept messages over runs.
+struct Writer<'a> {
+    env: &'a TreeEnv,
+    filter_bits: u8,
+    /// Not yet written, ascending by start.
+    keep_ranges: Vec<RangeDelete>,
+    upper: Option<Vec<u8>>,
+    cuts: Cuts,
+    next_cut: usize,
+    lower: Arc<[u8]>,
+    last_key: Vec<u8>,
+    open: Option<RunWriter>,
+    outcome: Outcome,
+    collect_kept_blobs: bool,
+}
+
+impl Writer<'_> {
+    /// Cuts before `key` where the plan says so.
+    #[inline]
+    fn start_key(&mut self, key: &[u8]) -> Result<()> {
+        match &self.cuts {
+            Cuts::At(_) => {
+                while let Some(cut) = self.cut_at().filter(|cut| cut.as_ref() <= key).cloned() {
+                    self.next_cut += 1;
+                    self.close(Some(cut))?;
+                }
+            }
+            Cuts::Bytes(bytes) => {
+                if self.open.as_ref().is_some_and(|writer| writer.stored_bytes() >= *bytes) {
+                    let cut = key::separator(&self.last_key, key);
+                    self.close(Some(Arc::from(cut)))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next fixed cut.
+    #[inline]
+    fn cut_at(&self) -> Option<&Arc<[u8]>> {
+        match &self.cuts {
+            Cuts::At(cuts) => cuts.get(self.next_cut),
+            Cuts::Bytes(_) => None,
+        }
+    }
+
+    fn writer(&mut self) -> Result<&mut RunWriter> {
+        if self.open.is_none() {
+            let upper = self.output_upper();
+            let has_seq = self.keep_ranges.iter().any(|range| clip(range, &self.lower, upper.as_deref()).is_some());
+            let options = RunOptions {
+                block_bytes: self.env.options.block_bytes,
+                filter_bits_per_key: self.filter_bits,
+                has_seq,
+                codecs: self.env.codecs.clone(),
+            };
+            self.open = Some(RunWriter::new(&self.env.store, self.env.next_run_id(), &options, 0));
+        }
+        Ok(self.open.as_mut().unwrap_or_else(|| unreachable!("opened above")))
+    }
+
+    /// Where the present output ends at the latest.
+    fn output_upper(&self) -> Option<Vec<u8>> {
+        self.cut_at().map(|cut| cut.to_vec()).or_else(|| self.upper.clone())
+    }
+
+    /// Ends the present output; the next one begins at `cut`.
+    fn close(&mut self, cut: Option<Arc<[u8]>>) -> Result<()> {
+        let end = cut.as_deref().map(<[u8]>::to_vec).or_else(|| self.upper.clone());
+        let ranges: Vec<RangeDelete> =
+            self.keep_ranges.iter().filter_map(|range| clip(range, &self.lower, end.as_deref())).collect();
+        if !ranges.is_empty() {
+            let writer = self.writer()?;
+            for range in ranges {
+                writer.add_range(range)?;
+            }
+        }
+        if let Some(writer) = self.open.take() {
+            let meta = writer.finish()?;
+            let run = Run::new(meta, &self.env.store, &self.env.cache, &self.env.run_counters);
+            self.outcome.outputs.push(Output { lower: self.lower.clone(), run });
+        }
+        if let Some(cut) = cut {
+            self.lower = cut;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Outcome> {
+        while let Some(cut) = self.cut_at().filter(|_| !self.keep_ranges.is_empty()).cloned() {
+            self.next_cut += 1;
+            self.close(Some(cut))?;
+        }
+        self.close(None)?;
+        Ok(std::mem::take(&mut self.outcome))
+    }
+}
+
+impl Sink for Writer<'_> {
+    #[inline]
+    fn keep(&mut self, message: &Message<'_>) -> Result<()> {
+        if message.blob && self.collect_kept_blobs {
+            self.outcome.kept_blobs.extend(blob_ref(message.payload)?.extents);
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(message.key);
+        self.outcome.messages_out += 1;
+        match &mut self.open {
+            Some(writer) => writer.add(message),
+            None => self.writer()?.add(message),
+        }
+    }
+
+    fn drop_blob(&mut self, payload: &[u8]) {
+        // A reference that does not decode passed its block's checksum: a bug. Leaking its space is safer
+        // than guessing, and `check` finds it.
+        if let Ok(blob) = blob_ref(payload) {
+            self.outcome.dropped_blobs.extend(blob.extents);
+        }
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        // Outputs left here were never handed out: a step failed.
+        discard(self.env, std::mem::take(&mut self.outcome.outputs).iter().map(|output| output.run.meta()));
+    }
+}
+
+/// Reads the blob reference in a message's payload.
+pub(super) fn blob_ref(payload: &[u8]) -> Result<BlobRef> {
+    BlobRef::decode(&mut Decoder::new(payload))
+}
+
+/// Gives back the space of runs that no root has ever held.
+pub fn discard<'a>(env: &TreeEnv, runs: impl Iterator<Item = &'a RunMeta>) {
+    for run in runs {
+        for extent in &run.extents {
+            env.cache.remove_range(*extent);
+            env.store.free_unpublished(*extent);
+        }
+    }
+}

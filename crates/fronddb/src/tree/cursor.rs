@@ -1,0 +1,755 @@
+//! Ordered reads, forward and backward.
+//!
+//! A cursor walks leaf range by leaf range. For one leaf range it merges, newest first: the memtables, the
+//! runs on the path from the root, the leaf's base. At the border it goes down again from the root of the
+//! newest version, so that a long scan holds no version longer than a leaf takes; what it sees is fixed by
+//! its snapshot number, not by the version.
+//!
+//! Forward, the sources stay at the current row, and its key and value are borrowed from where they lie.
+//! Backward, the messages of a key come oldest first, so they are copied out and turned round.
+//!
+//! Visible range-deletes of the leaf range are collected once; a source all of whose messages are older
+//! than a range-delete jumps over its interval.
+//!
+//! The order of the sources is kept as in [`super::merge`].
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::dead::WatchId;
+use super::merge::head;
+use super::node::{Node, Target};
+use super::source::Source;
+use super::value::Value;
+use super::{BeTree, Version};
+use crate::base::{CommitNumber, Result, TxnId};
+use crate::format::message::{Kind, Message, RangeDelete, Stamp};
+use crate::format::resolve::{Found, KeyReader};
+use crate::format::visibility::{Statuses, View};
+use crate::memtable::Level0;
+use crate::run::CursorMode;
+
+/// How a cursor reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CursorOptions {
+    /// Keeps the blocks that it reads in the cache.
+    pub fill_cache: bool,
+    /// Reads so many bytes ahead when blocks are not cached; 0: block by block.
+    pub read_ahead_bytes: usize,
+}
+
+impl Default for CursorOptions {
+    fn default() -> CursorOptions {
+        CursorOptions { fill_cache: true, read_ahead_bytes: 128 << 10 }
+    }
+}
+
+/// A [`View`] that owns what it refers to.
+#[derive(Clone)]
+pub struct OwnedView {
+    /// As in [`View`].
+    pub snapshot: CommitNumber,
+    /// As in [`View`].
+    pub own: Option<TxnId>,
+    /// As in [`View`].
+    pub uncommitted: bool,
+    /// As in [`View`].
+    pub statuses: Arc<dyn Statuses>,
+}
+
+impl OwnedView {
+    /// Borrowed.
+    pub fn view(&self) -> View<'_> {
+        View { snapshot: self.snapshot, own: self.own, uncommitted: self.uncommitted, statuses: self.statuses.as_ref() }
+    }
+}
+
+impl std::fmt::Debug for OwnedView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OwnedView").field("snapshot", &self.snapshot).field("own", &self.own).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    head: u128,
+    rank: u32,
+}
+
+#[derive(Debug)]
+struct Stream {
+    source: Source,
+    /// All its messages have sequence numbers up to this.
+    seq_max: u64,
+}
+
+/// The merged sources of one leaf range.
+#[derive(Debug)]
+struct Leaf {
+    /// Keeps what the sources read.
+    version: Arc<Version>,
+    /// The range of keys for which the sources are complete.
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+    streams: Vec<Stream>,
+    /// Valid sources by position; the next one in the direction of travel is last.
+    order: Vec<Place>,
+    /// Visible range-deletes that touch the range.
+    ranges: Vec<RangeDelete>,
+}
+
+/// Where the current value lies.
+#[derive(Debug)]
+enum Current {
+    None,
+    /// In the message at which this stream stands.
+    Stream(u32),
+    /// In the cursor's own buffer.
+    Buffer,
+}
+
+/// A cursor over the rows between two inner keys.
+#[derive(Debug)]
+pub struct TreeCursor {
+    tree: Arc<BeTree>,
+    view: OwnedView,
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+    mode: CursorMode,
+    leaf: Option<Leaf>,
+    direction: Direction,
+    key: Vec<u8>,
+    current: Current,
+    buffer: Vec<u8>,
+    reader: KeyReader,
+    scratch: Scratch,
+    rows_passed_over: u64,
+    chain: Chain,
+    /// Set by resolving forward to no row: the commit of the delete that is the newest message.
+    dead_since: Option<CommitNumber>,
+}
+
+/// Dead keys in a row before a scan begins to watch for a marker.
+const CHAIN_BEFORE_WATCH: u32 = 64;
+
+/// A row of dead keys that the cursor is passing over, forward.
+#[derive(Debug, Default)]
+struct Chain {
+    keys: u32,
+    /// The newest commit among their deletes.
+    since: CommitNumber,
+    watch: Option<WatchId>,
+}
+
+/// Messages of one key of one source, for going backward.
+#[derive(Debug, Default)]
+struct Scratch {
+    payloads: Vec<u8>,
+    entries: SmallVec<[(u64, Stamp, Kind, bool, usize, usize); 4]>,
+}
+
+impl BeTree {
+    /// A cursor over the inner keys in `[lower, upper)`; `None`: no upper bound. Not positioned.
+    pub fn cursor(
+        self: &Arc<Self>,
+        view: OwnedView,
+        lower: Vec<u8>,
+        upper: Option<Vec<u8>>,
+        options: CursorOptions,
+    ) -> TreeCursor {
+        TreeCursor {
+            tree: self.clone(),
+            view,
+            lower,
+            upper,
+            mode: CursorMode { fill_cache: options.fill_cache, read_ahead_bytes: options.read_ahead_bytes },
+            leaf: None,
+            direction: Direction::Forward,
+            key: Vec::new(),
+            current: Current::None,
+            buffer: Vec::new(),
+            reader: KeyReader::new(),
+            scratch: Scratch::default(),
+            rows_passed_over: 0,
+            chain: Chain::default(),
+            dead_since: None,
+        }
+    }
+}
+
+impl TreeCursor {
+    /// To the first row.
+    ///
+    /// # Errors
+    /// As [`TreeCursor::seek`].
+    pub fn first(&mut self) -> Result<bool> {
+        let lower = self.lower.clone();
+        self.seek(&lower)
+    }
+
+    /// To the last row.
+    ///
+    /// # Errors
+    /// As [`TreeCursor::seek`].
+    pub fn last(&mut self) -> Result<bool> {
+        self.direction = Direction::Backward;
+        let upper = self.upper.clone();
+        self.open(upper.as_deref())?;
+        self.find_backward()
+    }
+
+    /// To the first row at or above `key`; false if there is none.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io` from reading blocks. The cursor is then at no row.
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.end_chain(false);
+        self.direction = Direction::Forward;
+        let key = key.max(self.lower.as_slice()).to_vec();
+        if self.is_past_upper(&key) {
+            self.current = Current::None;
+            self.leaf = None;
+            return Ok(false);
+        }
+        self.open(Some(&key))?;
+        self.find_forward()
+    }
+
+    /// To the last row below `key`; false if there is none.
+    ///
+    /// # Errors
+    /// As [`TreeCursor::seek`].
+    pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
+        self.direction = Direction::Backward;
+        let bound = match &self.upper {
+            Some(upper) if upper.as_slice() <= key => upper.clone(),
+            _ => key.to_vec(),
+        };
+        if bound <= self.lower {
+            self.current = Current::None;
+            self.leaf = None;
+            return Ok(false);
+        }
+        self.open(Some(&bound))?;
+        self.find_backward()
+    }
+
+    /// To the next row.
+    ///
+    /// # Errors
+    /// As [`TreeCursor::seek`].
+    #[inline]
+    pub fn next(&mut self) -> Result<bool> {
+        if !self.valid() {
+            return Ok(false);
+        }
+        if self.direction == Direction::Backward {
+            let mut key = self.key.clone();
+            key.push(0);
+            return self.seek(&key);
+        }
+        self.skip_key()?;
+        self.find_forward()
+    }
+
+    /// To the row before.
+    ///
+    /// # Errors
+    /// As [`TreeCursor::seek`].
+    pub fn prev(&mut self) -> Result<bool> {
+        if !self.valid() {
+            return Ok(false);
+        }
+        if self.direction == Direction::Forward {
+            let key = std::mem::take(&mut self.key);
+            return self.seek_before(&key);
+        }
+        self.find_backward()
+    }
+
+    /// True when at a row.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        !matches!(self.current, Current::None)
+    }
+
+    /// The inner key of the row.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The value of the row.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        match (&self.current, &self.leaf) {
+            (Current::Stream(rank), Some(leaf)) => leaf.streams[*rank as usize].source.message().payload,
+            (Current::Buffer, _) => &self.buffer,
+            _ => &[],
+        }
+    }
+
+    /// Keys that the cursor has passed over because they had no visible row.
+    pub fn rows_passed_over(&self) -> u64 {
+        self.rows_passed_over
+    }
+
+    fn is_past_upper(&self, key: &[u8]) -> bool {
+        self.upper.as_deref().is_some_and(|upper| key >= upper)
+    }
+
+    /// Opens the leaf range in which travel goes on: forward the one of `key`, backward the one of the keys
+    /// just below `key` (`None`: below the end of all).
+    fn open(&mut self, key: Option<&[u8]>) -> Result<()> {
+        self.current = Current::None;
+        self.leaf = None;
+        let version = self.tree.version();
+        let forward = self.direction == Direction::Forward;
+        let mut lower: &[u8] = &[];
+        let mut upper: Option<&[u8]> = None;
+        let mut runs = Vec::new();
+        let mut node: &Arc<Node> = &version.root;
+        loop {
+            let index = match key {
+                Some(key) if forward => node.find(key),
+                Some(key) => node.slots().partition_point(|slot| slot.lower().as_ref() < key).saturating_sub(1),
+                None => node.slots().len() - 1,
+            };
+            let slot = &node.slots()[index];
+            lower = if index == 0 { lower } else { slot.lower() };
+            upper = node.upper(index, upper);
+            runs.extend(slot.buffer().iter());
+            match slot.target() {
+                Target::Leaf(base) => {
+                    runs.extend(base.iter());
+                    break;
+                }
+                Target::Node(child) => node = child.load(&self.tree.env)?,
+            }
+        }
+        let lower = lower.max(self.lower.as_slice()).to_vec();
+        let upper = match (upper, self.upper.as_deref()) {
+            (Some(leaf), Some(own)) => Some(leaf.min(own).to_vec()),
+            (leaf, own) => leaf.or(own).map(<[u8]>::to_vec),
+        };
+        let touches =
+            |first: &[u8], last: &[u8]| last >= lower.as_slice() && upper.as_deref().is_none_or(|upper| first < upper);
+        let view = self.view.view();
+        let mut ranges: Vec<RangeDelete> = Vec::new();
+        let mut keep = |list: &[RangeDelete]| {
+            let wanted = |range: &&RangeDelete| {
+                range.end.as_slice() > lower.as_slice()
+                    && upper.as_deref().is_none_or(|upper| range.start.as_slice() < upper)
+                    && view.sees(range.stamp)
+            };
+            ranges.extend(list.iter().filter(wanted).cloned());
+        };
+        let mut streams = Vec::with_capacity(runs.len() + 2);
+        let active = Level0::Active(version.active.clone());
+        for level0 in std::iter::once(&active).chain(&version.sealed) {
+            if level0.has_range_deletes() {
+                keep(&level0.range_deletes());
+            }
+            let seq_max = level0.seq_bounds().map_or(0, |(_, max)| max);
+            let seq_max = if matches!(level0, Level0::Active(_)) { u64::MAX } else { seq_max };
+            streams.push(Stream { source: Source::Level0(level0.cursor()), seq_max });
+        }
+        for run in runs {
+            let meta = run.meta();
+            if meta.range_deletes > 0 {
+                keep(&run.range_deletes()?);
+            }
+            if meta.messages > 0 && touches(&meta.first_key, &meta.last_key) {
+                streams.push(Stream { source: Source::Run(run.cursor(self.mode)), seq_max: meta.max_seq });
+            }
+        }
+        let order = Vec::with_capacity(streams.len());
+        let mut leaf = Leaf { lower, upper, streams, order, ranges, version: version.clone() };
+        for rank in 0..leaf.streams.len() as u32 {
+            let source = &mut leaf.streams[rank as usize].source;
+            match (forward, key) {
+                (true, Some(key)) => source.seek(key.max(leaf.lower.as_slice()))?,
+                (true, None) => source.first()?,
+                (false, Some(key)) => source.seek_before(key)?,
+                (false, None) => source.last()?,
+            }
+            leaf.place(rank, self.direction)?;
+        }
+        self.leaf = Some(leaf);
+        Ok(())
+    }
+
+    /// Moves every source past the current key.
+    #[inline]
+    fn skip_key(&mut self) -> Result<()> {
+        let Some(leaf) = &mut self.leaf else { return Ok(()) };
+        while let Some(place) = leaf.order.last().copied() {
+            let source = &mut leaf.streams[place.rank as usize].source;
+            if source.key() != self.key {
+                break;
+            }
+            leaf.order.pop();
+            loop {
+                source.next()?;
+                if !source.valid() || source.key() != self.key {
+                    break;
+                }
+            }
+            leaf.place(place.rank, Direction::Forward)?;
+        }
+        Ok(())
+    }
+
+    /// Finds the first visible row at or after the positions of the sources.
+    fn find_forward(&mut self) -> Result<bool> {
+        loop {
+            self.current = Current::None;
+            let Some(leaf) = &mut self.leaf else { return Ok(false) };
+            let inside = leaf.order.last().is_some_and(|place| leaf.is_inside(*place));
+            if !inside {
+                let next = leaf.upper.take().filter(|next| self.upper.as_ref().is_none_or(|upper| next < upper));
+                let Some(next) = next else {
+                    self.end_chain(true);
+                    return Ok(false);
+                };
+                self.open(Some(&next))?;
+                continue;
+            }
+            self.dead_since = None;
+            if self.resolve_forward()? {
+                if self.chain.keys > 0 {
+                    self.end_chain(true);
+                }
+                return Ok(true);
+            }
+            self.rows_passed_over += 1;
+            if !self.pass_dead()? {
+                self.skip_key()?;
+            }
+        }
+    }
+
+    /// At a key without a row: jumps to the end of the marker around it, if there is one (true), or adds it
+    /// to the chain.
+    fn pass_dead(&mut self) -> Result<bool> {
+        let Some(since) = self.dead_since.filter(|_| !self.view.uncommitted) else {
+            self.end_chain(false);
+            return Ok(false);
+        };
+        self.chain.keys += 1;
+        if let Some(marker) = self.tree.dead.around(&self.key, self.view.snapshot) {
+            if self.chain.watch.is_some() {
+                self.chain.since = self.chain.since.max(marker.since);
+            } else {
+                self.begin_watch(&marker.upper);
+            }
+            self.jump_forward(marker.upper)?;
+            return Ok(true);
+        }
+        self.chain.since = self.chain.since.max(since);
+        if self.chain.watch.is_none() && self.chain.keys >= CHAIN_BEFORE_WATCH {
+            let mut next = self.key.clone();
+            next.push(0);
+            self.begin_watch(&next);
+        }
+        Ok(false)
+    }
+
+    /// Begins to watch writes from `lower` on, unless some may already have gone to a newer memtable.
+    fn begin_watch(&mut self, lower: &[u8]) {
+        let Some(leaf) = &self.leaf else { return };
+        let Some(watch) = self.tree.dead.watch(lower) else { return };
+        if Arc::ptr_eq(&self.tree.version_guard().active, &leaf.version.active) {
+            self.chain.watch = Some(watch);
+            self.chain.since = CommitNumber(0);
+        } else {
+            self.tree.dead.end_watch(watch, None);
+        }
+    }
+
+    /// Ends the chain; if `proved`, everything from the watch's begin to the current key is dead.
+    fn end_chain(&mut self, proved: bool) {
+        let chain = std::mem::take(&mut self.chain);
+        if let Some(watch) = chain.watch {
+            self.tree.dead.end_watch(watch, proved.then_some((self.key.as_slice(), chain.since)));
+        }
+    }
+
+    /// Moves all sources to `key`, in this leaf range or the one that it lies in.
+    fn jump_forward(&mut self, key: Vec<u8>) -> Result<()> {
+        let Some(leaf) = &mut self.leaf else { return Ok(()) };
+        leaf.order.clear();
+        if leaf.upper.as_deref().is_some_and(|upper| key.as_slice() >= upper) {
+            leaf.upper = Some(key);
+            return Ok(());
+        }
+        for rank in 0..leaf.streams.len() as u32 {
+            leaf.streams[rank as usize].source.seek(&key)?;
+            leaf.place(rank, Direction::Forward)?;
+        }
+        Ok(())
+    }
+
+    /// Jumps before the marker around the current key, if there is one.
+    fn jump_backward(&mut self) -> Result<()> {
+        let Some(marker) = self.tree.dead.around(&self.key, self.view.snapshot).filter(|_| !self.view.uncommitted)
+        else {
+            return Ok(());
+        };
+        let Some(leaf) = &mut self.leaf else { return Ok(()) };
+        leaf.order.clear();
+        if marker.lower <= leaf.lower {
+            leaf.lower = marker.lower;
+            return Ok(());
+        }
+        for rank in 0..leaf.streams.len() as u32 {
+            leaf.streams[rank as usize].source.seek_before(&marker.lower)?;
+            leaf.place(rank, Direction::Backward)?;
+        }
+        Ok(())
+    }
+
+    /// Resolves the lowest key of the sources, leaving the source with the value at its message.
+    #[inline]
+    fn resolve_forward(&mut self) -> Result<bool> {
+        let Some(leaf) = &mut self.leaf else { return Ok(false) };
+        let Some(first) = leaf.order.last().copied() else { return Ok(false) };
+        self.key.clear();
+        self.key.extend_from_slice(leaf.streams[first.rank as usize].source.key());
+        self.reader.clear();
+        let view = self.view.view();
+        let newest = leaf.streams[first.rank as usize].source.message();
+        if matches!(newest.kind, Kind::Delete | Kind::SingleDelete) {
+            self.dead_since = view.committed(newest.stamp).filter(|number| *number <= view.snapshot);
+        }
+        for range in leaf.ranges.iter().filter(|range| range.covers(&self.key)) {
+            self.reader.range_delete(&view, range.seq, range.stamp);
+        }
+        let mut found = None;
+        // A source that leaves the key undecided is put back in order, so the next older one with the key,
+        // if there is one, is always the last.
+        while let Some(Place { rank, .. }) = leaf.order.last().copied() {
+            let source = &mut leaf.streams[rank as usize].source;
+            if source.key() != self.key {
+                break;
+            }
+            let decided = loop {
+                match self.reader.message(&view, &source.message()) {
+                    Found::Here => {
+                        found = Some(rank);
+                        break true;
+                    }
+                    Found::Absent => break true,
+                    Found::Undecided => source.next()?,
+                }
+                if !source.valid() || source.key() != self.key {
+                    break false;
+                }
+            };
+            if decided {
+                break;
+            }
+            leaf.order.pop();
+            leaf.place(rank, Direction::Forward)?;
+        }
+        match found {
+            Some(rank) if self.reader.is_plain() => {
+                let message = leaf.streams[rank as usize].source.message();
+                if message.blob {
+                    self.buffer = self.tree.read_blob(message.payload)?;
+                    self.current = Current::Buffer;
+                } else {
+                    self.current = Current::Stream(rank);
+                }
+                Ok(true)
+            }
+            None if self.reader.is_plain() => Ok(false),
+            found => {
+                let older = match found {
+                    Some(rank) => Some(materialise(&self.tree, &leaf.streams[rank as usize].source.message())?),
+                    None => None,
+                };
+                self.finish_value(older)
+            }
+        }
+    }
+
+    fn finish_value(&mut self, older: Option<Vec<u8>>) -> Result<bool> {
+        match self.reader.finish(older)? {
+            Some(value) => {
+                self.buffer = value;
+                self.current = Current::Buffer;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Finds the last visible row at or before the positions of the sources, and moves them before it.
+    fn find_backward(&mut self) -> Result<bool> {
+        loop {
+            self.current = Current::None;
+            let Some(leaf) = &mut self.leaf else { return Ok(false) };
+            let inside = leaf
+                .order
+                .last()
+                .is_some_and(|place| leaf.streams[place.rank as usize].source.key() >= leaf.lower.as_slice());
+            if !inside {
+                let next = std::mem::take(&mut leaf.lower);
+                if next <= self.lower {
+                    return Ok(false);
+                }
+                self.open(Some(&next))?;
+                continue;
+            }
+            if self.resolve_backward()? {
+                return Ok(true);
+            }
+            self.rows_passed_over += 1;
+            self.jump_backward()?;
+        }
+    }
+
+    fn resolve_backward(&mut self) -> Result<bool> {
+        let Some(leaf) = &mut self.leaf else { return Ok(false) };
+        let Some(first) = leaf.order.last().copied() else { return Ok(false) };
+        self.key.clear();
+        self.key.extend_from_slice(leaf.streams[first.rank as usize].source.key());
+        self.reader.clear();
+        let view = self.view.view();
+        for range in leaf.ranges.iter().filter(|range| range.covers(&self.key)) {
+            self.reader.range_delete(&view, range.seq, range.stamp);
+        }
+        let mut decided = false;
+        let mut older = None;
+        while let Some(place) = leaf.order.last().copied() {
+            let source = &mut leaf.streams[place.rank as usize].source;
+            if source.key() != self.key {
+                break;
+            }
+            leaf.order.pop();
+            self.scratch.collect(source, &self.key)?;
+            for message in self.scratch.newest_first(&self.key) {
+                if decided {
+                    break;
+                }
+                match self.reader.message(&view, &message) {
+                    Found::Undecided => {}
+                    Found::Absent => decided = true,
+                    Found::Here => {
+                        decided = true;
+                        if message.blob {
+                            older = Some(self.tree.read_blob(message.payload)?);
+                        } else {
+                            self.buffer.clear();
+                            self.buffer.extend_from_slice(message.payload);
+                            older = Some(std::mem::take(&mut self.buffer));
+                        }
+                    }
+                }
+            }
+            leaf.place(place.rank, Direction::Backward)?;
+        }
+        self.finish_value(older)
+    }
+}
+
+fn materialise(tree: &BeTree, message: &Message<'_>) -> Result<Vec<u8>> {
+    if message.blob { tree.read_blob(message.payload) } else { Ok(message.payload.to_vec()) }
+}
+
+impl Scratch {
+    /// Takes all messages of `key` out of `source`, which stands at the oldest, and moves it before them.
+    fn collect(&mut self, source: &mut Source, key: &[u8]) -> Result<()> {
+        self.payloads.clear();
+        self.entries.clear();
+        while source.valid() && source.key() == key {
+            let message = source.message();
+            let start = self.payloads.len();
+            self.payloads.extend_from_slice(message.payload);
+            let end = self.payloads.len();
+            self.entries.push((message.seq, message.stamp, message.kind, message.blob, start, end));
+            source.prev()?;
+        }
+        Ok(())
+    }
+
+    fn newest_first<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = Message<'a>> {
+        self.entries.iter().rev().map(move |&(seq, stamp, kind, blob, start, end)| Message {
+            key,
+            seq,
+            stamp,
+            kind,
+            blob,
+            payload: &self.payloads[start..end],
+        })
+    }
+}
+
+impl Leaf {
+    /// Puts a source that has moved back in order, after jumping over what a range-delete has emptied.
+    #[inline]
+    fn place(&mut self, rank: u32, direction: Direction) -> Result<()> {
+        let stream = &mut self.streams[rank as usize];
+        if !self.ranges.is_empty() {
+            jump(stream, &self.ranges, direction)?;
+        }
+        if !stream.source.valid() {
+            return Ok(());
+        }
+        let place = Place { head: head(stream.source.key()), rank };
+        let mut at = self.order.len();
+        while at > 0 && self.comes_before(self.order[at - 1], place, direction) {
+            at -= 1;
+        }
+        self.order.insert(at, place);
+        Ok(())
+    }
+
+    /// True when `a` is reached before `b`; at one key the newer source first.
+    #[inline]
+    fn comes_before(&self, a: Place, b: Place, direction: Direction) -> bool {
+        let key = |place: Place| self.streams[place.rank as usize].source.key();
+        let by_key = if a.head == b.head { key(a).cmp(key(b)) } else { a.head.cmp(&b.head) };
+        let by_key = if direction == Direction::Forward { by_key } else { by_key.reverse() };
+        by_key.then(a.rank.cmp(&b.rank)).is_lt()
+    }
+
+    #[inline]
+    fn is_inside(&self, place: Place) -> bool {
+        self.upper.as_deref().is_none_or(|upper| self.streams[place.rank as usize].source.key() < upper)
+    }
+}
+
+fn jump(stream: &mut Stream, ranges: &[RangeDelete], direction: Direction) -> Result<()> {
+    let Stream { source, seq_max } = stream;
+    let dead = |key: &[u8]| ranges.iter().find(|range| *seq_max < range.seq && range.covers(key));
+    while source.valid() {
+        let Some(range) = dead(source.key()) else { return Ok(()) };
+        match direction {
+            Direction::Forward => source.seek(&range.end)?,
+            Direction::Backward => source.seek_before(&range.start)?,
+        }
+    }
+    Ok(())
+}
+
+impl Drop for TreeCursor {
+    fn drop(&mut self) {
+        self.end_chain(false);
+    }
+}
+
+/// The value at which a cursor stands, for keeping it longer than the position.
+impl From<&TreeCursor> for Value {
+    fn from(cursor: &TreeCursor) -> Value {
+        Value::from(cursor.value().to_vec())
+    }
+}

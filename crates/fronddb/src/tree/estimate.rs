@@ -1,0 +1,143 @@
+//! How many rows and bytes a range of keys has, in time logarithmic in the size of the tree.
+//!
+//! Slots that lie wholly inside the range count by their totals; at its two borders the indexes of the
+//! runs say how much lies inside, exact to a block. Puts in buffers count as new rows and deletes as rows
+//! gone, so the figure is exact once buffers are compacted, and cannot drift: it is added up from what
+//! runs record about themselves.
+
+use super::node::{Node, Slot, Target};
+use super::{BeTree, Version};
+use crate::base::Result;
+use crate::format::message::Kind;
+use crate::memtable::Level0;
+use crate::run::Run;
+
+/// Messages of a memtable that are counted one by one before the rest is guessed.
+const LEVEL0_COUNTED_MAX: u64 = 1000;
+
+/// An estimate for a range of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RangeEstimate {
+    /// Rows.
+    pub rows: u64,
+    /// Stored bytes, buffers included, level 0 not.
+    pub bytes: u64,
+    /// Messages of the range that are not in leaves yet: 0 means that `rows` counts what leaves hold.
+    pub pending: u64,
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    base: u64,
+    puts: u64,
+    deletes: u64,
+    bytes: u64,
+}
+
+impl BeTree {
+    /// Estimates the inner keys in `[lower, upper)`; `None`: no upper bound.
+    ///
+    /// # Errors
+    /// Those of loading nodes and indexes.
+    pub fn estimate(&self, version: &Version, lower: &[u8], upper: Option<&[u8]>) -> Result<RangeEstimate> {
+        let mut sum = Sum::default();
+        let active = Level0::Active(version.active.clone());
+        for level0 in std::iter::once(&active).chain(&version.sealed) {
+            count_level0(level0, lower, upper, &mut sum);
+        }
+        self.add_node(&version.root, None, lower, upper, &mut sum)?;
+        Ok(RangeEstimate {
+            rows: (sum.base + sum.puts).saturating_sub(sum.deletes),
+            bytes: sum.bytes,
+            pending: sum.puts + sum.deletes,
+        })
+    }
+
+    fn add_node(
+        &self,
+        node: &Node,
+        node_upper: Option<&[u8]>,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+        sum: &mut Sum,
+    ) -> Result<()> {
+        for index in node.find(lower)..node.slots().len() {
+            let slot = &node.slots()[index];
+            if upper.is_some_and(|upper| slot.lower().as_ref() >= upper) {
+                break;
+            }
+            let slot_upper = node.upper(index, node_upper);
+            let whole = lower <= slot.lower().as_ref()
+                && upper.is_none_or(|upper| slot_upper.is_some_and(|slot_upper| slot_upper <= upper));
+            if whole {
+                let totals = slot.totals();
+                sum.base += totals.base_messages;
+                sum.puts += totals.pending_puts;
+                sum.deletes += totals.pending_deletes;
+                sum.bytes += totals.base_bytes + totals.pending_bytes;
+            } else {
+                self.add_part(slot, slot_upper, lower, upper, sum)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_part(
+        &self,
+        slot: &Slot,
+        slot_upper: Option<&[u8]>,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+        sum: &mut Sum,
+    ) -> Result<()> {
+        for run in slot.buffer() {
+            let (messages, bytes) = part_of_run(run, lower, upper)?;
+            let kinds = &run.meta().kinds;
+            let deletes = kinds[Kind::Delete as usize] + kinds[Kind::SingleDelete as usize];
+            let puts = kinds[Kind::Put as usize] + kinds[Kind::InsertIfAbsent as usize];
+            let share =
+                |count: u64| (u128::from(count) * u128::from(messages) / u128::from(run.meta().messages.max(1))) as u64;
+            sum.puts += share(puts);
+            sum.deletes += share(deletes);
+            sum.bytes += bytes;
+        }
+        match slot.target() {
+            Target::Leaf(Some(base)) => {
+                let (messages, bytes) = part_of_run(base, lower, upper)?;
+                sum.base += messages;
+                sum.bytes += bytes;
+                Ok(())
+            }
+            Target::Leaf(None) => Ok(()),
+            Target::Node(child) => self.add_node(child.load(&self.env)?, slot_upper, lower, upper, sum),
+        }
+    }
+}
+
+fn part_of_run(run: &Run, lower: &[u8], upper: Option<&[u8]>) -> Result<(u64, u64)> {
+    let meta = run.meta();
+    if meta.last_key.as_slice() < lower || upper.is_some_and(|upper| meta.first_key.as_slice() >= upper) {
+        return Ok((0, 0));
+    }
+    run.estimate(lower, upper.unwrap_or_default())
+}
+
+fn count_level0(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, sum: &mut Sum) {
+    let mut cursor = level0.cursor();
+    cursor.seek(lower);
+    let mut counted = 0;
+    while cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper) {
+        if counted == LEVEL0_COUNTED_MAX {
+            // More than can be counted: guess that half of the memtable's other messages lie in the range.
+            sum.puts += level0.messages().saturating_sub(counted) / 2;
+            break;
+        }
+        counted += 1;
+        match cursor.message().kind {
+            Kind::Put | Kind::InsertIfAbsent => sum.puts += 1,
+            Kind::Delete | Kind::SingleDelete => sum.deletes += 1,
+            Kind::Update => {}
+        }
+        cursor.next();
+    }
+}

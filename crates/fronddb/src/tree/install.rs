@@ -1,0 +1,254 @@
+//! New versions: the only place where the current version changes.
+//!
+//! Every function here runs under the `state` latch, does no I/O and cannot fail.
+
+use std::sync::Arc;
+
+use super::compact::{Outcome, Output};
+use super::node::{Node, Slot, Target};
+use super::plan::{Job, SlotName};
+use super::{BeTree, Retired, State, TreeEnv, Version, extents_of};
+use crate::base::{Extent, TxnId};
+use crate::memtable::{Level0, Memtable};
+use crate::run::Run;
+
+impl BeTree {
+    /// Makes `active` the active memtable and the one before it the newest sealed one. The caller keeps
+    /// writers out meanwhile and gives the new memtable the sequence numbers that follow.
+    pub fn switch_active(&self, active: Arc<Memtable>) {
+        let mut state = self.state.lock();
+        let version = self.version.load_full();
+        let mut sealed = Vec::with_capacity(version.sealed.len() + 1);
+        sealed.push(Level0::Active(version.active.clone()));
+        sealed.extend(version.sealed.iter().cloned());
+        self.install(&mut state, |number| Version { number, active, sealed, root: version.root.clone() });
+    }
+
+    /// Puts a new version in place and hands the space to the store that no older version can read.
+    pub(super) fn install(&self, state: &mut State, next: impl FnOnce(u64) -> Version) {
+        let number = self.version.load().number + 1;
+        let version = Arc::new(next(number));
+        state.past.push_back((number, Arc::downgrade(&version)));
+        self.version.store(version);
+        self.release_retired(state);
+    }
+
+    /// Hands retired space to the store as far as no version that may read it lives.
+    pub(super) fn release_retired(&self, state: &mut State) {
+        while state.past.front().is_some_and(|(_, version)| version.strong_count() == 0) {
+            state.past.pop_front();
+        }
+        let oldest = state.past.front().map_or(u64::MAX, |(number, _)| *number);
+        while state.retired.front().is_some_and(|retired| retired.since <= oldest) {
+            let Some(retired) = state.retired.pop_front() else { break };
+            for extent in &retired.extents {
+                self.env.cache.remove_range(*extent);
+            }
+            self.env.store.release(&retired.extents);
+            retired.txns.iter().for_each(|txns| self.env.holders.run_released(txns));
+        }
+    }
+
+    /// `extents` are read by no version from the next one on.
+    fn retire(&self, state: &mut State, extents: Vec<Extent>, txns: Vec<Vec<TxnId>>) {
+        if !extents.is_empty() || !txns.is_empty() {
+            state.removed.extend(&extents);
+            state.retired.push_back(Retired { since: self.version.load().number + 1, extents, txns });
+        }
+    }
+
+    fn install_root(&self, state: &mut State, root: Arc<Node>) {
+        let version = self.version.load_full();
+        self.install(state, |number| Version {
+            number,
+            active: version.active.clone(),
+            sealed: version.sealed.clone(),
+            root,
+        });
+    }
+
+    /// Installs the runs of a seal on top of the root's buffers and removes the memtable from level 0.
+    pub(super) fn install_seal(&self, state: &mut State, height: u8, outcome: Outcome) {
+        let Outcome { outputs, dropped_blobs, kept_blobs, .. } = outcome;
+        let version = self.version.load_full();
+        let mut root = version.root.clone();
+        for output in outputs {
+            self.env.holders.run_added(&output.run.meta().unresolved);
+            let name = SlotName { height, lower: output.lower };
+            root = replace(&self.env, &root, &name, &mut |node, index| {
+                let slot = &node.slots()[index];
+                vec![on_top(&self.env, slot, output.run.clone())]
+            });
+        }
+        state.blobs_added.extend(kept_blobs);
+        self.retire(state, dropped_blobs, Vec::new());
+        let mut sealed = version.sealed.clone();
+        sealed.pop();
+        self.install(state, |number| Version { number, active: version.active.clone(), sealed, root });
+    }
+
+    /// Installs a flush: `outputs` go on top of the child's buffers, the job's runs leave the slot.
+    pub(super) fn install_flush(&self, state: &mut State, job: &Job, outputs: &[Output], dropped_blobs: Vec<Extent>) {
+        let root = self.version.load().root.clone();
+        let env = &self.env;
+        let root = replace(env, &root, &job.name, &mut |node, index| {
+            let slot = &node.slots()[index];
+            let Target::Node(child) = slot.target() else {
+                unreachable!("P1: only this job changes its slot's target")
+            };
+            let mut child = child.loaded().unwrap_or_else(|| unreachable!("the job loaded it")).clone();
+            for output in outputs {
+                let at = child.find(&output.lower);
+                assert_eq!(child.slots()[at].lower(), &output.lower, "P2: pivots hold while runs are cut along them");
+                let merged = on_top(env, &child.slots()[at], output.run.clone());
+                child = child.with_slots(at, [merged]);
+            }
+            let buffer = without(slot.buffer(), job.slot.buffer());
+            if job.splits && buffer.is_empty() && child.slots().len() > env.options.fanout_max {
+                return split(env, slot.lower(), &child);
+            }
+            vec![Slot::new(&env.options, slot.lower().clone(), buffer, Target::node(child))]
+        });
+        self.finish_job(state, root, job, outputs, job.slot.buffer().to_vec(), dropped_blobs);
+    }
+
+    /// Installs a compaction: `bases` (ascending, with their lower bounds) replace the leaf.
+    pub(super) fn install_leaf(&self, state: &mut State, job: &Job, bases: &[Output], dropped_blobs: Vec<Extent>) {
+        let root = self.version.load().root.clone();
+        let env = &self.env;
+        let root = replace(env, &root, &job.name, &mut |node, index| {
+            let slot = &node.slots()[index];
+            let buffer = without(slot.buffer(), job.slot.buffer());
+            let removable = job.splits && index > 0 && buffer.is_empty();
+            match bases {
+                [] if removable => Vec::new(),
+                [] => vec![Slot::new(&env.options, slot.lower().clone(), buffer, Target::Leaf(None))],
+                [first, rest @ ..] => {
+                    assert!(rest.is_empty() || buffer.is_empty(), "P2: a leaf that splits receives nothing");
+                    let leaf = |lower: &Arc<[u8]>, buffer, base: &Output| {
+                        Slot::new(&env.options, lower.clone(), buffer, Target::Leaf(Some(base.run.clone())))
+                    };
+                    let mut slots = vec![leaf(slot.lower(), buffer, first)];
+                    slots.extend(rest.iter().map(|base| leaf(&base.lower, Vec::new(), base)));
+                    slots
+                }
+            }
+        });
+        let mut removed = job.slot.buffer().to_vec();
+        if let Target::Leaf(Some(base)) = job.slot.target() {
+            removed.push(base.clone());
+        }
+        self.finish_job(state, root, job, bases, removed, dropped_blobs);
+    }
+
+    /// Installs a drop: of the slot's runs only the first `keep` stay, and it leads to an empty leaf.
+    pub(super) fn install_drop(
+        &self,
+        state: &mut State,
+        job: &Job,
+        keep: usize,
+        removed: Vec<Arc<Run>>,
+        dropped_blobs: Vec<Extent>,
+    ) {
+        let root = self.version.load().root.clone();
+        let env = &self.env;
+        let root = replace(env, &root, &job.name, &mut |node, index| {
+            let slot = &node.slots()[index];
+            let buffer = without(slot.buffer(), &job.slot.buffer()[keep..]);
+            vec![Slot::new(&env.options, slot.lower().clone(), buffer, Target::Leaf(None))]
+        });
+        self.finish_job(state, root, job, &[], removed, dropped_blobs);
+    }
+
+    /// What all installations of jobs share: the counts of undecided transactions, a root of good shape,
+    /// retired space, and the end of the reservation. Runs among both `removed` and `added` stay.
+    fn finish_job(
+        &self,
+        state: &mut State,
+        root: Arc<Node>,
+        job: &Job,
+        added: &[Output],
+        mut removed: Vec<Arc<Run>>,
+        dropped_blobs: Vec<Extent>,
+    ) {
+        let stays = |run: &Arc<Run>| added.iter().any(|output| Arc::ptr_eq(&output.run, run));
+        for output in added.iter().filter(|output| !removed.iter().any(|run| Arc::ptr_eq(run, &output.run))) {
+            self.env.holders.run_added(&output.run.meta().unresolved);
+        }
+        removed.retain(|run| !stays(run));
+        for run in &removed {
+            self.env.holders.run_removed(&run.meta().unresolved);
+        }
+        let mut gone = extents_of(&removed);
+        gone.extend(dropped_blobs);
+        let root = self.shape_root(state, root, job);
+        let txns = removed.iter().map(|run| run.meta().unresolved.clone()).filter(|txns| !txns.is_empty()).collect();
+        self.retire(state, gone, txns);
+        self.install_root(state, root);
+        state.reservations.end_job(job);
+    }
+
+    /// Grows the tree when the root has too many slots and lowers it when the root has but one empty one,
+    /// unless somebody relies on the root's pivots.
+    fn shape_root(&self, state: &State, root: Arc<Node>, job: &Job) -> Arc<Node> {
+        let env = &self.env;
+        if !state.reservations.pivots_free(root.height(), &[], None, job) {
+            return root;
+        }
+        if root.slots().len() > env.options.fanout_max {
+            let lower = root.slots()[0].lower().clone();
+            return Node::new(&env.budget, root.height() + 1, split(env, &lower, &root));
+        }
+        match root.slots() {
+            [only] if only.buffer().is_empty() => match only.target() {
+                Target::Node(child) if child.loaded().is_some() => {
+                    child.loaded().cloned().unwrap_or_else(|| unreachable!("checked"))
+                }
+                _ => root,
+            },
+            _ => root,
+        }
+    }
+}
+
+/// `slot` with `run` as the newest of its buffer.
+fn on_top(env: &TreeEnv, slot: &Slot, run: Arc<Run>) -> Arc<Slot> {
+    let mut buffer = Vec::with_capacity(slot.buffer().len() + 1);
+    buffer.push(run);
+    buffer.extend(slot.buffer().iter().cloned());
+    Slot::new(&env.options, slot.lower().clone(), buffer, slot.target().clone())
+}
+
+/// `buffer` less the runs of `taken`.
+fn without(buffer: &[Arc<Run>], taken: &[Arc<Run>]) -> Vec<Arc<Run>> {
+    buffer.iter().filter(|run| !taken.iter().any(|other| Arc::ptr_eq(run, other))).cloned().collect()
+}
+
+/// Two slots with empty buffers for the halves of `child`.
+fn split(env: &TreeEnv, lower: &Arc<[u8]>, child: &Arc<Node>) -> Vec<Arc<Slot>> {
+    let (left, right) = child.slots().split_at(child.slots().len() / 2);
+    let half = |lower: &Arc<[u8]>, slots: &[Arc<Slot>]| {
+        let node = Node::new(&env.budget, child.height(), slots.to_vec());
+        Slot::new(&env.options, lower.clone(), Vec::new(), Target::node(node))
+    };
+    vec![half(lower, left), half(right[0].lower(), right)]
+}
+
+/// Copies the path from `node` to the named slot and replaces that slot by what `change` makes of it.
+fn replace(
+    env: &TreeEnv,
+    node: &Arc<Node>,
+    name: &SlotName,
+    change: &mut dyn FnMut(&Arc<Node>, usize) -> Vec<Arc<Slot>>,
+) -> Arc<Node> {
+    let index = node.find(&name.lower);
+    let slot = &node.slots()[index];
+    if node.height() == name.height {
+        assert_eq!(slot.lower(), &name.lower, "P1: a reserved slot keeps its name");
+        return node.with_slots(index, change(node, index));
+    }
+    let Target::Node(child) = slot.target() else { unreachable!("P1: the path to a reserved slot stays") };
+    let child = child.loaded().unwrap_or_else(|| unreachable!("the path to a reserved slot is loaded"));
+    let child = replace(env, child, name, change);
+    node.with_slots(index, [Slot::new(&env.options, slot.lower().clone(), slot.buffer().to_vec(), Target::node(child))])
+}

@@ -1,0 +1,336 @@
+//! Nodes in memory. A node never changes: an installation copies the path from the slot that it changes
+//! to the root, and readers keep the nodes that they began with.
+//!
+//! A node is a list of *slots*, ascending by pivot; a slot is a pivot (`lower`), a buffer of runs (newest
+//! first) and a target: a leaf or a child node. Child nodes are loaded from the store when first reached,
+//! so opening a database reads none but the root.
+//!
+//! Invariants:
+//! - N1: slots ascend by `lower`; the first slot's `lower` equals the node's own lower bound.
+//! - N2: every key of a run in a slot lies in `[lower, next slot's lower)`. A run stands in one slot only.
+//! - N3: for one key, everything in a slot's buffer is newer than everything below the slot, and a
+//!   buffer's earlier runs are newer than its later ones.
+//! - N4: a node below a saved node is saved.
+
+use std::sync::{Arc, OnceLock};
+
+use super::TreeEnv;
+use super::tuning::TreeTuning;
+use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::space::PAGE_BYTES;
+use crate::base::{BlockPtr, Extent, Result};
+use crate::format::block::{self, BlockKind};
+use crate::format::message::Kind;
+use crate::format::node::{NodeImage, SlotImage, TargetImage, Totals};
+use crate::run::Run;
+
+/// An internal node.
+#[derive(Debug)]
+pub struct Node {
+    height: u8,
+    slots: Vec<Arc<Slot>>,
+    totals: Totals,
+    saved: OnceLock<BlockPtr>,
+    charge: Charge,
+}
+
+/// One child of a node, with its buffer.
+#[derive(Debug)]
+pub struct Slot {
+    lower: Arc<[u8]>,
+    buffer: Vec<Arc<Run>>,
+    target: Target,
+    totals: Totals,
+    urgency: f32,
+}
+
+/// What a slot leads to.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A leaf and its base run; none while the leaf is empty.
+    Leaf(Option<Arc<Run>>),
+    /// A child node.
+    Node(Arc<Child>),
+}
+
+/// A child node that may not have been loaded yet.
+#[derive(Debug)]
+pub struct Child {
+    stored: BlockPtr,
+    totals: Totals,
+    node: OnceLock<Arc<Node>>,
+}
+
+/// Memory reported to the budget for as long as this lives.
+#[derive(Debug)]
+struct Charge {
+    budget: MemoryBudget,
+    bytes: usize,
+}
+
+impl Charge {
+    fn new(budget: &MemoryBudget, bytes: usize) -> Charge {
+        budget.add(Purpose::Metadata, bytes);
+        Charge { budget: budget.clone(), bytes }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.sub(Purpose::Metadata, self.bytes);
+    }
+}
+
+impl Node {
+    /// A node of these slots, not saved yet.
+    ///
+    /// # Panics
+    /// If there are no slots, or they do not ascend (N1).
+    pub fn new(budget: &MemoryBudget, height: u8, slots: Vec<Arc<Slot>>) -> Arc<Node> {
+        assert!(height > 0 && !slots.is_empty(), "N1: a node has a height and slots");
+        assert!(slots.is_sorted_by(|a, b| a.lower < b.lower), "N1: slots ascend");
+        let mut totals = Totals::default();
+        slots.iter().for_each(|slot| totals.add(&slot.totals));
+        let charge = Charge::new(budget, size_of::<Node>() + slots.len() * size_of::<Arc<Slot>>());
+        Arc::new(Node { height, slots, totals, saved: OnceLock::new(), charge })
+    }
+
+    /// The root of an empty tree: one slot, an empty leaf.
+    pub fn empty_root(env: &TreeEnv) -> Arc<Node> {
+        let slot = Slot::new(&env.options, Arc::from([].as_slice()), Vec::new(), Target::Leaf(None));
+        Node::new(&env.budget, 1, vec![slot])
+    }
+
+    /// 1 for the lowest internal nodes.
+    pub fn height(&self) -> u8 {
+        self.height
+    }
+
+    /// The slots, ascending.
+    pub fn slots(&self) -> &[Arc<Slot>] {
+        &self.slots
+    }
+
+    /// What lies in and below the slots.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Index of the slot that `key` belongs to. A key below the first pivot belongs to the first slot.
+    #[inline]
+    pub fn find(&self, key: &[u8]) -> usize {
+        self.slots.partition_point(|slot| slot.lower.as_ref() <= key).saturating_sub(1)
+    }
+
+    /// The lowest key above slot `index`, given the one above the node. `None`: no upper bound.
+    pub fn upper<'a>(&'a self, index: usize, node_upper: Option<&'a [u8]>) -> Option<&'a [u8]> {
+        self.slots.get(index + 1).map(|slot| slot.lower.as_ref()).or(node_upper)
+    }
+
+    /// The node with slot `index` replaced by `slots` (none: removed).
+    pub fn with_slots(&self, index: usize, slots: impl IntoIterator<Item = Arc<Slot>>) -> Arc<Node> {
+        let mut all = self.slots.clone();
+        all.splice(index..=index, slots);
+        Node::new(&self.charge.budget, self.height, all)
+    }
+
+    /// Where it is stored, if a publication has written it.
+    pub fn saved(&self) -> Option<BlockPtr> {
+        self.saved.get().copied()
+    }
+
+    /// Records where a publication has written it.
+    pub(super) fn set_saved(&self, ptr: BlockPtr) {
+        assert!(self.saved.set(ptr).is_ok(), "a node is saved once");
+    }
+
+    /// Its stored form; `ptr_of` says where each child is stored (N4).
+    pub(super) fn image(&self, ptr_of: &dyn Fn(&Child) -> BlockPtr) -> NodeImage {
+        let slots = self.slots.iter().map(|slot| {
+            let target = match &slot.target {
+                Target::Leaf(base) => TargetImage::Leaf(base.as_ref().map(|run| Box::new(run.meta().clone()))),
+                Target::Node(child) => {
+                    let ptr = ptr_of(child);
+                    assert!(!ptr.is_none(), "N4: children are saved first");
+                    TargetImage::Node(ptr, child.totals)
+                }
+            };
+            let buffer = slot.buffer.iter().map(|run| run.meta().clone()).collect();
+            SlotImage { lower: slot.lower.to_vec(), buffer, target }
+        });
+        NodeImage { height: self.height, slots: slots.collect() }
+    }
+
+    /// Reads the node stored at `ptr`.
+    ///
+    /// # Errors
+    /// `Corruption` when it is damaged, `Io` when it cannot be read.
+    pub fn load(env: &TreeEnv, ptr: BlockPtr) -> Result<Arc<Node>> {
+        let image = env
+            .store
+            .read_with(ptr.offset, ptr.stored as usize, |bytes| {
+                NodeImage::decode(&block::open(BlockKind::Node, ptr.offset, bytes)?)
+            })
+            .map_err(|error| error.context(format!("node in data.frond, offset={}", ptr.offset)))?;
+        let slots = image.slots.into_iter().map(|slot| {
+            let open = |meta| Run::new(meta, &env.store, &env.cache, &env.run_counters);
+            let buffer = slot.buffer.into_iter().map(open).collect();
+            let target = match slot.target {
+                TargetImage::Leaf(base) => Target::Leaf(base.map(|meta| open(*meta))),
+                TargetImage::Node(stored, totals) => {
+                    Target::Node(Arc::new(Child { stored, totals, node: OnceLock::new() }))
+                }
+            };
+            Slot::new(&env.options, Arc::from(slot.lower), buffer, target)
+        });
+        let node = Node::new(&env.budget, image.height, slots.collect());
+        node.set_saved(ptr);
+        Ok(node)
+    }
+}
+
+impl Slot {
+    /// A slot from its parts.
+    pub fn new(tuning: &TreeTuning, lower: Arc<[u8]>, buffer: Vec<Arc<Run>>, target: Target) -> Arc<Slot> {
+        let mut totals = match &target {
+            Target::Leaf(None) => Totals::default(),
+            Target::Leaf(Some(base)) => Totals {
+                base_messages: base.meta().messages,
+                base_bytes: base.meta().bytes,
+                blobs: base.meta().blobs,
+                ..Totals::default()
+            },
+            Target::Node(child) => child.totals,
+        };
+        let below = totals.urgency;
+        for run in &buffer {
+            let meta = run.meta();
+            let count = |kind: Kind| meta.kinds[kind as usize];
+            totals.add(&Totals {
+                pending_puts: count(Kind::Put) + count(Kind::InsertIfAbsent),
+                pending_deletes: count(Kind::Delete) + count(Kind::SingleDelete),
+                pending_bytes: meta.bytes,
+                blobs: meta.blobs,
+                ..Totals::default()
+            });
+        }
+        let urgency = own_urgency(tuning, &buffer, &target, &totals);
+        totals.urgency = urgency.max(below);
+        Arc::new(Slot { lower, buffer, target, totals, urgency })
+    }
+
+    /// The lowest key that belongs to it.
+    pub fn lower(&self) -> &Arc<[u8]> {
+        &self.lower
+    }
+
+    /// Its runs, newest first.
+    pub fn buffer(&self) -> &[Arc<Run>] {
+        &self.buffer
+    }
+
+    /// The runs of its buffer, and its leaf's base.
+    pub fn runs(&self) -> impl Iterator<Item = &Arc<Run>> {
+        let base = match &self.target {
+            Target::Leaf(base) => base.as_ref(),
+            Target::Node(_) => None,
+        };
+        self.buffer.iter().chain(base)
+    }
+
+    /// What it leads to.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// What lies in its buffer and below.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// How much its own buffer asks for a flush: 1 and above asks, below does not.
+    pub fn urgency(&self) -> f32 {
+        self.urgency
+    }
+
+    /// Stored bytes in its own buffer.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.buffer.iter().map(|run| run.meta().bytes).sum()
+    }
+}
+
+fn own_urgency(tuning: &TreeTuning, buffer: &[Arc<Run>], target: &Target, totals: &Totals) -> f32 {
+    if buffer.is_empty() {
+        return 0.0;
+    }
+    let bytes: u64 = buffer.iter().map(|run| run.meta().bytes).sum();
+    let ratio = |part: u64, whole: u64| part as f32 / whole.max(1) as f32;
+    let by_size = match target {
+        Target::Leaf(_) => {
+            let base = (totals.base_bytes as f32 * tuning.leaf_pending_ratio) as u64;
+            ratio(buffer.len() as u64, tuning.leaf_runs as u64)
+                .max(ratio(bytes, base.max(tuning.leaf_pending_bytes_min)))
+        }
+        Target::Node(_) => {
+            ratio(buffer.len() as u64, tuning.node_runs as u64).max(ratio(bytes, tuning.node_buffer_bytes))
+        }
+    };
+    // Deletes make readers pass over what they delete: they go down before their bytes would ask for it.
+    let deletes: u64 = buffer
+        .iter()
+        .map(|run| run.meta().kinds[Kind::Delete as usize] + run.meta().kinds[Kind::SingleDelete as usize])
+        .sum();
+    let by_deletes = if deletes >= 1000 { ratio(2 * deletes, totals.base_messages.max(1000)).min(2.0) } else { 0.0 };
+    // A range-delete gives space back only when it meets what it deletes.
+    let by_ranges = if buffer.iter().any(|run| run.meta().range_deletes > 0) { 1.2 } else { 0.0 };
+    by_size.max(by_deletes).max(by_ranges)
+}
+
+impl Target {
+    /// A child that is in memory and perhaps not saved yet.
+    pub fn node(node: Arc<Node>) -> Target {
+        let totals = *node.totals();
+        let cell = OnceLock::new();
+        let _ = cell.set(node);
+        Target::Node(Arc::new(Child { stored: BlockPtr::NONE, totals, node: cell }))
+    }
+}
+
+impl Child {
+    /// The node, loaded if it was not.
+    ///
+    /// # Errors
+    /// Those of [`Node::load`].
+    pub fn load(&self, env: &TreeEnv) -> Result<&Arc<Node>> {
+        if let Some(node) = self.node.get() {
+            return Ok(node);
+        }
+        let node = Node::load(env, self.stored)?;
+        Ok(self.node.get_or_init(|| node))
+    }
+
+    /// The node, if it is in memory.
+    pub fn loaded(&self) -> Option<&Arc<Node>> {
+        self.node.get()
+    }
+
+    /// Where it is stored; [`BlockPtr::NONE`] if it is not.
+    pub fn ptr(&self) -> BlockPtr {
+        if self.stored.is_none() {
+            self.node.get().and_then(|node| node.saved()).unwrap_or_default()
+        } else {
+            self.stored
+        }
+    }
+
+    /// What lies in and below it.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+}
+
+/// The extent of a node stored at `ptr`: nodes begin at a page and own their pages.
+pub fn node_extent(ptr: BlockPtr) -> Extent {
+    debug_assert_eq!(ptr.offset % PAGE_BYTES, 0, "nodes begin at a page");
+    Extent { start: ptr.offset / PAGE_BYTES, pages: u64::from(ptr.stored).div_ceil(PAGE_BYTES) as u32 }
+}

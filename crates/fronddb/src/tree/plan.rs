@@ -1,0 +1,245 @@
+//! What to do next: the most urgent slot whose flush or compaction gets in nobody's way.
+//!
+//! Jobs run without the structure latch, several at a time, so each one reserves what it relies on:
+//!
+//! - its **slot**, named by (height of the node, lower bound): no other job takes runs from it. The name
+//!   survives the splitting of nodes, and only the job that holds a slot may split or remove it.
+//! - *receiving*: the interval below the slot, at the height of the node that gets the runs. The pivots in
+//!   there must not change while runs are being cut along them.
+//! - *splitting*: a job that will change pivots at a height excludes receivers there.
+//! - *alone*: a job that drops everything below a slot excludes all jobs there.
+//!
+//! Invariants:
+//! - P1: at most one job for a slot.
+//! - P2: never a receiver and a splitter at one height with overlapping intervals.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use super::TreeEnv;
+use super::node::{Node, Slot, Target};
+use super::tuning::TreeTuning;
+use crate::base::Result;
+use crate::run::Run;
+
+/// Names a slot across copies of its node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotName {
+    /// Height of the node that the slot is in.
+    pub height: u8,
+    /// The slot's lower bound.
+    pub lower: Arc<[u8]>,
+}
+
+/// A job chosen, with what it reserved.
+#[derive(Debug)]
+pub struct Job {
+    /// The slot.
+    pub name: SlotName,
+    /// The slot as it was: its runs are the job's input.
+    pub slot: Arc<Slot>,
+    /// Upper bound of the slot.
+    pub upper: Option<Vec<u8>>,
+    /// True when it may change the pivots of its own node.
+    pub splits: bool,
+    /// True when nothing else happens below the slot.
+    pub alone: bool,
+    id: u64,
+}
+
+/// What running jobs and seals rely on.
+#[derive(Debug, Default)]
+pub struct Reservations {
+    next_id: u64,
+    held: Vec<Reservation>,
+}
+
+#[derive(Debug)]
+struct Reservation {
+    id: u64,
+    /// The slot whose runs are taken; none for a seal.
+    slot: Option<SlotName>,
+    lower: Arc<[u8]>,
+    upper: Option<Vec<u8>>,
+    /// Runs will be put into slots at this height.
+    receives_at: Option<u8>,
+    /// Pivots at this height may change.
+    splits_at: Option<u8>,
+    /// Everything below this height is the job's own.
+    alone_below: Option<u8>,
+}
+
+fn overlap(a: (&[u8], Option<&[u8]>), b: (&[u8], Option<&[u8]>)) -> bool {
+    a.1.is_none_or(|upper| b.0 < upper) && b.1.is_none_or(|upper| a.0 < upper)
+}
+
+impl Reservation {
+    fn conflicts(&self, other: &Reservation) -> bool {
+        if self.slot.is_some() && self.slot == other.slot {
+            return true;
+        }
+        if !overlap((&self.lower, self.upper.as_deref()), (&other.lower, other.upper.as_deref())) {
+            return false;
+        }
+        let split_under = |a: &Reservation, b: &Reservation| a.splits_at.is_some() && a.splits_at == b.receives_at;
+        let inside = |a: &Reservation, b: &Reservation| {
+            let touches = b.slot.as_ref().map(|slot| slot.height).or(b.receives_at);
+            a.alone_below.zip(touches).is_some_and(|(below, height)| height < below)
+        };
+        split_under(self, other) || split_under(other, self) || inside(self, other) || inside(other, self)
+    }
+}
+
+impl Reservations {
+    /// Reserves the root's slots as receivers of a seal; `None` while pivots there may change.
+    pub fn begin_seal(&mut self, root_height: u8) -> Option<u64> {
+        self.try_hold(Reservation {
+            id: 0,
+            slot: None,
+            lower: Arc::from([].as_slice()),
+            upper: None,
+            receives_at: Some(root_height),
+            splits_at: None,
+            alone_below: None,
+        })
+    }
+
+    fn try_hold(&mut self, mut reservation: Reservation) -> Option<u64> {
+        if self.held.iter().any(|held| held.conflicts(&reservation)) {
+            return None;
+        }
+        self.next_id += 1;
+        reservation.id = self.next_id;
+        self.held.push(reservation);
+        Some(self.next_id)
+    }
+
+    /// Gives a reservation back.
+    pub fn end(&mut self, id: u64) {
+        self.held.retain(|held| held.id != id);
+    }
+
+    /// Gives a job's reservation back.
+    pub fn end_job(&mut self, job: &Job) {
+        self.end(job.id);
+    }
+
+    /// True when no job or seal relies on the pivots at `height` in the interval, apart from `except`.
+    pub fn pivots_free(&self, height: u8, lower: &[u8], upper: Option<&[u8]>, except: &Job) -> bool {
+        !self.held.iter().any(|held| {
+            held.id != except.id
+                && overlap((&held.lower, held.upper.as_deref()), (lower, upper))
+                && (held.receives_at == Some(height) || held.splits_at == Some(height))
+        })
+    }
+
+    /// True when a job holds the slot.
+    pub fn holds_slot(&self, name: &SlotName) -> bool {
+        self.held.iter().any(|held| held.slot.as_ref() == Some(name))
+    }
+}
+
+struct Candidate<'a> {
+    urgency: f32,
+    what: What<'a>,
+}
+
+enum What<'a> {
+    Node(&'a Arc<Node>, Option<&'a [u8]>),
+    Slot(u8, &'a Arc<Slot>, Option<&'a [u8]>),
+}
+
+impl PartialEq for Candidate<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for Candidate<'_> {}
+impl PartialOrd for Candidate<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Candidate<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.urgency.total_cmp(&other.urgency)
+    }
+}
+
+/// Chooses and reserves the most urgent job at or above `threshold`.
+///
+/// # Errors
+/// Those of loading a node.
+pub fn pick(env: &TreeEnv, reservations: &mut Reservations, root: &Arc<Node>, threshold: f32) -> Result<Option<Job>> {
+    let mut heap = BinaryHeap::new();
+    heap.push(Candidate { urgency: root.totals().urgency, what: What::Node(root, None) });
+    while let Some(candidate) = heap.pop() {
+        if candidate.urgency < threshold || candidate.urgency <= 0.0 {
+            return Ok(None);
+        }
+        match candidate.what {
+            What::Slot(height, slot, upper) => {
+                if let Some(job) = reserve(env, reservations, height, slot, upper)? {
+                    return Ok(Some(job));
+                }
+            }
+            What::Node(node, node_upper) => {
+                for (index, slot) in node.slots().iter().enumerate() {
+                    let upper = node.upper(index, node_upper);
+                    heap.push(Candidate { urgency: slot.urgency(), what: What::Slot(node.height(), slot, upper) });
+                    if let Target::Node(child) = slot.target()
+                        && child.totals().urgency >= threshold
+                    {
+                        let child_node = child.load(env)?;
+                        heap.push(Candidate { urgency: child.totals().urgency, what: What::Node(child_node, upper) });
+                    }
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn reserve(
+    env: &TreeEnv,
+    reservations: &mut Reservations,
+    height: u8,
+    slot: &Arc<Slot>,
+    upper: Option<&[u8]>,
+) -> Result<Option<Job>> {
+    let name = SlotName { height, lower: slot.lower().clone() };
+    let alone = slot.buffer().iter().any(|run| run.meta().range_deletes > 0);
+    let (receives_at, splits) = match slot.target() {
+        Target::Leaf(base) => {
+            let base_bytes = base.as_ref().map_or(0, |base| base.meta().bytes);
+            let bytes = base_bytes + slot.buffer_bytes();
+            // A leaf that may come out empty may be removed, which changes pivots as well.
+            let shrinks = slot.totals().pending_deletes > 0;
+            let appends = base.as_ref().is_some_and(|base| appends(&env.options, slot, base));
+            (None, bytes > env.options.leaf_bytes_max || shrinks || appends || alone)
+        }
+        Target::Node(child) => {
+            let child = child.load(env)?;
+            (Some(child.height()), child.slots().len() > env.options.fanout_max || alone)
+        }
+    };
+    let reservation = Reservation {
+        id: 0,
+        slot: Some(name.clone()),
+        lower: slot.lower().clone(),
+        upper: upper.map(<[u8]>::to_vec),
+        receives_at,
+        splits_at: splits.then_some(height),
+        alone_below: alone.then_some(height),
+    };
+    let upper = upper.map(<[u8]>::to_vec);
+    Ok(reservations.try_hold(reservation).map(|id| Job { name, slot: slot.clone(), upper, splits, alone, id }))
+}
+
+/// True when all that is pending lies beyond a base that is large enough to stay as it is: then the base
+/// is not written again and a new leaf begins behind it, as when rows arrive in the order of their keys.
+pub(super) fn appends(tuning: &TreeTuning, slot: &Slot, base: &Run) -> bool {
+    base.meta().bytes >= tuning.leaf_bytes_target() / 2
+        && slot.buffer().iter().all(|run| run.meta().range_deletes == 0 && run.meta().first_key > base.meta().last_key)
+}

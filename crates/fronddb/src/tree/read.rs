@@ -1,0 +1,194 @@
+//! Point reads: down one path, newest first, until a message decides.
+//!
+//! Filters keep runs without the key from being touched, so a cold existing key costs one block read (in
+//! its leaf's base) and an absent key none, apart from the filters' false positives.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::compact::blob_ref;
+use super::node::{Node, Target};
+use super::value::Value;
+use super::{BeTree, Version};
+use crate::base::checksum::key_hash;
+use crate::base::{CommitNumber, Result};
+use crate::format::message::{Message, RangeDelete};
+use crate::format::resolve::{Found, KeyReader};
+use crate::format::visibility::View;
+use crate::memtable::Level0;
+use crate::run::{self, Run};
+
+/// One place on the path of a key where messages may lie.
+enum Stop<'a> {
+    Level0(&'a Level0),
+    Run(&'a Arc<Run>),
+}
+
+/// The visitor of [`BeTree::visit_path`].
+trait PathVisitor {
+    /// A range-delete that covers the key, before any older message.
+    fn range_delete(&mut self, range: &RangeDelete);
+    /// Looks at one place; breaks when no older one matters.
+    fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>>;
+}
+
+/// What the older value of a key is.
+enum Base {
+    Unknown,
+    Absent,
+    Value(Value),
+    Blob(Vec<u8>),
+}
+
+struct Getter<'a> {
+    view: &'a View<'a>,
+    key: &'a [u8],
+    hash: u64,
+    reader: KeyReader,
+    base: Base,
+}
+
+impl PathVisitor for Getter<'_> {
+    fn range_delete(&mut self, range: &RangeDelete) {
+        self.reader.range_delete(self.view, range.seq, range.stamp);
+    }
+
+    #[inline]
+    fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>> {
+        let Getter { view, key, hash, reader, base } = self;
+        let mut take = |message: &Message<'_>, value: &mut dyn FnMut() -> Value| match reader.message(view, message) {
+            Found::Undecided => ControlFlow::Continue(()),
+            Found::Absent => {
+                *base = Base::Absent;
+                ControlFlow::Break(())
+            }
+            Found::Here => {
+                *base = if message.blob { Base::Blob(message.payload.to_vec()) } else { Base::Value(value()) };
+                ControlFlow::Break(())
+            }
+        };
+        match stop {
+            Stop::Level0(level0) => {
+                Ok(level0.get(key, |message| take(message, &mut || Value::from(message.payload.to_vec()))))
+            }
+            Stop::Run(run) => run.get_entries(key, *hash, &mut |message, block, index| {
+                take(message, &mut || Value::from(block.payload(index)))
+            }),
+        }
+    }
+}
+
+/// Finds when a key last changed.
+struct ChangeFinder<'a> {
+    view: &'a View<'a>,
+    key: &'a [u8],
+    hash: u64,
+    newest_range: Option<(u64, CommitNumber)>,
+    found: Option<(u64, CommitNumber)>,
+}
+
+impl PathVisitor for ChangeFinder<'_> {
+    fn range_delete(&mut self, range: &RangeDelete) {
+        if let Some(number) = self.view.committed(range.stamp) {
+            self.newest_range = self.newest_range.max(Some((range.seq, number)));
+        }
+    }
+
+    fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>> {
+        let mut found = None;
+        let mut take = |message: &Message<'_>| match self.view.committed(message.stamp) {
+            Some(number) => {
+                found = Some((message.seq, number));
+                ControlFlow::Break(())
+            }
+            None => ControlFlow::Continue(()),
+        };
+        let flow = match stop {
+            Stop::Level0(level0) => level0.get(self.key, take),
+            Stop::Run(run) => run.get(self.key, self.hash, &mut take)?,
+        };
+        self.found = found;
+        Ok(flow)
+    }
+}
+
+impl BeTree {
+    /// The value of `key` (an inner key) as `view` sees it.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io` from reading blocks.
+    pub fn get(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
+        let mut getter = Getter { view, key, hash: key_hash(key), reader: KeyReader::new(), base: Base::Unknown };
+        self.visit_path(version, key, &mut getter)?;
+        let Getter { mut reader, base, .. } = getter;
+        let base = match base {
+            Base::Unknown | Base::Absent => None,
+            Base::Value(value) => Some(value),
+            Base::Blob(reference) => Some(Value::from(self.read_blob(&reference)?)),
+        };
+        if reader.is_plain() {
+            return Ok(base);
+        }
+        Ok(reader.finish(base.map(Value::into_vec))?.map(Value::from))
+    }
+
+    /// Reads the value that an encoded blob reference stands for. The caller holds a version that has it.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io` from reading blocks.
+    pub fn read_blob(&self, reference: &[u8]) -> Result<Vec<u8>> {
+        run::read_blob(&self.env.store, &blob_ref(reference)?)
+    }
+
+    /// The commit number of the newest committed change of `key`, deletes included; 0 for one that every
+    /// snapshot sees, `None` if nothing is known of the key.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io` from reading blocks.
+    pub fn newest_change(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<Option<CommitNumber>> {
+        let mut finder = ChangeFinder { view, key, hash: key_hash(key), newest_range: None, found: None };
+        self.visit_path(version, key, &mut finder)?;
+        Ok(finder.found.max(finder.newest_range).map(|(_, number)| number))
+    }
+
+    /// Shows `visitor` every place on the path of `key`, newest first, until it breaks.
+    #[inline]
+    fn visit_path(&self, version: &Version, key: &[u8], visitor: &mut impl PathVisitor) -> Result<()> {
+        let active = Level0::Active(version.active.clone());
+        for level0 in std::iter::once(&active).chain(&version.sealed) {
+            if level0.has_range_deletes() {
+                level0
+                    .range_deletes()
+                    .iter()
+                    .filter(|range| range.covers(key))
+                    .for_each(|range| visitor.range_delete(range));
+            }
+            if visitor.stop(Stop::Level0(level0))?.is_break() {
+                return Ok(());
+            }
+        }
+        let mut node: &Arc<Node> = &version.root;
+        loop {
+            let slot = &node.slots()[node.find(key)];
+            let (base, child) = match slot.target() {
+                Target::Leaf(base) => (base.as_ref(), None),
+                Target::Node(child) => (None, Some(child)),
+            };
+            for run in slot.buffer().iter().chain(base) {
+                if run.meta().range_deletes > 0 {
+                    run.range_deletes()?
+                        .iter()
+                        .filter(|range| range.covers(key))
+                        .for_each(|range| visitor.range_delete(range));
+                }
+                if visitor.stop(Stop::Run(run))?.is_break() {
+                    return Ok(());
+                }
+            }
+            match child {
+                Some(child) => node = child.load(&self.env)?,
+                None => return Ok(()),
+            }
+        }
+    }
+}

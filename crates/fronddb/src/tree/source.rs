@@ -1,0 +1,75 @@
+//! One sorted stream of messages, whatever it lies in: a memtable or a run.
+
+use crate::base::Result;
+use crate::format::message::Message;
+use crate::memtable::Level0Cursor;
+use crate::run::RunCursor;
+
+/// A cursor over a memtable or a run. Positioned at a message or at none.
+#[derive(Debug)]
+pub enum Source {
+    /// Level 0.
+    Level0(Level0Cursor),
+    /// A run of the tree.
+    Run(RunCursor),
+}
+
+macro_rules! forward {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*);)*) => {
+        $($(#[$doc])*
+        #[inline]
+        pub fn $name(&mut self $(, $arg: $type)*) -> Result<()> {
+            match self {
+                Source::Level0(cursor) => {
+                    cursor.$name($($arg),*);
+                    Ok(())
+                }
+                Source::Run(cursor) => cursor.$name($($arg),*).map(|_| ()),
+            }
+        })*
+    };
+}
+
+impl Source {
+    forward! {
+        /// To the newest message of the first key at or above `key`.
+        seek(key: &[u8]);
+        /// To the oldest message of the last key below `key`.
+        seek_before(key: &[u8]);
+        /// To the first message.
+        first();
+        /// To the last message.
+        last();
+        /// To the next message.
+        next();
+        /// To the message before.
+        prev();
+    }
+
+    /// True when positioned at a message.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        match self {
+            Source::Level0(cursor) => cursor.valid(),
+            Source::Run(cursor) => cursor.valid(),
+        }
+    }
+
+    /// The key of the message; only while [`Source::valid`].
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Source::Level0(cursor) => cursor.key(),
+            Source::Run(cursor) => cursor.key(),
+        }
+    }
+
+    /// The message; only while [`Source::valid`].
+    #[inline]
+    pub fn message(&self) -> Message<'_> {
+        match self {
+            Source::Level0(cursor) => cursor.message(),
+            Source::Run(cursor) => cursor.message(),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The steps that move messages down. A thread, a test or a scheduler calls them; several calls may run
+//! at once, from any threads.
+//!
+//! Each step reserves (under the latch), works (without it), installs (under it). An error in between
+//! gives the reservation back and leaves the tree as it was.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::compact::{self, Compaction, Cuts, Outcome, Output, blob_ref};
+use super::node::{Node, Slot, Target};
+use super::plan::{self, Job};
+use super::source::Source;
+use super::{BeTree, TreeEnv};
+use crate::base::metrics::Counter;
+use crate::base::{Extent, Result};
+use crate::format::message::{RangeDelete, Stamp};
+use crate::format::visibility::Retention;
+use crate::memtable::Level0;
+use crate::run::{CursorMode, Run};
+
+/// How a compaction reads: past the cache, in large pieces.
+const BULK: CursorMode = CursorMode { fill_cache: false, read_ahead_bytes: 256 << 10 };
+
+/// What the steps have done since the database was opened.
+#[derive(Debug, Default)]
+pub struct TreeCounters {
+    /// Memtables written.
+    pub seals: Counter,
+    /// Stored bytes written by seals.
+    pub seal_bytes: Counter,
+    /// Slots flushed into nodes.
+    pub flushes: Counter,
+    /// Stored bytes written by flushes.
+    pub flush_bytes: Counter,
+    /// Leaves compacted.
+    pub compactions: Counter,
+    /// Stored bytes written by compactions.
+    pub compaction_bytes: Counter,
+    /// Subtrees dropped whole.
+    pub drops: Counter,
+    /// Messages read by all steps.
+    pub messages_in: Counter,
+    /// Messages written by all steps.
+    pub messages_out: Counter,
+}
+
+/// A memtable that has become runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sealed {
+    /// Its id: it and all before it are in the tree now.
+    pub memtable_id: u64,
+}
+
+impl BeTree {
+    /// Writes the oldest sealed memtable into the root's buffers. `None`: there is none, or the root's
+    /// pivots are about to change (call again).
+    ///
+    /// # Errors
+    /// Those of writing runs. The memtable stays sealed.
+    pub fn seal_step(&self, retention: &Retention<'_>) -> Result<Option<Sealed>> {
+        let Some(_sealing) = self.sealing.try_lock() else { return Ok(None) };
+        let (reservation, root, memtable) = {
+            let mut state = self.state.lock();
+            let version = self.version.load_full();
+            let Some(memtable) = version.sealed.last().cloned() else { return Ok(None) };
+            let Some(id) = state.reservations.begin_seal(version.root.height()) else { return Ok(None) };
+            (id, version.root.clone(), memtable)
+        };
+        let written = self.write_memtable(retention, &root, &memtable);
+        let mut state = self.state.lock();
+        state.reservations.end(reservation);
+        let outcome = written?;
+        self.count(&outcome, &self.counters.seals, &self.counters.seal_bytes);
+        self.install_seal(&mut state, root.height(), outcome);
+        Ok(Some(Sealed { memtable_id: memtable.id() }))
+    }
+
+    fn write_memtable(&self, retention: &Retention<'_>, root: &Node, memtable: &Level0) -> Result<Outcome> {
+        let mut source = Source::Level0(memtable.cursor());
+        source.first()?;
+        let cuts = root.slots().iter().skip(1).map(|slot| slot.lower().clone()).collect();
+        let compaction = Compaction {
+            sources: vec![source],
+            range_deletes: memtable.range_deletes().to_vec(),
+            lower: root.slots()[0].lower().clone(),
+            upper: None,
+            bottom: false,
+            cuts: Cuts::At(cuts),
+            filter_bits: self.env.options.buffer_filter_bits,
+        };
+        compact::run(&self.env, retention, compaction, true)
+    }
+
+    /// Does the most urgent piece of work whose urgency is at least `threshold` (1: what asks for it;
+    /// 0: whatever is pending). False when there is none that can be begun now.
+    ///
+    /// # Errors
+    /// Those of reading and writing runs and nodes.
+    pub fn work_step(&self, retention: &Retention<'_>, threshold: f32) -> Result<bool> {
+        let job = {
+            let mut state = self.state.lock();
+            let root = self.version.load().root.clone();
+            plan::pick(&self.env, &mut state.reservations, &root, threshold)?
+        };
+        let Some(job) = job else { return Ok(false) };
+        let done = self.work(retention, &job);
+        if done.is_err() {
+            self.state.lock().reservations.end_job(&job);
+        }
+        done.map(|()| true)
+    }
+
+    fn work(&self, retention: &Retention<'_>, job: &Job) -> Result<()> {
+        if job.alone
+            && let Some(keep) = self.covered_from(retention, job)?
+        {
+            return self.drop_below(job, keep);
+        }
+        match job.slot.target() {
+            Target::Node(child) => {
+                let child = child.load(&self.env)?.clone();
+                let cuts = child.slots().iter().skip(1).map(|slot| slot.lower().clone()).collect();
+                let compaction = self.compaction(job, job.slot.buffer().to_vec(), false, Cuts::At(cuts))?;
+                let outcome = compact::run(&self.env, retention, compaction, false)?;
+                self.count(&outcome, &self.counters.flushes, &self.counters.flush_bytes);
+                let mut state = self.state.lock();
+                self.install_flush(&mut state, job, &outcome.outputs, outcome.dropped_blobs);
+            }
+            Target::Leaf(base) => {
+                let outcome = self.compact_leaf(retention, job, base.as_ref())?;
+                let mut state = self.state.lock();
+                self.install_leaf(&mut state, job, &outcome.outputs, outcome.dropped_blobs);
+            }
+        }
+        Ok(())
+    }
+
+    fn compact_leaf(&self, retention: &Retention<'_>, job: &Job, base: Option<&Arc<Run>>) -> Result<Outcome> {
+        let tuning = &self.env.options;
+        let kept_base = base.filter(|base| job.splits && plan::appends(tuning, &job.slot, base));
+        let mut runs = job.slot.buffer().to_vec();
+        let mut bytes = job.slot.buffer_bytes();
+        if kept_base.is_none() {
+            runs.extend(base.cloned());
+            bytes += base.map_or(0, |base| base.meta().bytes);
+        }
+        let cuts = if job.splits && bytes > tuning.leaf_bytes_max {
+            let pieces = bytes.div_ceil(tuning.leaf_bytes_target());
+            Cuts::Bytes(bytes.div_ceil(pieces))
+        } else if job.splits {
+            Cuts::Bytes(tuning.leaf_bytes_max)
+        } else {
+            Cuts::Bytes(u64::MAX)
+        };
+        let mut compaction = self.compaction(job, runs, true, cuts)?;
+        compaction.filter_bits = tuning.base_filter_bits;
+        if let Some(base) = kept_base {
+            compaction.lower = first_key(&job.slot)
+                .map_or(compaction.lower, |first| Arc::from(crate::base::key::separator(&base.meta().last_key, first)));
+        }
+        let mut outcome = compact::run(&self.env, retention, compaction, false)?;
+        self.count(&outcome, &self.counters.compactions, &self.counters.compaction_bytes);
+        if let Some(base) = kept_base {
+            outcome.outputs.insert(0, Output { lower: job.slot.lower().clone(), run: base.clone() });
+        }
+        Ok(outcome)
+    }
+
+    fn compaction(&self, job: &Job, runs: Vec<Arc<Run>>, bottom: bool, cuts: Cuts) -> Result<Compaction> {
+        let mut range_deletes: Vec<RangeDelete> = Vec::new();
+        let mut sources = Vec::with_capacity(runs.len());
+        for run in &runs {
+            if run.meta().range_deletes > 0 {
+                range_deletes.extend(run.range_deletes()?.iter().cloned());
+            }
+            let mut cursor = run.cursor(BULK);
+            cursor.first()?;
+            sources.push(Source::Run(cursor));
+        }
+        Ok(Compaction {
+            sources,
+            range_deletes,
+            lower: job.slot.lower().clone(),
+            upper: job.upper.clone(),
+            bottom,
+            cuts,
+            filter_bits: self.env.options.buffer_filter_bits,
+        })
+    }
+
+    /// The number of newest runs that must stay when a settled range-delete covers the whole slot, so that
+    /// all older runs and everything below are dead. `None` also when there is nothing older.
+    fn covered_from(&self, retention: &Retention<'_>, job: &Job) -> Result<Option<usize>> {
+        let mut stamper = crate::format::resolve::Stamper::new();
+        for (index, run) in job.slot.buffer().iter().enumerate() {
+            if run.meta().range_deletes == 0 {
+                continue;
+            }
+            for range in run.range_deletes()?.iter() {
+                let covers = range.start.as_slice() <= job.slot.lower()
+                    && job.upper.as_ref().is_some_and(|upper| upper <= &range.end);
+                if covers && stamper.restamp(retention, range.stamp) == Some(Stamp::Settled) {
+                    let keep = index + 1;
+                    let nothing_older =
+                        keep == job.slot.buffer().len() && matches!(job.slot.target(), Target::Leaf(None));
+                    return Ok((!nothing_older).then_some(keep));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Drops what lies below the slot and all but the `keep` newest of its runs. The run with the
+    /// range-delete stays, because it may hold newer messages; its next compaction cleans it.
+    fn drop_below(&self, job: &Job, keep: usize) -> Result<()> {
+        let mut removed: Vec<Arc<Run>> = job.slot.buffer()[keep..].to_vec();
+        collect_below(&self.env, &job.slot, &mut removed)?;
+        let mut blobs = Vec::new();
+        for run in removed.iter().filter(|run| run.meta().blobs > 0) {
+            collect_blobs(run, &mut blobs)?;
+        }
+        self.counters.drops.add(1);
+        let mut state = self.state.lock();
+        self.install_drop(&mut state, job, keep, removed, blobs);
+        Ok(())
+    }
+
+    fn count(&self, outcome: &Outcome, steps: &Counter, bytes: &Counter) {
+        steps.add(1);
+        bytes.add(outcome.outputs.iter().map(|output| output.run.meta().bytes).sum());
+        self.counters.messages_in.add(outcome.messages_in);
+        self.counters.messages_out.add(outcome.messages_out);
+    }
+}
+
+/// The lowest key of the runs in a slot's buffer.
+fn first_key(slot: &Slot) -> Option<&[u8]> {
+    slot.buffer().iter().map(|run| run.meta().first_key.as_slice()).min()
+}
+
+fn collect_below(env: &TreeEnv, slot: &Slot, runs: &mut Vec<Arc<Run>>) -> Result<()> {
+    match slot.target() {
+        Target::Leaf(base) => runs.extend(base.iter().cloned()),
+        Target::Node(child) if child.totals().base_bytes + child.totals().pending_bytes > 0 => {
+            for slot in child.load(env)?.slots() {
+                runs.extend(slot.buffer().iter().cloned());
+                collect_below(env, slot, runs)?;
+            }
+        }
+        Target::Node(child) => {
+            child.load(env)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds the extents of all blobs that a run's messages hold.
+pub(super) fn collect_blobs(run: &Arc<Run>, extents: &mut Vec<Extent>) -> Result<()> {
+    let mut cursor = run.cursor(BULK);
+    cursor.first()?;
+    while cursor.valid() {
+        let message = cursor.message();
+        if message.blob {
+            extents.extend(blob_ref(message.payload)?.extents);
+        }
+        cursor.next()?;
+    }
+    Ok(())
+}
+
+/// Feeds every run of the tree to `visit`, loading nodes as needed, until it breaks.
+///
+/// # Errors
+/// Those of loading nodes.
+pub fn for_each_run(
+    env: &TreeEnv,
+    node: &Node,
+    visit: &mut dyn FnMut(&Arc<Run>) -> Result<ControlFlow<()>>,
+) -> Result<ControlFlow<()>> {
+    for slot in node.slots() {
+        for run in slot.runs() {
+            if visit(run)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        if let Target::Node(child) = slot.target()
+            && for_each_run(env, child.load(env)?, visit)?.is_break()
+        {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}

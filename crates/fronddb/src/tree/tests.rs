@@ -1,0 +1,340 @@
+//! The tree against a model: random writes, seals, flushes, publications and reopenings, with tiny nodes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::cursor::OwnedView;
+use super::*;
+use crate::base::compress::Codec;
+use crate::base::{CommitNumber, Lsn, TreeId};
+use crate::format::program::{Op, Program};
+use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, SuperblockBody};
+use crate::io::{MemoryStorage, Storage};
+use crate::store::StoreOptions;
+
+/// Every transaction committed at the number of its id.
+struct AllCommitted;
+
+impl Statuses for AllCommitted {
+    fn status(&self, txn: TxnId, _step: u32) -> Status {
+        Status::Committed(CommitNumber(txn.0))
+    }
+}
+
+struct NoHolders;
+
+impl RunHolders for NoHolders {
+    fn run_added(&self, _txns: &[TxnId]) {}
+    fn run_removed(&self, _txns: &[TxnId]) {}
+    fn run_released(&self, _txns: &[TxnId]) {}
+}
+
+struct Harness {
+    storage: Arc<MemoryStorage>,
+    tree: Arc<BeTree>,
+    budget: MemoryBudget,
+    now: u64,
+    memtable: u64,
+    /// key → (commit number, value) ascending.
+    model: BTreeMap<Vec<u8>, Vec<(u64, Option<Vec<u8>>)>>,
+    /// Commits up to this one are in the tree's stored form.
+    snapshots: Vec<CommitNumber>,
+}
+
+fn store_options() -> StoreOptions {
+    StoreOptions { direct: false, read_only: false, reserve_bytes: 0, generation: None }
+}
+
+fn env(store: Arc<Store>, budget: &MemoryBudget, next_run: u64) -> TreeEnv {
+    TreeEnv {
+        store,
+        cache: Arc::new(Cache::new(budget.clone())),
+        budget: budget.clone(),
+        statuses: Arc::new(AllCommitted),
+        run_counters: Arc::default(),
+        holders: Arc::new(NoHolders),
+        options: TreeTuning::tiny(),
+        codecs: CodecTable::new(Codec::default()),
+        run_ids: Arc::new(AtomicU64::new(next_run)),
+    }
+}
+
+impl Harness {
+    fn new() -> Harness {
+        let storage = Arc::new(MemoryStorage::new());
+        let budget = MemoryBudget::new(4 << 20);
+        let shared: Arc<dyn Storage> = storage.clone();
+        shared.create_dir_all(Path::new("db")).expect("folder");
+        let store = Store::create(&shared, Path::new("db"), &store_options(), [7; 16], SuperblockBody::default())
+            .expect("create");
+        let active = Arc::new(Memtable::new(1, &budget));
+        let tree = BeTree::open(env(store, &budget, 1), None, Vec::new(), active).expect("open");
+        Harness {
+            storage,
+            tree: Arc::new(tree),
+            budget,
+            now: 0,
+            memtable: 1,
+            model: BTreeMap::new(),
+            snapshots: Vec::new(),
+        }
+    }
+
+    fn retention(&self) -> Retention<'static> {
+        let mut snapshots = self.snapshots.clone();
+        snapshots.push(CommitNumber(self.now));
+        Retention { snapshots, statuses: &AllCommitted }
+    }
+
+    fn write(&mut self, key: &[u8], kind: Kind, payload: &[u8]) {
+        self.now += 1;
+        let message = Message { key, seq: self.now, stamp: Stamp::Settled, kind, blob: false, payload };
+        self.tree.version().active.insert(self.now, TxnId(self.now), 0, &message);
+        self.tree.dead_ranges().on_write([key]);
+        let versions = self.model.entry(key.to_vec()).or_default();
+        let before = versions.last().and_then(|(_, value)| value.clone());
+        let after = match kind {
+            Kind::Put => Some(payload.to_vec()),
+            Kind::InsertIfAbsent => before.or_else(|| Some(payload.to_vec())),
+            Kind::Delete | Kind::SingleDelete => None,
+            Kind::Update => crate::format::program::apply(payload, before.as_deref()).expect("well formed"),
+        };
+        versions.push((self.now, after));
+    }
+
+    fn delete_range(&mut self, start: Vec<u8>, end: Vec<u8>) {
+        if start >= end {
+            return;
+        }
+        self.now += 1;
+        for (_, versions) in self.model.range_mut(start.clone()..end.clone()) {
+            versions.push((self.now, None));
+        }
+        let stamp = Stamp::Written { txn: TxnId(self.now), step: 0 };
+        self.tree.version().active.insert_range(RangeDelete { start, end, seq: self.now, stamp });
+    }
+
+    fn switch(&mut self) {
+        self.memtable += 1;
+        self.tree.switch_active(Arc::new(Memtable::new(self.memtable, &self.budget)));
+    }
+
+    fn seal_all(&mut self) {
+        self.switch();
+        while !self.tree.version().sealed.is_empty() {
+            assert!(self.tree.seal_step(&self.retention()).expect("seal").is_some());
+        }
+    }
+
+    fn publish(&self) {
+        let input = |_: &Version| PublishInput {
+            status_image: vec![1, 2, 3],
+            log_start: Lsn(0),
+            log_segment: 0,
+            next_txn: TxnId(self.now + 1),
+            next_commit: CommitNumber(self.now + 1),
+            extra: Vec::new(),
+        };
+        self.tree.publish(input, || Ok(())).expect("publish");
+    }
+
+    /// Stops without warning right after a publication, and opens what is stored.
+    fn reopen(&mut self) {
+        self.seal_all();
+        self.publish();
+        self.storage = Arc::new(self.storage.crash(self.now));
+        self.budget = MemoryBudget::new(4 << 20);
+        let shared: Arc<dyn Storage> = self.storage.clone();
+        let opened = Store::open(&shared, Path::new("db"), &store_options()).expect("open store");
+        let body = &opened.superblocks[0].body;
+        let active = Arc::new(Memtable::new(self.memtable + 1, &self.budget));
+        self.memtable += 1;
+        let env = env(opened.store, &self.budget, body.next_run.0);
+        self.tree = Arc::new(BeTree::open(env, body.root, Vec::new(), active).expect("open tree"));
+        self.snapshots.clear();
+    }
+
+    fn view(&self, snapshot: CommitNumber) -> OwnedView {
+        OwnedView { snapshot, own: None, uncommitted: false, statuses: Arc::new(AllCommitted) }
+    }
+
+    fn expected(&self, snapshot: CommitNumber) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let visible = |versions: &Vec<(u64, Option<Vec<u8>>)>| {
+            versions.iter().rev().find(|(number, _)| *number <= snapshot.0).and_then(|(_, value)| value.clone())
+        };
+        self.model.iter().filter_map(|(key, versions)| Some((key.clone(), visible(versions)?))).collect()
+    }
+
+    fn check(&self) {
+        let mut all = self.snapshots.clone();
+        all.push(CommitNumber::LATEST);
+        for snapshot in all {
+            let expected = self.expected(snapshot);
+            let view = self.view(snapshot);
+            let mut cursor = self.tree.cursor(view.clone(), Vec::new(), None, CursorOptions::default());
+            let mut forward = Vec::new();
+            let mut more = cursor.first().expect("first");
+            while more {
+                forward.push((cursor.key().to_vec(), cursor.value().to_vec()));
+                more = cursor.next().expect("next");
+            }
+            assert_eq!(forward, expected, "forward at {snapshot}");
+            let mut backward = Vec::new();
+            let mut more = cursor.last().expect("last");
+            while more {
+                backward.push((cursor.key().to_vec(), cursor.value().to_vec()));
+                more = cursor.prev().expect("prev");
+            }
+            backward.reverse();
+            assert_eq!(backward, expected, "backward at {snapshot}");
+            let version = self.tree.version();
+            for key in self.model.keys() {
+                let got = self.tree.get(&version, &view.view(), key).expect("get").map(Value::into_vec);
+                let want = expected.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone());
+                assert_eq!(got, want, "get {key:02x?} at {snapshot}");
+            }
+        }
+        let report = self.tree.verify(&mut |_| {});
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+    }
+}
+
+fn key(number: u16) -> Vec<u8> {
+    crate::base::key::inner(TreeId(1 + u32::from(number % 3)), format!("{:05}", number / 3).as_bytes())
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put(u16, u8),
+    Insert(u16, u8),
+    Delete(u16),
+    Update(u16, u8),
+    DeleteRange(u16, u16),
+    Fill(u16, u16),
+    Snapshot,
+    Forget,
+    Seal,
+    Work(u8),
+    Publish,
+    Reopen,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let number = 0u16..600;
+    let step = prop_oneof![
+        8 => (number.clone(), any::<u8>()).prop_map(|(key, value)| Step::Put(key, value)),
+        2 => (number.clone(), any::<u8>()).prop_map(|(key, value)| Step::Insert(key, value)),
+        6 => number.clone().prop_map(Step::Delete),
+        2 => (number.clone(), any::<u8>()).prop_map(|(key, value)| Step::Update(key, value)),
+        2 => (number.clone(), number.clone()).prop_map(|(a, b)| Step::DeleteRange(a.min(b), a.max(b))),
+        4 => (number.clone(), 1u16..200).prop_map(|(from, count)| Step::Fill(from, count)),
+        1 => Just(Step::Snapshot),
+        1 => Just(Step::Forget),
+        4 => Just(Step::Seal),
+        6 => (0u8..4).prop_map(Step::Work),
+        2 => Just(Step::Publish),
+        1 => Just(Step::Reopen),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+fn play(harness: &mut Harness, step: &Step) {
+    match *step {
+        Step::Put(number, value) => harness.write(&key(number), Kind::Put, &[value; 20]),
+        Step::Insert(number, value) => harness.write(&key(number), Kind::InsertIfAbsent, &[value; 20]),
+        Step::Delete(number) => harness.write(&key(number), Kind::Delete, &[]),
+        Step::Update(number, value) => {
+            let mut payload = Vec::new();
+            Program { ops: vec![Op::SetBytes { offset: 1, bytes: vec![value] }] }.encode(&mut payload);
+            harness.write(&key(number), Kind::Update, &payload);
+        }
+        Step::DeleteRange(from, to) => harness.delete_range(key(from), key(to)),
+        Step::Fill(from, count) => {
+            for number in from..from + count {
+                harness.write(&key(number), Kind::Put, format!("value {number:08}").as_bytes());
+            }
+        }
+        Step::Snapshot => harness.snapshots.push(CommitNumber(harness.now)),
+        Step::Forget => {
+            if !harness.snapshots.is_empty() {
+                harness.snapshots.remove(0);
+            }
+        }
+        Step::Seal => harness.seal_all(),
+        Step::Work(threshold) => {
+            harness.tree.work_step(&harness.retention(), f32::from(threshold) / 3.0).expect("work");
+        }
+        Step::Publish => harness.publish(),
+        Step::Reopen => harness.reopen(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_tree_answers_like_a_sorted_map_of_versions(steps in steps()) {
+        let mut harness = Harness::new();
+        for step in &steps {
+            play(&mut harness, step);
+        }
+        harness.check();
+    }
+}
+
+#[test]
+fn a_tree_grows_and_shrinks_and_its_space_comes_back() {
+    let mut harness = Harness::new();
+    for round in 0..30u16 {
+        for number in 0..300 {
+            harness.write(
+                &key(round * 300 + number),
+                Kind::Put,
+                format!("{round} {number} {:0100}", u32::from(number) * 7919).as_bytes(),
+            );
+        }
+        harness.seal_all();
+        while harness.tree.work_step(&harness.retention(), 1.0).expect("work") {}
+    }
+    assert!(harness.tree.version().root.height() > 2, "height={}", harness.tree.version().root.height());
+    harness.check();
+    harness.delete_range(Vec::new(), vec![0xff; 8]);
+    harness.seal_all();
+    for _ in 0..1000 {
+        if !harness.tree.work_step(&harness.retention(), 0.0).expect("work") {
+            break;
+        }
+    }
+    harness.check();
+    for _ in 0..4 {
+        harness.publish();
+    }
+    let totals = *harness.tree.version().root.totals();
+    assert_eq!((totals.base_messages, totals.base_bytes), (0, 0), "{totals:?}");
+    harness.reopen();
+    harness.check();
+}
+
+#[test]
+fn a_queue_leaves_dead_ranges_that_scans_jump_over() {
+    let mut harness = Harness::new();
+    let view = harness.view(CommitNumber::LATEST);
+    for number in 0..3000u16 {
+        harness.write(&key(number), Kind::Put, b"job");
+    }
+    let mut passed = 0;
+    for _ in 0..2000 {
+        let mut cursor = harness.tree.cursor(view.clone(), Vec::new(), None, CursorOptions::default());
+        assert!(cursor.first().expect("first"));
+        let head = cursor.key().to_vec();
+        passed = cursor.rows_passed_over();
+        drop(cursor);
+        harness.write(&head, Kind::Delete, &[]);
+    }
+    assert!(passed < 200, "the last scan passed over {passed} keys");
+    // Writes into the dead range are seen.
+    harness.write(&key(100 * 3), Kind::Put, b"again");
+    harness.check();
+}

@@ -1,0 +1,231 @@
+//! The backlog of aborted ids and aborted steps, and when each may be forgotten. Pure bookkeeping.
+//!
+//! A message of an aborted writer may lie in a memtable that was active at the abort or before, or in a run whose
+//! footer lists the writer as unresolved. Once all those memtables are flushed and no such run is left, neither in
+//! the root nor under a reader's hands, nobody can ask for the id again. What is tracked:
+//!
+//! * per id: the number of *runs* of the root that list it, and of *lingering* runs that have left the root but
+//!   may still be read; for all ids, because one that is active today may abort tomorrow;
+//! * per aborted id: the memtable that was active when it aborted.
+//!
+//! The stored image counts runs of the root only: after a restart there are no readers.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::states::AbortedSteps;
+use crate::base::TxnId;
+
+/// How much is in the backlog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BacklogStats {
+    /// Aborted transactions that are not forgotten.
+    pub aborted: usize,
+    /// Transactions, active or committed, with aborted steps that are not forgotten.
+    pub with_aborted_steps: usize,
+    /// Distinct ids that some run lists as unresolved.
+    pub held_by_runs: usize,
+}
+
+/// What of a transaction is aborted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum What {
+    Whole,
+    /// Ascending, disjoint, not touching.
+    Steps(Vec<(u32, u32)>),
+}
+
+#[derive(Debug)]
+struct Aborted {
+    what: What,
+    /// Messages lie in memtables up to this one.
+    memtable: u64,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Holders {
+    runs: u32,
+    lingering: u32,
+}
+
+/// The backlog.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    holders: HashMap<TxnId, Holders>,
+    aborted: BTreeMap<TxnId, Aborted>,
+    /// The aborted ones that a memtable may still hold.
+    waiting: BTreeSet<(u64, TxnId)>,
+    flushed_below: u64,
+}
+
+/// Adds `from..=to` to disjoint ascending intervals.
+pub(super) fn add_interval(intervals: &mut Vec<(u32, u32)>, from: u32, to: u32) {
+    let (mut from, mut to) = (from, to);
+    intervals.retain(|(low, high)| {
+        let touches = *low <= to.saturating_add(1) && from <= high.saturating_add(1);
+        if touches {
+            from = from.min(*low);
+            to = to.max(*high);
+        }
+        !touches
+    });
+    let index = intervals.partition_point(|(low, _)| *low < from);
+    intervals.insert(index, (from, to));
+}
+
+impl Backlog {
+    /// Notes that `txn` aborted while `memtable` was active.
+    pub(super) fn abort(&mut self, txn: TxnId, memtable: u64) {
+        self.put(txn, What::Whole, memtable);
+    }
+
+    /// Notes that steps of `txn` aborted; returns all its aborted steps.
+    pub(super) fn abort_steps(&mut self, txn: TxnId, from: u32, to: u32, memtable: u64) -> Vec<(u32, u32)> {
+        let mut intervals = match self.aborted.get(&txn).map(|aborted| &aborted.what) {
+            Some(What::Steps(intervals)) => intervals.clone(),
+            _ => Vec::new(),
+        };
+        add_interval(&mut intervals, from, to);
+        self.put(txn, What::Steps(intervals.clone()), memtable);
+        intervals
+    }
+
+    /// Enters what an image says, to be given a memtable later.
+    pub(super) fn put(&mut self, txn: TxnId, what: What, memtable: u64) {
+        if let Some(old) = self.aborted.insert(txn, Aborted { what, memtable }) {
+            self.waiting.remove(&(old.memtable, txn));
+        }
+        self.waiting.insert((memtable, txn));
+    }
+
+    /// Recovery is over: all that is aborted may lie in memtables up to `memtable`.
+    pub(super) fn set_memtables(&mut self, memtable: u64) {
+        self.waiting = self.aborted.keys().map(|txn| (memtable, *txn)).collect();
+        self.aborted.values_mut().for_each(|aborted| aborted.memtable = memtable);
+    }
+
+    pub(super) fn run_added(&mut self, unresolved: &[TxnId]) {
+        for txn in unresolved {
+            self.holders.entry(*txn).or_default().runs += 1;
+        }
+    }
+
+    pub(super) fn set_runs(&mut self, txn: TxnId, runs: u32) {
+        self.holders.insert(txn, Holders { runs, lingering: 0 });
+    }
+
+    pub(super) fn run_removed(&mut self, unresolved: &[TxnId]) {
+        for txn in unresolved {
+            if let Some(holders) = self.holders.get_mut(txn) {
+                debug_assert!(holders.runs > 0, "a run is removed once, after it was added, txn={txn}");
+                holders.runs = holders.runs.saturating_sub(1);
+                holders.lingering += 1;
+            }
+        }
+    }
+
+    /// Returns the ids forgotten.
+    pub(super) fn run_released(&mut self, unresolved: &[TxnId]) -> Vec<TxnId> {
+        for txn in unresolved {
+            if let Some(holders) = self.holders.get_mut(txn) {
+                debug_assert!(holders.lingering > 0, "a run is released once, after it was removed, txn={txn}");
+                holders.lingering = holders.lingering.saturating_sub(1);
+                if holders.runs == 0 && holders.lingering == 0 {
+                    self.holders.remove(txn);
+                }
+            }
+        }
+        unresolved.iter().copied().filter(|txn| self.forget(*txn)).collect()
+    }
+
+    /// Returns the ids forgotten.
+    pub(super) fn memtables_flushed_below(&mut self, id: u64) -> Vec<TxnId> {
+        self.flushed_below = self.flushed_below.max(id);
+        let rest = self.waiting.split_off(&(self.flushed_below, TxnId(0)));
+        let flushed = std::mem::replace(&mut self.waiting, rest);
+        flushed.into_iter().map(|(_, txn)| txn).filter(|txn| self.forget(*txn)).collect()
+    }
+
+    /// Forgets `txn` if nothing can hold a message of it.
+    fn forget(&mut self, txn: TxnId) -> bool {
+        let held = |aborted: &Aborted| aborted.memtable >= self.flushed_below || self.holders.contains_key(&txn);
+        if self.aborted.get(&txn).is_none_or(held) {
+            return false;
+        }
+        self.aborted.remove(&txn);
+
+        true
+    }
+
+    pub(super) fn get(&self, txn: TxnId) -> Option<&What> {
+        self.aborted.get(&txn).map(|aborted| &aborted.what)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (TxnId, &What)> {
+        self.aborted.iter().map(|(txn, aborted)| (*txn, &aborted.what))
+    }
+
+    /// All aborted intervals, ascending.
+    pub(super) fn intervals(&self) -> impl Iterator<Item = AbortedSteps> {
+        self.iter().flat_map(|(txn, what)| {
+            let whole = [(0, u32::MAX)];
+            let intervals = match what {
+                What::Whole => &whole[..],
+                What::Steps(intervals) => intervals,
+            };
+            intervals.iter().map(|(from, to)| AbortedSteps { txn, from: *from, to: *to }).collect::<Vec<_>>()
+        })
+    }
+
+    /// Runs of the root that list `txn`.
+    pub(super) fn runs(&self, txn: TxnId) -> u32 {
+        self.holders.get(&txn).map_or(0, |holders| holders.runs)
+    }
+
+    pub(super) fn stats(&self) -> BacklogStats {
+        let whole = self.aborted.values().filter(|aborted| aborted.what == What::Whole).count();
+        BacklogStats {
+            aborted: whole,
+            with_aborted_steps: self.aborted.len() - whole,
+            held_by_runs: self.holders.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_id_is_forgotten_when_neither_memtable_nor_run_nor_reader_can_hold_it() {
+        let (a, b) = (TxnId(1), TxnId(2));
+        let mut backlog = Backlog::default();
+        backlog.run_added(&[a, b]);
+        backlog.abort(a, 5);
+        backlog.abort(b, 6);
+        assert_eq!(backlog.memtables_flushed_below(6), []);
+        backlog.run_added(&[b]);
+        backlog.run_removed(&[a, b]);
+        assert_eq!((backlog.runs(a), backlog.runs(b)), (0, 1));
+        assert_eq!(backlog.run_released(&[a, b]), [a]);
+        backlog.run_removed(&[b]);
+        assert_eq!(backlog.run_released(&[b]), [], "memtable 6 may hold it");
+        assert_eq!(backlog.memtables_flushed_below(7), [b]);
+        assert_eq!(backlog.stats(), BacklogStats::default());
+    }
+
+    proptest! {
+        #[test]
+        fn intervals_are_a_set(adds in prop::collection::vec((0u32..50, 0u32..6), 1..20)) {
+            let mut intervals = Vec::new();
+            let mut model = BTreeSet::new();
+            for (from, length) in adds {
+                add_interval(&mut intervals, from, from + length);
+                model.extend(from..=from + length);
+                prop_assert!(intervals.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0), "{intervals:?}");
+                let set: BTreeSet<u32> = intervals.iter().flat_map(|(from, to)| *from..=*to).collect();
+                prop_assert_eq!(&set, &model);
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Live snapshots, and the horizon below which compaction may forget history.
+//!
+//! A snapshot is a commit number (decision D6) in a *slot*, an atomic word on a cache line of its own. To acquire
+//! one is to find a free slot, near where this thread found one before, and to write the visible number into it.
+//!
+//! # Why the horizon is safe
+//!
+//! The computing thread must not overlook a snapshot that is just being acquired. It
+//!
+//! 1. reads the visible number `F` and raises the *floor* to it, then
+//! 2. reads all slots; the horizon is the least of them and `F`.
+//!
+//! The acquiring thread
+//!
+//! 1. writes the visible number `v` into its slot, then
+//! 2. reads the floor; when it is above `v`, it writes a newer visible number and reads the floor again.
+//!
+//! All four steps are sequentially consistent. If the acquirer's reading of the floor comes before the raising, its
+//! slot was written before all slots are read, so the horizon is at most `v`. If it comes after, the acquirer
+//! sees a floor of `F` or more and ends with `v >= F`, and the horizon is at most `F`. Either way no snapshot that
+//! is handed out lies below a horizon that was computed (**N1**). A retry ends, because the visible number that
+//! was raised to is there to be read. A slot's older value during a retry only makes a horizon lower.
+//!
+//! Slots come in blocks, which are added when all are taken and never removed.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+use super::status::StatusTable;
+use crate::base::CommitNumber;
+use crate::format::{Retention, Statuses};
+
+const BLOCK_SLOTS: usize = 64;
+/// A slot's value when nobody has it; else it holds the snapshot's number plus one.
+const FREE: u64 = 0;
+
+#[derive(Debug, Default)]
+struct Slot {
+    value: AtomicU64,
+    /// The registry's clock when it was acquired.
+    since: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Block {
+    slots: Vec<Arc<CachePadded<Slot>>>,
+    next: OnceLock<Box<Block>>,
+}
+
+impl Block {
+    fn new() -> Block {
+        Block { slots: (0..BLOCK_SLOTS).map(|_| Arc::default()).collect(), next: OnceLock::new() }
+    }
+}
+
+/// The registry of live snapshots.
+#[derive(Debug)]
+pub struct Snapshots {
+    visible: Arc<AtomicU64>,
+    floor: CachePadded<AtomicU64>,
+    clock_micros: CachePadded<AtomicU64>,
+    blocks: Block,
+}
+
+/// A live snapshot; released when dropped. Share it in an `Arc` where several need it.
+#[derive(Debug)]
+pub struct Snapshot {
+    number: CommitNumber,
+    slot: Arc<CachePadded<Slot>>,
+}
+
+impl Snapshot {
+    /// It sees the commits up to and including this one.
+    #[inline]
+    pub fn number(&self) -> CommitNumber {
+        self.number
+    }
+}
+
+impl Drop for Snapshot {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.value.store(FREE, Ordering::Release);
+    }
+}
+
+/// Where this thread looks for a free slot first.
+fn home() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static HOME: Cell<usize> = const { Cell::new(usize::MAX) });
+    HOME.with(|home| {
+        if home.get() == usize::MAX {
+            home.set(NEXT.fetch_add(1, Ordering::Relaxed) % BLOCK_SLOTS);
+        }
+        home.get()
+    })
+}
+
+impl Snapshots {
+    /// The registry of snapshots of what `statuses` makes visible.
+    pub fn new(statuses: &StatusTable) -> Snapshots {
+        Snapshots {
+            visible: statuses.visible_cell(),
+            floor: CachePadded::default(),
+            clock_micros: CachePadded::default(),
+            blocks: Block::new(),
+        }
+    }
+
+    /// A snapshot of everything that is committed now.
+    pub fn acquire(&self) -> Snapshot {
+        let mut value = self.visible.load(Ordering::SeqCst);
+        let slot = self.take_slot(value);
+        while self.floor.load(Ordering::SeqCst) > value {
+            value = self.visible.load(Ordering::SeqCst);
+            slot.value.store(value + 1, Ordering::SeqCst);
+        }
+        slot.since.store(self.clock_micros.load(Ordering::Relaxed), Ordering::Relaxed);
+        Snapshot { number: CommitNumber(value), slot }
+    }
+
+    fn take_slot(&self, value: u64) -> Arc<CachePadded<Slot>> {
+        let home = home();
+        let mut block = &self.blocks;
+        loop {
+            for slot in block.slots[home..].iter().chain(&block.slots[..home]) {
+                if slot.value.load(Ordering::Relaxed) == FREE
+                    && slot.value.compare_exchange(FREE, value + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+                {
+                    return slot.clone();
+                }
+            }
+            block = block.next.get_or_init(|| Box::new(Block::new()));
+        }
+    }
+
+    fn slots(&self) -> impl Iterator<Item = &Slot> {
+        std::iter::successors(Some(&self.blocks), |block| block.next.get().map(|next| &**next))
+            .flat_map(|block| block.slots.iter().map(|slot| &***slot))
+    }
+
+    /// Raises the floor, then reads the live numbers. See the header.
+    fn survey(&self) -> (u64, Vec<CommitNumber>) {
+        let visible = self.visible.load(Ordering::SeqCst);
+        self.floor.fetch_max(visible, Ordering::SeqCst);
+        let values = self.slots().map(|slot| slot.value.load(Ordering::SeqCst));
+        (visible, values.filter(|value| *value != FREE).map(|value| CommitNumber(value - 1)).collect())
+    }
+
+    /// Every snapshot that is live now or acquired later is at or above this number.
+    pub fn horizon(&self) -> CommitNumber {
+        let (visible, live) = self.survey();
+        live.into_iter().fold(CommitNumber(visible), CommitNumber::min)
+    }
+
+    /// What a compaction that starts now must keep. The last of the snapshots is the visible number; the compaction
+    /// must keep every version committed above it, for snapshots acquired while it runs.
+    pub fn retention<'a>(&self, statuses: &'a dyn Statuses) -> Retention<'a> {
+        let (visible, live) = self.survey();
+        let visible = CommitNumber(visible);
+        let mut snapshots: Vec<CommitNumber> = live.into_iter().filter(|number| *number < visible).collect();
+        snapshots.push(visible);
+        snapshots.sort_unstable();
+        snapshots.dedup();
+        Retention { snapshots, statuses }
+    }
+
+    /// How many snapshots are live.
+    pub fn live(&self) -> usize {
+        self.slots().filter(|slot| slot.value.load(Ordering::Relaxed) != FREE).count()
+    }
+
+    /// Tells the time for [`Snapshots::oldest_age_micros`]; to be called from time to time. Ages are as coarse as the
+    /// calls, which spares each acquisition the reading of a clock.
+    pub fn tick(&self, now_micros: u64) {
+        self.clock_micros.store(now_micros, Ordering::Relaxed);
+    }
+
+    /// The age of the oldest live snapshot, in microseconds; `None` when there is none.
+    pub fn oldest_age_micros(&self) -> Option<u64> {
+        let live = self.slots().filter(|slot| slot.value.load(Ordering::Acquire) != FREE);
+        let oldest = live.map(|slot| slot.since.load(Ordering::Relaxed)).min()?;
+        Some(self.clock_micros.load(Ordering::Relaxed).saturating_sub(oldest))
+    }
+}

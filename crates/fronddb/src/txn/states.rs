@@ -1,0 +1,254 @@
+//! The state of each transaction id, looked up without a lock.
+//!
+//! States lie in chunks of 1,024 atomic words. A chunk in which everything is settled (committed at a number that
+//! every snapshot sees, or aborted) is dropped, also in the middle, so that a transaction that stays open for
+//! long keeps one chunk alive and not the states of all that came after it. The list of chunks is an immutable
+//! value behind an `ArcSwap`, together with the aborted ids whose chunk is gone (*passed*, sorted): one load gives a
+//! consistent pair. Most lookups of old ids are answered before that, by the low-water mark and one flag.
+//!
+//! Writers are serialised by the table above. Order of publication:
+//!
+//! * **S1** An id's chunk is published before the id is handed out; an id beyond the last chunk is active.
+//! * **S2** An aborted id is in `passed` before its chunk is gone or the low-water mark is above it, and the flag is
+//!   set before the mark moves.
+//! * **S3** A step interval is in the map of intervals before its transaction's state says so, and leaves the map
+//!   only after it is in `passed` (or was forgotten); a reader that misses it in the map looks in `passed` again.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+
+use crate::base::sync::RwLock;
+use crate::base::{CommitNumber, TxnId};
+use crate::format::Status;
+
+const CHUNK: u64 = 1024;
+const STEP_GROUPS: usize = 16;
+
+/// Low two bits of a state.
+const TAG: u64 = 3;
+const ACTIVE: u64 = 0;
+const COMMITTED: u64 = 1;
+const ABORTED: u64 = 2;
+/// Some steps are aborted.
+const STEPS: u64 = 4;
+const NUMBER_SHIFT: u32 = 3;
+
+/// Aborted steps `from..=to` of a transaction; all steps of one that was aborted whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct AbortedSteps {
+    pub(super) txn: TxnId,
+    pub(super) from: u32,
+    pub(super) to: u32,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    number: u64,
+    states: Box<[AtomicU64]>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Published {
+    low_water: u64,
+    /// Ascending by number.
+    chunks: Vec<Arc<Chunk>>,
+    /// Chunks below this number that are not in the list are settled.
+    chunks_end: u64,
+    passed: Arc<[AbortedSteps]>,
+}
+
+/// Aborted steps of some transactions: disjoint intervals, ascending.
+type StepGroup = RwLock<HashMap<u64, Vec<(u32, u32)>>>;
+
+/// The states of all ids.
+#[derive(Debug)]
+pub(super) struct States {
+    published: ArcSwap<Published>,
+    low_water: AtomicU64,
+    any_passed: AtomicBool,
+    /// Step intervals of transactions whose chunk is there.
+    steps: [StepGroup; STEP_GROUPS],
+}
+
+fn decode(state: u64) -> Status {
+    match state & TAG {
+        COMMITTED => Status::Committed(CommitNumber(state >> NUMBER_SHIFT)),
+        ABORTED => Status::Aborted,
+        _ => Status::Active,
+    }
+}
+
+impl Published {
+    fn chunk(&self, number: u64) -> Option<&Arc<Chunk>> {
+        // Usually the list is dense at its end.
+        let back = self.chunks_end.checked_sub(number)? as usize;
+        let guess = self.chunks.len().checked_sub(back).and_then(|index| self.chunks.get(index));
+        if let Some(chunk) = guess.filter(|chunk| chunk.number == number) {
+            return Some(chunk);
+        }
+        let index = self.chunks.binary_search_by_key(&number, |chunk| chunk.number).ok()?;
+        self.chunks.get(index)
+    }
+
+    fn state(&self, txn: u64) -> Option<&AtomicU64> {
+        self.chunk(txn / CHUNK)?.states.get((txn % CHUNK) as usize)
+    }
+
+    fn is_passed_aborted(&self, txn: u64, step: u32) -> bool {
+        let start = self.passed.partition_point(|aborted| aborted.txn.0 < txn);
+        let of_txn = self.passed.iter().skip(start).take_while(|aborted| aborted.txn.0 == txn);
+        of_txn.into_iter().any(|aborted| (aborted.from..=aborted.to).contains(&step))
+    }
+
+    fn settled(&self, txn: u64, step: u32) -> Status {
+        if self.is_passed_aborted(txn, step) { Status::Aborted } else { Status::Committed(CommitNumber(0)) }
+    }
+}
+
+impl States {
+    /// All ids below `next` are settled, but for those [`States::add`]ed now; complete it by a first
+    /// [`States::advance`].
+    pub(super) fn new(next: u64) -> States {
+        let states = States {
+            published: ArcSwap::from_pointee(Published { chunks_end: next / CHUNK, ..Published::default() }),
+            low_water: AtomicU64::new(0),
+            any_passed: AtomicBool::new(false),
+            steps: Default::default(),
+        };
+        states.add(TxnId(next), next);
+        states
+    }
+
+    pub(super) fn low_water(&self) -> TxnId {
+        TxnId(self.low_water.load(Ordering::Acquire))
+    }
+
+    /// The state of a step.
+    #[inline]
+    pub(super) fn status(&self, txn: TxnId, step: u32) -> Status {
+        if txn.0 < self.low_water.load(Ordering::Acquire) && !self.any_passed.load(Ordering::Acquire) {
+            return Status::Committed(CommitNumber(0));
+        }
+        self.status_above(txn.0, step)
+    }
+
+    fn status_above(&self, txn: u64, step: u32) -> Status {
+        let published = self.published.load();
+        if txn < published.low_water {
+            return published.settled(txn, step);
+        }
+        match published.state(txn) {
+            Some(state) => {
+                let state = state.load(Ordering::Acquire);
+                if state & STEPS != 0 && self.is_step_aborted(txn, step) { Status::Aborted } else { decode(state) }
+            }
+            None if txn / CHUNK < published.chunks_end => published.settled(txn, step),
+            None => Status::Active,
+        }
+    }
+
+    fn is_step_aborted(&self, txn: u64, step: u32) -> bool {
+        if let Some(intervals) = self.step_group(txn).read().get(&txn) {
+            return intervals.iter().any(|(from, to)| (*from..=*to).contains(&step));
+        }
+        self.published.load().is_passed_aborted(txn, step)
+    }
+
+    fn step_group(&self, txn: u64) -> &StepGroup {
+        &self.steps[txn as usize % STEP_GROUPS]
+    }
+
+    /// Makes room for an id (S1). Ids below `settled_below` of a fresh chunk are committed, the others active.
+    pub(super) fn add(&self, txn: TxnId, settled_below: u64) {
+        let number = txn.0 / CHUNK;
+        if self.published.load().chunk(number).is_none() {
+            self.add_chunk(number, settled_below);
+        }
+    }
+
+    fn add_chunk(&self, number: u64, settled_below: u64) {
+        let ids = number * CHUNK..(number + 1) * CHUNK;
+        let states = ids.map(|id| AtomicU64::new(if id < settled_below { COMMITTED } else { ACTIVE })).collect();
+        let mut published = Published::clone(&self.published.load());
+        let index = published.chunks.partition_point(|chunk| chunk.number < number);
+        published.chunks.insert(index, Arc::new(Chunk { number, states }));
+        published.chunks_end = published.chunks_end.max(number + 1);
+        self.published.store(Arc::new(published));
+    }
+
+    /// Sets the state of an id whose chunk is there, keeping its mark of aborted steps.
+    pub(super) fn set(&self, txn: TxnId, status: Status) {
+        let word = match status {
+            Status::Active => ACTIVE,
+            Status::Committed(number) => COMMITTED | number.0 << NUMBER_SHIFT,
+            Status::Aborted => ABORTED,
+        };
+        if let Some(state) = self.published.load().state(txn.0) {
+            // Writers are serialised, so nothing comes between the two.
+            state.store(word | state.load(Ordering::Relaxed) & STEPS, Ordering::Release);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn chunks(&self) -> usize {
+        self.published.load().chunks.len()
+    }
+
+    /// Settles the ids that have a word but no fate, but for those that are open.
+    pub(super) fn settle_unseen(&self, ids: Range<u64>, is_open: impl Fn(TxnId) -> bool) {
+        for chunk in &self.published.load().chunks {
+            for (id, state) in (chunk.number * CHUNK..).zip(&chunk.states) {
+                if ids.contains(&id) && state.load(Ordering::Relaxed) & TAG == ACTIVE && !is_open(TxnId(id)) {
+                    state.store(COMMITTED, Ordering::Release);
+                }
+            }
+        }
+    }
+
+    /// Replaces the aborted steps of an id whose chunk is there (S3).
+    pub(super) fn set_steps(&self, txn: TxnId, intervals: &[(u32, u32)]) {
+        self.step_group(txn.0).write().insert(txn.0, intervals.to_vec());
+        if let Some(state) = self.published.load().state(txn.0) {
+            state.fetch_or(STEPS, Ordering::Release);
+        }
+    }
+
+    /// Drops the intervals of a forgotten id.
+    pub(super) fn forget_steps(&self, txn: TxnId) {
+        self.step_group(txn.0).write().remove(&txn.0);
+    }
+
+    /// Moves the low-water mark and drops settled chunks. `next` is the next id; `aborted` lists all that is aborted
+    /// and not forgotten, ascending, in case that some of it passes now.
+    pub(super) fn advance(&self, horizon: CommitNumber, next: u64, aborted: impl Iterator<Item = AbortedSteps>) {
+        let mut published = Published::clone(&self.published.load());
+        let is_settled = |state: &AtomicU64| match decode(state.load(Ordering::Acquire)) {
+            Status::Active => false,
+            Status::Committed(number) => number <= horizon,
+            Status::Aborted => true,
+        };
+        published.chunks.retain(|chunk| (chunk.number + 1) * CHUNK > next || !chunk.states.iter().all(is_settled));
+        let first = published.chunks.first();
+        published.low_water = first.map_or(next, |chunk| {
+            let settled = chunk.states.iter().take_while(|state| is_settled(state)).count() as u64;
+            (chunk.number * CHUNK + settled).clamp(published.low_water, next)
+        });
+        let low_water = published.low_water;
+        let is_passed = |txn: TxnId| txn.0 < low_water || published.chunk(txn.0 / CHUNK).is_none();
+        let passed: Arc<[AbortedSteps]> = aborted.filter(|aborted| is_passed(aborted.txn)).collect();
+        let is_whole = |aborted: &AbortedSteps| (aborted.from, aborted.to) == (0, u32::MAX);
+        let left_map: Vec<TxnId> = passed.iter().filter(|one| !is_whole(one)).map(|one| one.txn).collect();
+        let any_passed = !passed.is_empty();
+        published.passed = passed;
+        self.published.store(Arc::new(published));
+        self.any_passed.store(any_passed, Ordering::Release);
+        self.low_water.store(low_water, Ordering::Release);
+        for txn in left_map {
+            self.forget_steps(txn);
+        }
+    }
+}
