@@ -41,6 +41,9 @@ pub struct CompareCommand {
     /// Settings
     #[command(flatten)]
     pub common: Common,
+    /// Run each engine this many times, in turn, and take the one of middling rate
+    #[arg(long, global = true, default_value_t = 1)]
+    pub repeat: usize,
     /// Record the result in docs/benchmarks.md under this name
     #[arg(long, global = true, value_name = "NAME")]
     pub record: Option<String>,
@@ -63,6 +66,9 @@ pub struct SuiteCommand {
     /// The same in small: minutes instead of an hour, and nothing is recorded
     #[arg(long)]
     quick: bool,
+    /// Run each engine this many times, in turn, and take the one of middling rate
+    #[arg(long, default_value_t = 1)]
+    repeat: usize,
     /// Settings
     #[command(flatten)]
     common: Common,
@@ -114,12 +120,15 @@ impl CompareCommand {
 
     fn execute_as(self, command: String) -> Result<()> {
         let machine = machine(&self.common.directory)?;
-        let mut reports = Vec::new();
-        for &engine in &self.engines {
-            let spec = Spec { engine, common: self.common.clone(), workload: self.workload.clone() };
-            let outcome: Outcome = Worker::start(&self.common, &Task::Run(spec.clone()))?.finish()?;
-            reports.push(Report::new(&spec, outcome)?);
+        let mut runs: Vec<Vec<Report>> = vec![Vec::new(); self.engines.len()];
+        for _ in 0..self.repeat.max(1) {
+            for (&engine, runs) in self.engines.iter().zip(&mut runs) {
+                let spec = Spec { engine, common: self.common.clone(), workload: self.workload.clone() };
+                let outcome: Outcome = Worker::start(&self.common, &Task::Run(spec.clone()))?.finish()?;
+                runs.push(Report::new(&spec, outcome)?);
+            }
         }
+        let reports = runs.into_iter().filter_map(middling).collect();
         let title = self.title.unwrap_or_else(|| self.workload.name().to_owned());
         let comparison = Comparison { title, command, commit: commit(), machine, reports };
         if let Some(name) = &self.record {
@@ -137,6 +146,13 @@ impl CompareCommand {
     }
 }
 
+/// The run of median rate.
+fn middling(mut runs: Vec<Report>) -> Option<Report> {
+    runs.sort_by(|one, other| one.typical_rate().total_cmp(&other.typical_rate()));
+    let middle = runs.len() / 2;
+    runs.into_iter().nth(middle)
+}
+
 impl SuiteCommand {
     /// Runs one comparison after the other.
     pub fn execute(self) -> Result<()> {
@@ -150,6 +166,7 @@ impl SuiteCommand {
             let compare = CompareCommand {
                 engines: EngineName::compared(),
                 common: self.common.clone(),
+                repeat: self.repeat,
                 record: (!self.quick).then(|| entry.name.to_owned()),
                 title: Some(entry.title.to_owned()),
                 json: None,

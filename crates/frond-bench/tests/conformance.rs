@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use frond_bench::engine::frond::Frond;
 use frond_bench::engine::model::Model;
 use frond_bench::engine::{Cursor, Durability, Engine, OpenOptions, Transaction};
 use frond_bench::generate::Random;
@@ -132,6 +133,16 @@ fn own_changes_are_seen<E: Engine>(engine: &E) -> Result<()> {
     transaction.rollback()?;
     assert!(!engine.get(0, b"newer", &mut value)?);
     Ok(())
+}
+
+#[test]
+fn frond_with_blind_batches_conforms() -> Result<()> {
+    conforms::<Frond>("frond-blind", false)
+}
+
+#[test]
+fn frond_with_transactions_conforms() -> Result<()> {
+    conforms::<Frond>("frond-transactional", true)
 }
 
 #[cfg(feature = "rocksdb")]

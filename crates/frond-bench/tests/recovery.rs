@@ -1,7 +1,5 @@
 //! The recovery workload with real processes and a real kill, in small.
 
-#![cfg(feature = "rocksdb")]
-
 use std::process::Command;
 
 fn recovers(engine: &str, more: &[&str]) {
@@ -19,10 +17,22 @@ fn recovers(engine: &str, more: &[&str]) {
 }
 
 #[test]
+fn frond_recovers_what_it_acknowledged() {
+    recovers("frond", &[]);
+}
+
+#[test]
+fn frond_forgets_an_open_transaction() {
+    recovers("frond", &["--open-rows", "1000"]);
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
 fn rocksdb_recovers_what_it_acknowledged() {
     recovers("rocksdb", &[]);
 }
 
+#[cfg(feature = "rocksdb")]
 #[test]
 fn rocksdb_forgets_an_open_transaction() {
     recovers("rocksdb", &["--open-rows", "1000"]);

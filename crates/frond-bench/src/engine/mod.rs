@@ -4,8 +4,9 @@
 //! are generic rather than dynamic so that a call costs what the engine's own call costs. An engine's extra work to fit
 //! them (a copied value, a prefixed key) would be charged to it, so implementations avoid both.
 //!
-//! Implementations: [`model`] (a sorted map), `frond`, `rocksdb` (cargo feature).
+//! Implementations: [`frond`], [`model`] (a sorted map), `rocksdb` (cargo feature).
 
+pub mod frond;
 pub mod model;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
@@ -112,18 +113,16 @@ impl OpenOptions {
 /// What an engine counted about itself since it was opened. `None` where it does not count.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Statistics {
-    /// Bytes written to the log.
-    pub log_bytes: Option<u64>,
-    /// Bytes written when level 0 was flushed.
-    pub flush_bytes: Option<u64>,
-    /// Bytes written by compaction.
-    pub compaction_bytes: Option<u64>,
-    /// Blocks read from files by this thread's gets and scans.
+    /// Bytes written, by cause.
+    pub written_bytes: BTreeMap<String, u64>,
+    /// Blocks read from files for gets and scans; at least those of this thread.
     pub block_reads: Option<u64>,
     /// Time that writers were slowed or stopped, in microseconds.
     pub stall_us: Option<u64>,
     /// The engine's own account of its memory, by part.
     pub memory_bytes: BTreeMap<String, u64>,
+    /// Whatever else it counts, for a closer look.
+    pub all: serde_json::Value,
 }
 
 /// An open database. Clones share it.
@@ -169,7 +168,14 @@ pub trait Transaction: Sized {
     /// Sets `key` whatever was there; reads nothing.
     fn put(&mut self, tree: TreeIndex, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Sets `key` unless it is there; false and unchanged if it is.
+    /// Sets `key`, an entry that belongs to a row put in this transaction: whoever changes the entry changes the row
+    /// first, so an engine with locks need not lock the entry too.
+    fn put_entry(&mut self, tree: TreeIndex, key: &[u8]) -> Result<()> {
+        self.put(tree, key, &[])
+    }
+
+    /// Sets `key` unless it is there; false and unchanged if it is. A blind transaction may
+    /// find out at commit only, and fail there.
     fn insert(&mut self, tree: TreeIndex, key: &[u8], value: &[u8]) -> Result<bool>;
 
     /// Removes `key` whether or not it is there; reads nothing.

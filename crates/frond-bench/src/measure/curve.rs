@@ -11,7 +11,7 @@ pub struct Point {
     pub operations: u64,
     /// Bytes sent to storage.
     pub written_bytes: u64,
-    /// Resident set at this moment.
+    /// Anonymous memory at this moment.
     pub memory_bytes: u64,
 }
 

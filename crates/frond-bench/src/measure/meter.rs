@@ -69,11 +69,6 @@ impl Meter {
         self.latencies.add(&worker.latencies);
     }
 
-    /// Since the phase began.
-    pub fn elapsed(&self) -> Duration {
-        self.began.elapsed()
-    }
-
     /// Ends the phase. `directory` is the database's, for its size on disk.
     pub fn finish(self, directory: &Path) -> Result<Phase> {
         let seconds = self.began.elapsed().as_secs_f64();
@@ -154,7 +149,7 @@ pub struct Phase {
     pub read_calls_per_operation: f64,
     /// Size of the database at the end of the phase.
     pub disk_bytes: u64,
-    /// Largest resident set in the phase, the process's fixed part included.
+    /// Largest anonymous memory in the phase, what the process held before the database was opened included.
     pub memory_peak_bytes: u64,
     /// Lowest rate over any one second.
     pub slowest_second: Option<f64>,

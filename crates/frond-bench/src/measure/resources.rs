@@ -15,9 +15,10 @@ pub struct Resources {
     pub read_bytes: u64,
     /// Read system calls.
     pub read_calls: u64,
-    /// Resident set.
+    /// Resident anonymous memory: without the program's own pages.
     pub memory_bytes: u64,
-    /// Largest resident set since the process began or [`reset_peak_memory`].
+    /// The largest since the process began or [`reset_peak_memory`]: the peak of the resident set less the program's
+    /// pages as of now, which only grow.
     pub memory_peak_bytes: u64,
 }
 
@@ -32,8 +33,8 @@ impl Resources {
             written_bytes: field(&io, "write_bytes:"),
             read_bytes: field(&io, "read_bytes:"),
             read_calls: field(&io, "syscr:"),
-            memory_bytes: field(&status, "VmRSS:") << 10,
-            memory_peak_bytes: field(&status, "VmHWM:") << 10,
+            memory_bytes: field(&status, "RssAnon:") << 10,
+            memory_peak_bytes: field(&status, "VmHWM:").saturating_sub(field(&status, "RssFile:")) << 10,
         }
     }
 }
@@ -56,7 +57,7 @@ mod tests {
     #[test]
     fn fields_are_read_by_name() {
         assert_eq!(field("rchar: 5\nwrite_bytes: 4096\ncancelled_write_bytes: 1\n", "write_bytes:"), 4096);
-        assert_eq!(field("VmRSS:\t    1234 kB\n", "VmRSS:"), 1234);
+        assert_eq!(field("RssAnon:\t    1234 kB\n", "RssAnon:"), 1234);
         assert_eq!(field("", "VmRSS:"), 0);
     }
 

@@ -1,4 +1,4 @@
-//! What must be reached, and what was: the table of the section "Speed and memory", read off comparisons.
+//! What must be reached, and what was: the engine's speed and memory goals beside RocksDB, read off comparisons.
 
 use super::{Comparison, Report};
 
@@ -39,7 +39,7 @@ pub fn goals(comparison: &Comparison) -> Vec<Goal> {
         return Vec::new();
     };
     let pair = Pair { ours, theirs };
-    match comparison.workload() {
+    let mut goals = match comparison.workload() {
         "iibench" => pair.iibench(),
         "reads" => pair.reads(),
         "scans" => pair.scans(),
@@ -48,8 +48,15 @@ pub fn goals(comparison: &Comparison) -> Vec<Goal> {
         "rollback" => pair.rollback(),
         "queue" => vec![pair.own_fact("first live row, right after", Bound::AtMost(1_000.0), "µs")],
         _ => Vec::new(),
+    };
+    if let Some(share) = ours.memory_share() {
+        goals.push(own("memory peak ÷ budget", Bound::AtMost(MEMORY_SHARE_MAX), Some(share)));
     }
+    goals
 }
+
+/// The budget is kept within 5 %.
+const MEMORY_SHARE_MAX: f64 = 1.05;
 
 struct Pair<'a> {
     ours: &'a Report,

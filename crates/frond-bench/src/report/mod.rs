@@ -67,6 +67,20 @@ impl Report {
         self.outcome.facts.iter().find(|fact| fact.name == name).map(|fact| fact.value)
     }
 
+    /// Largest memory of any phase less the process's fixed part, as a share of the budget.
+    pub fn memory_share(&self) -> Option<f64> {
+        let peak = self.outcome.phases.iter().map(|phase| phase.memory_peak_bytes).max()?;
+        let own = peak.saturating_sub(self.outcome.memory_base_bytes);
+        Some(own as f64 / self.memory_budget_bytes.max(1) as f64)
+    }
+
+    /// The typical rate: the geometric mean over all phases that have one.
+    pub fn typical_rate(&self) -> f64 {
+        let rates = self.outcome.phases.iter().filter(|phase| phase.operations > 1).map(|phase| phase.rate);
+        let logarithms: Vec<f64> = rates.map(f64::ln).collect();
+        (logarithms.iter().sum::<f64>() / logarithms.len().max(1) as f64).exp()
+    }
+
     /// A numeric option of the workload.
     pub fn number(&self, option: &str) -> Option<f64> {
         self.parameters.get(option)?.as_f64()

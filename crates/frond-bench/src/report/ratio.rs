@@ -22,7 +22,11 @@ pub fn ratio_table(reports: &[Report]) -> String {
         let base = first.outcome.memory_base_bytes;
         for (at, (label, value)) in figures(phase, base).into_iter().enumerate() {
             let theirs = |other: &Phase, rival: &Report| figures(other, rival.outcome.memory_base_bytes)[at].1;
-            let others = others.iter().zip(rivals).map(|(other, rival)| other.and_then(|other| theirs(other, rival)));
+            let others: Vec<Option<f64>> =
+                others.iter().zip(rivals).map(|(other, rival)| other.and_then(|other| theirs(other, rival))).collect();
+            if value.is_none() && others.iter().all(Option::is_none) {
+                continue;
+            }
             add(&mut table, label, value, others);
         }
     }
@@ -36,7 +40,7 @@ pub fn ratio_table(reports: &[Report]) -> String {
     table.to_string()
 }
 
-fn add(table: &mut comfy_table::Table, label: &str, value: Option<f64>, others: impl Iterator<Item = Option<f64>>) {
+fn add(table: &mut comfy_table::Table, label: &str, value: Option<f64>, others: impl IntoIterator<Item = Option<f64>>) {
     let mut row = vec![format!("  {label}"), show(value)];
     for other in others {
         row.extend([show(other), ratio(value, other)]);

@@ -43,16 +43,18 @@ fn grouped(value: f64) -> String {
     out
 }
 
-/// A phase's figures, as label and value.
+/// A phase's figures, as label and value. A phase of one operation has no rates.
 pub(super) fn figures(phase: &Phase, base_bytes: u64) -> Vec<(&'static str, Option<f64>)> {
-    let latency = phase.latency;
+    let many = phase.operations > 1;
+    let rate = |rate: Option<f64>| rate.filter(|_| many);
+    let latency = phase.latency.filter(|_| many);
     vec![
-        ("operations", Some(phase.operations as f64)),
+        ("operations", rate(Some(phase.operations as f64))),
         ("seconds", Some(phase.seconds)),
-        ("rate /s", Some(phase.rate)),
-        ("first quarter /s", phase.first_quarter),
-        ("last quarter /s", phase.last_quarter),
-        ("slowest second /s", phase.slowest_second),
+        ("rate /s", rate(Some(phase.rate))),
+        ("first quarter /s", rate(phase.first_quarter)),
+        ("last quarter /s", rate(phase.last_quarter)),
+        ("slowest second /s", rate(phase.slowest_second)),
         ("p50 µs", latency.map(|latency| latency.p50_us)),
         ("p99 µs", latency.map(|latency| latency.p99_us)),
         ("p99.9 µs", latency.map(|latency| latency.p999_us)),
@@ -91,15 +93,8 @@ pub fn facts_table(report: &Report) -> String {
         table.add_row([fact.name.clone(), number(fact.value), fact.unit.clone()]);
     }
     let statistics = &outcome.statistics;
-    let counters = [
-        ("engine: log written", statistics.log_bytes),
-        ("engine: flush written", statistics.flush_bytes),
-        ("engine: compaction written", statistics.compaction_bytes),
-    ];
-    for (name, bytes) in counters {
-        if let Some(bytes) = bytes {
-            table.add_row([name.to_owned(), number(bytes as f64 / MIB), "MiB".to_owned()]);
-        }
+    for (cause, bytes) in &statistics.written_bytes {
+        table.add_row([format!("engine: {cause} written"), number(*bytes as f64 / MIB), "MiB".to_owned()]);
     }
     for (part, bytes) in &statistics.memory_bytes {
         table.add_row([format!("engine memory: {part}"), number(*bytes as f64 / MIB), "MiB".to_owned()]);

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::engine::frond::Frond;
 use crate::engine::model::Model;
 use crate::engine::{Codec, Durability, Engine, OpenOptions, Statistics};
 use crate::measure::{Meter, Phase, Resources};
@@ -124,7 +125,7 @@ pub struct Outcome {
     pub facts: Vec<Fact>,
     /// The engine's own counters at the end.
     pub statistics: Statistics,
-    /// Resident set before the engine was opened: the process's fixed part.
+    /// Anonymous memory before the engine was opened: the process's fixed part.
     pub memory_base_bytes: u64,
 }
 
@@ -144,6 +145,8 @@ impl Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineName {
+    /// FrondDB.
+    Frond,
     /// A sorted map in memory.
     Model,
     /// RocksDB (feature `rocksdb`).
@@ -153,7 +156,7 @@ pub enum EngineName {
 
 impl EngineName {
     /// The default.
-    pub const FIRST: EngineName = EngineName::Model;
+    pub const FIRST: EngineName = EngineName::Frond;
 
     /// Those worth comparing, ours first.
     pub fn compared() -> Vec<EngineName> {
@@ -163,6 +166,7 @@ impl EngineName {
     /// As on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            EngineName::Frond => Frond::NAME,
             EngineName::Model => Model::NAME,
             #[cfg(feature = "rocksdb")]
             EngineName::Rocksdb => crate::engine::rocksdb::Rocks::NAME,
@@ -172,6 +176,7 @@ impl EngineName {
     /// Calls `work` with the engine's type.
     pub fn dispatch<W: OnEngine>(self, work: W) -> Result<W::Answer> {
         match self {
+            EngineName::Frond => work.call::<Frond>(),
             EngineName::Model => work.call::<Model>(),
             #[cfg(feature = "rocksdb")]
             EngineName::Rocksdb => work.call::<crate::engine::rocksdb::Rocks>(),

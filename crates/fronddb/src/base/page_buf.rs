@@ -22,11 +22,13 @@ pub const ALIGNMENT: usize = PAGE_BYTES as usize;
 /// Buffers of at least this many bytes are anonymous maps.
 pub const MAPPED_BYTES_MIN: usize = 64 << 10;
 
+#[repr(align(4096))]
+struct Aligned;
+
+const _: () = assert!(align_of::<Aligned>() == ALIGNMENT, "the literal above is the alignment");
+
 /// Stands for no memory: page-aligned, not null, never dereferenced.
-const DANGLING: NonNull<u8> = NonNull::without_provenance(match std::num::NonZeroUsize::new(ALIGNMENT) {
-    Some(address) => address,
-    None => unreachable!(),
-});
+const DANGLING: NonNull<u8> = NonNull::<Aligned>::dangling().cast();
 
 /// Page-aligned zeroed memory.
 pub struct PageBuf {

@@ -1,9 +1,12 @@
 //! The cache: decoded blocks by their offset in the data file.
 //!
 //! It is never dirty (decision D3): every block in it can be read again, so eviction never writes. Blocks
-//! are distributed over shards by the mebibyte that they lie in; each shard is a table under a latch with
-//! a clock hand (CLOCK, Corbató 1968). A hit raises the block's count to its priority; the hand lowers
+//! are distributed over shards by the mebibyte that they lie in; each shard is a table under a latch. One clock
+//! hand (CLOCK, Corbató 1968) goes through all shards in turn, so that a shard full of blocks in use does not
+//! pay for what goes in there. A hit raises the block's count to its priority; the hand lowers
 //! counts and evicts at zero, so indexes and filters stay three rounds and what a scan brought in one.
+//!
+//! Blocks of one mebibyte share a shard so that freeing an extent visits few of them.
 //!
 //! Memory is counted as the blocks report it, plus the table's share, and is told to the budget
 //! (`Purpose::Cache`). What the cache may hold is whatever the budget leaves at the moment.
@@ -16,6 +19,8 @@
 //! Latch: one per shard, never two at a time; no I/O under it.
 
 mod shard;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -92,6 +97,8 @@ pub struct CacheStatistics {
 }
 
 const SHARDS: usize = 16;
+/// Rounds of the hand after which a trim gives up: more than any block survives unused.
+const ROUNDS_MAX: usize = 8;
 
 /// The cache. Share it in an `Arc`.
 #[derive(Debug)]
@@ -99,6 +106,8 @@ pub struct Cache {
     budget: MemoryBudget,
     shards: Box<[CachePadded<Shard>]>,
     bytes: AtomicUsize,
+    /// The shard that the hand is in.
+    hand: AtomicUsize,
     misses: [AtomicU64; 4],
 }
 
@@ -106,7 +115,7 @@ impl Cache {
     /// An empty cache that takes what `budget` leaves to it.
     pub fn new(budget: MemoryBudget) -> Cache {
         let shards = (0..SHARDS).map(|_| CachePadded::new(Shard::default())).collect();
-        Cache { budget, shards, bytes: AtomicUsize::new(0), misses: Default::default() }
+        Cache { budget, shards, bytes: AtomicUsize::new(0), hand: AtomicUsize::new(0), misses: Default::default() }
     }
 
     #[inline]
@@ -156,9 +165,12 @@ impl Cache {
 
     /// Puts a block in, or replaces it.
     pub fn insert(&self, offset: u64, block: CachedBlock, priority: Priority) {
-        let (added, freed) = self.shard(offset).insert(offset, block, priority);
-        self.account(added, freed);
-        self.trim_from(shard::mebibyte(offset) as usize % SHARDS);
+        // Counted before others can see and evict it, so that the sum never falls below zero.
+        let bytes = shard::entry_bytes(&block);
+        self.account(bytes, 0);
+        let freed = self.shard(offset).insert(offset, block, bytes, priority);
+        self.account(0, freed);
+        self.trim();
     }
 
     fn account(&self, added: usize, freed: usize) {
@@ -179,17 +191,17 @@ impl Cache {
 
     /// Evicts down to the budget's allowance.
     pub fn trim(&self) {
-        self.trim_from(0);
-    }
-
-    fn trim_from(&self, first: usize) {
-        let mut at = first;
-        let mut idle = 0;
-        while self.bytes() > self.budget.cache_allowance() && idle < SHARDS {
-            let freed = self.shards[at % SHARDS].evict();
-            idle = if freed == 0 { idle + 1 } else { 0 };
-            self.account(0, freed);
-            at += 1;
+        // A block survives a few rounds of the hand at most, unless it is used meanwhile.
+        let mut rounds_left = ROUNDS_MAX * SHARDS;
+        while self.bytes() > self.budget.cache_allowance() && rounds_left > 0 {
+            let at = self.hand.load(Ordering::Relaxed);
+            let swept = self.shards[at % SHARDS].sweep();
+            self.account(0, swept.freed);
+            if swept.at_end {
+                rounds_left -= 1;
+                // Of several threads that see the end of a shard, one moves the hand on.
+                let _ = self.hand.compare_exchange(at, at.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
+            }
         }
     }
 

@@ -6,8 +6,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use super::{CacheStatistics, CachedBlock, Priority};
 use crate::base::sync::{Condvar, Mutex};
 
-/// Bytes that the table itself takes for a block, about.
-const ENTRY_BYTES: usize = 96;
+/// Bytes that the tables and the headers of the allocator take for a block, about.
+const ENTRY_BYTES: usize = 160;
+
+/// Bytes that a block takes here.
+pub(super) fn entry_bytes(block: &CachedBlock) -> usize {
+    block.memory_bytes() + ENTRY_BYTES
+}
 
 /// The mebibyte of the data file that `offset` lies in: blocks of one are in one shard.
 #[inline]
@@ -74,6 +79,17 @@ pub(super) enum Looked {
     Reserved,
 }
 
+/// What a sweep did.
+pub(super) struct Swept {
+    /// Bytes of the block that was evicted, if one was.
+    pub(super) freed: usize,
+    /// The hand was at the end of the table, and starts again.
+    pub(super) at_end: bool,
+}
+
+/// Entries that one sweep looks at, under the latch.
+const SWEEP_MAX: usize = 64;
+
 impl Shard {
     #[inline]
     pub(super) fn lookup(&self, offset: u64) -> Option<CachedBlock> {
@@ -99,11 +115,10 @@ impl Shard {
         self.loaded.notify_all();
     }
 
-    /// Bytes added and freed.
-    pub(super) fn insert(&self, offset: u64, block: CachedBlock, priority: Priority) -> (usize, usize) {
+    /// Puts a block in; the bytes of the one that it replaces.
+    pub(super) fn insert(&self, offset: u64, block: CachedBlock, bytes: usize, priority: Priority) -> usize {
         let mut table = self.table.lock();
         let freed = table.by_offset.get(&offset).copied().map_or(0, |at| table.remove(at));
-        let bytes = block.memory_bytes() + ENTRY_BYTES;
         let entry = Entry { offset, block, bytes, count: priority as u8, priority };
         let at = match table.vacant.pop() {
             Some(at) => {
@@ -118,7 +133,7 @@ impl Shard {
         table.by_offset.insert(offset, at);
         table.by_mebibyte.entry(mebibyte(offset)).or_default().push(at);
         table.insertions += 1;
-        (bytes, freed)
+        freed
     }
 
     /// Forgets the blocks of `mebibyte` that begin in `[start, end)`; the bytes freed.
@@ -131,24 +146,27 @@ impl Shard {
         inside.into_iter().map(|at| table.remove(at)).sum()
     }
 
-    /// Evicts one block; the bytes freed, 0 if there is none.
-    pub(super) fn evict(&self) -> usize {
+    /// Moves the hand until it evicts a block or comes to the end of the table, by some entries at most.
+    pub(super) fn sweep(&self) -> Swept {
         let mut table = self.table.lock();
-        if table.by_offset.is_empty() {
-            return 0;
-        }
-        loop {
-            table.hand = (table.hand + 1) % table.entries.len();
+        let table = &mut *table;
+        for _ in 0..SWEEP_MAX {
             let hand = table.hand;
-            match &mut table.entries[hand] {
+            let Some(entry) = table.entries.get_mut(hand) else {
+                table.hand = 0;
+                return Swept { freed: 0, at_end: true };
+            };
+            table.hand += 1;
+            match entry {
                 Some(entry) if entry.count == 0 => {
                     table.evictions += 1;
-                    return table.remove(hand as u32);
+                    return Swept { freed: table.remove(hand as u32), at_end: false };
                 }
                 Some(entry) => entry.count -= 1,
                 None => {}
             }
         }
+        Swept { freed: 0, at_end: false }
     }
 
     pub(super) fn add_to(&self, statistics: &mut CacheStatistics) {

@@ -2,8 +2,8 @@
 //!
 //! A prepared transaction has no session. It keeps its id, its locks and its place in the status table until it is
 //! decided by its external id, across restarts too: its prepare record carries its locks. Because the log in front
-//! of a checkpoint is thrown away, every change of the active memtable writes the prepare records of all
-//! undecided transactions again, at the front of the new segment ([`Engine::log_prepared_again`]).
+//! of a checkpoint is thrown away, every new active memtable begins with the prepare records of all undecided
+//! transactions in the log ([`Engine::log_prepared_again`]).
 
 use std::collections::HashMap;
 

@@ -215,6 +215,10 @@ fn open_with(
     let lock = recovery.prepare_directory()?;
     let mut engine = recovery.run()?;
     engine.directory_lock = Mutex::new(Some(lock));
+    if engine.log.is_some() {
+        // The new active memtable begins here, so replay may begin here one day.
+        engine.log_prepared_again()?;
+    }
     Ok((engine, recovery.tolerated.map(Mutex::into_inner).unwrap_or_default()))
 }
 

@@ -386,7 +386,7 @@ impl Engine {
         txn: TxnId,
         step: u32,
         record: &mut MessageBatch,
-        messages: impl FnOnce(&mut dyn FnMut(&Message<'_>)),
+        messages: impl Fn(&mut dyn FnMut(&Message<'_>)),
     ) -> Result<u64> {
         let count = record.count() as u64;
         if count == 0 {
@@ -399,6 +399,7 @@ impl Engine {
         let guard = self.poison_on_panic();
         let version = self.tree.version_guard();
         messages(&mut |message| version.active.insert(appended.lsn.0, txn, step, message));
+        self.report_written(&messages);
         guard.done();
         self.counters.log_records.add(1);
         self.counters.log_bytes.add(bytes.len() as u64);
@@ -411,7 +412,7 @@ impl Engine {
         writer: &Writer,
         step: u32,
         record: &mut MessageBatch,
-        messages: impl FnOnce(&mut dyn FnMut(&Message<'_>)),
+        messages: impl Fn(&mut dyn FnMut(&Message<'_>)),
     ) -> Result<(Lsn, u64)> {
         let log = self.log()?;
         let count = record.count() as u64;
@@ -424,6 +425,7 @@ impl Engine {
             let guard = self.poison_on_panic();
             let version = self.tree.version_guard();
             messages(&mut |message| version.active.insert(appended.lsn.0, writer.txn, step, message));
+            self.report_written(&messages);
             guard.done();
             self.counters.log_records.add(1);
             self.counters.log_bytes.add(bytes.len() as u64);
@@ -431,6 +433,15 @@ impl Engine {
         });
         self.logged(committed)?;
         Ok((end, count))
+    }
+
+    /// Tells the dead ranges of keys that have just been written; nearly always there are none.
+    #[inline]
+    fn report_written(&self, messages: &impl Fn(&mut dyn FnMut(&Message<'_>))) {
+        let dead = self.tree.dead_ranges();
+        if dead.is_watching() {
+            messages(&mut |message| dead.on_write([message.key]));
+        }
     }
 
     fn append_range_delete(&self, txn: TxnId, step: u32, start: &[u8], end: &[u8]) -> Result<()> {

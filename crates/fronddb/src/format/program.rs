@@ -226,14 +226,64 @@ fn add(place: &mut [u8], big_endian: bool, signed: bool, delta: i64, overflow: O
     }
 }
 
-/// The encoded program that does `older`, then `newer`.
+/// The encoded program that does `older`, then `newer`. What `newer` overwrites or adds to is taken together,
+/// so that many updates of the same columns do not make a long program.
 ///
 /// # Errors
 /// `Corruption` when one is malformed.
 pub fn compose(older: &[u8], newer: &[u8]) -> Result<Vec<u8>> {
-    Program::decode(older)?;
-    Program::decode(newer)?;
-    Ok([older, newer].concat())
+    let mut program = Program::decode(older)?;
+    for op in Program::decode(newer)?.ops {
+        absorb(&mut program.ops, op);
+    }
+    let mut out = Vec::with_capacity(older.len() + newer.len());
+    program.encode(&mut out);
+    Ok(out)
+}
+
+/// Bytes that an operation reads and writes; `None`: it depends on the length of the value.
+fn extent_of(op: &Op) -> Option<std::ops::Range<usize>> {
+    let (offset, length) = match op {
+        Op::SetBytes { offset, bytes } => (*offset as usize, bytes.len()),
+        Op::Add { offset, width, .. } => (*offset as usize, usize::from(*width)),
+        Op::IfNull { .. } | Op::Append { .. } => return None,
+    };
+    Some(offset..offset.saturating_add(length))
+}
+
+/// Appends an operation, or puts it into an earlier one of the same bytes if nothing in between touches them.
+fn absorb(ops: &mut Vec<Op>, op: Op) {
+    if let Some(bytes) = extent_of(&op) {
+        for earlier in ops.iter_mut().rev() {
+            let Some(earlier_bytes) = extent_of(earlier) else { break };
+            if earlier_bytes == bytes {
+                match (earlier, &op) {
+                    (slot, Op::SetBytes { .. }) => {
+                        *slot = op;
+                        return;
+                    }
+                    (
+                        Op::Add { big_endian, signed, delta, overflow: Overflow::Wrap, .. },
+                        Op::Add {
+                            big_endian: also_big_endian,
+                            signed: also_signed,
+                            delta: more,
+                            overflow: Overflow::Wrap,
+                            ..
+                        },
+                    ) if big_endian == also_big_endian && signed == also_signed => {
+                        *delta = delta.wrapping_add(*more);
+                        return;
+                    }
+                    _ => break,
+                }
+            }
+            if earlier_bytes.start < bytes.end && bytes.start < earlier_bytes.end {
+                break;
+            }
+        }
+    }
+    ops.push(op);
 }
 
 #[cfg(test)]
@@ -303,6 +353,20 @@ mod tests {
         assert_eq!(added(&[0x80], false, true, -1, Overflow::Wrap), [0x7f]);
         assert_eq!(added(&[0, 0xff], true, false, 1, Overflow::Wrap), [1, 0]);
         assert_eq!(added(&[1, 0], false, false, -2, Overflow::Saturate), [0, 0]);
+    }
+
+    #[test]
+    fn many_updates_of_the_same_columns_stay_a_short_program() {
+        let add =
+            |offset| Op::Add { offset, width: 4, big_endian: true, signed: true, delta: 3, overflow: Overflow::Wrap };
+        let update = encoded(&[add(8), Op::SetBytes { offset: 20, bytes: vec![7; 5] }]);
+        let mut program = update.clone();
+        for _ in 0..1000 {
+            program = compose(&program, &update).expect("well formed");
+        }
+        assert!(program.len() < 30, "bytes={}", program.len());
+        let value = apply(&program, Some(&[0; 30])).expect("well formed").expect("a value");
+        assert_eq!(value[8..12], 3003u32.to_be_bytes());
     }
 
     #[test]

@@ -171,3 +171,61 @@ impl RunMeta {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn descriptions_come_back(numbers: [u32; 12], keys: [Vec<u8>; 2], txns in prop::collection::btree_set(any::<u64>(), 0..9), has_seq: bool) {
+            let number = |index: usize| u64::from(numbers[index]);
+            let mut keys = keys;
+            keys.sort();
+            let [first_key, last_key] = keys;
+            let meta = RunMeta {
+                id: RunId(number(0)),
+                extents: (1..5).map(|pages| Extent { start: number(1) * u64::from(pages), pages }).collect(),
+                bytes: number(2),
+                raw_bytes: number(3),
+                index: BlockPtr { offset: number(4), stored: numbers[5] },
+                filter: BlockPtr::NONE,
+                ranges: BlockPtr { offset: number(5), stored: numbers[4] },
+                messages: number(6),
+                kinds: [number(7), 0, 1, number(8), 3, number(9)],
+                first_key,
+                last_key,
+                min_seq: number(10),
+                max_seq: u64::MAX,
+                has_seq,
+                newest_commit: CommitNumber(number(11)),
+                unresolved: txns.into_iter().map(TxnId).collect(),
+                blobs: 1,
+                range_deletes: number(1),
+            };
+            let mut out = Vec::new();
+            meta.encode(&mut out);
+            let mut decoder = Decoder::new(&out);
+            prop_assert_eq!(&RunMeta::decode(&mut decoder)?, &meta);
+            decoder.finish()?;
+            prop_assert!(meta.memory_bytes() > size_of::<RunMeta>());
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(mut bytes: Vec<u8>) {
+            let _ = RunMeta::decode(&mut Decoder::new(&bytes));
+            bytes.insert(0, VERSION);
+            let _ = RunMeta::decode(&mut Decoder::new(&bytes));
+        }
+    }
+
+    #[test]
+    fn a_newer_description_is_refused() {
+        let mut out = Vec::new();
+        RunMeta::default().encode(&mut out);
+        out[0] = VERSION + 1;
+        let kind = RunMeta::decode(&mut Decoder::new(&out)).map_err(|error| error.kind());
+        assert_eq!(kind, Err(ErrorKind::UnsupportedFormat));
+    }
+}

@@ -15,6 +15,7 @@
 //! Also here: a capacity, for `NoSpace`; deep copies; and hands to damage files with.
 //!
 //! Locks: `Disk::names` before any `Inode::content`; neither is held when a call returns.
+#![allow(rustdoc::private_intra_doc_links, reason = "the headers are for readers of the source")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};

@@ -148,7 +148,7 @@ fn failed(call: &str, path: &Path, error: impl Into<std::io::Error>) -> Error {
 /// Checks what a direct file needs (I5).
 fn check_aligned(path: &Path, offset: u64, buf: &[u8]) -> Result<()> {
     const UNIT: usize = crate::base::page_buf::ALIGNMENT;
-    if offset % UNIT as u64 != 0 || buf.len() % UNIT != 0 || (buf.as_ptr() as usize) % UNIT != 0 {
+    if !offset.is_multiple_of(UNIT as u64) || !buf.len().is_multiple_of(UNIT) || buf.as_ptr().align_offset(UNIT) != 0 {
         return Err(Error::invalid(format!(
             "direct access that is not aligned, path={} offset={offset} bytes={}",
             path.display(),

@@ -39,6 +39,7 @@ impl Inner {
         let lock_key = LockKey::new(tree, key);
         let heap_bytes = lock_key.heap_bytes();
         let mut shard = self.shard(&lock_key).lock();
+        shard.make_room();
         let no_ranges = self.range_group(tree).count.load(Ordering::SeqCst) == 0;
         let lock_key = match shard.map.entry(lock_key) {
             btree_map::Entry::Vacant(vacant) if no_ranges => {
@@ -104,6 +105,8 @@ impl Inner {
             let failure = match self.examine_point(&mut shard, key, &request, &mut queued) {
                 Decision::Granted(Granted::New) => {
                     let entry = shard.entry(key);
+                    // A holder that was in the way may have ended since the examination began.
+                    entry.purge();
                     let listed = entry.mode_of(owner).is_some();
                     entry.remove_waiter(owner);
                     entry.grant(owner, mode);

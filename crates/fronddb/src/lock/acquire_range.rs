@@ -62,6 +62,11 @@ impl Inner {
         let failure = loop {
             match self.examine_range(&span, id, &request, &mut queued) {
                 Decision::Granted => {
+                    if owner.has_ended() {
+                        // Ended by another thread, which may have swept before this range was there.
+                        self.sweep_all_ranges(owner);
+                        return Err(Inner::closed(owner));
+                    }
                     if self.is_over() {
                         self.relieve();
                     }
@@ -196,7 +201,7 @@ impl Inner {
             }
             id = self.insert_range(intervals, union);
         }
-        owner.held.lock().ranges.push((low.tree(), id));
+        owner.held.lock().push_range(low.tree(), id);
     }
 
     /// Adds a range with its accounting.

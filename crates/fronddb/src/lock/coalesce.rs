@@ -1,7 +1,7 @@
 //! Keeping the memory of locks bounded: many points of one owner become few ranges.
 //!
 //! Whoever takes the table over its bound first sweeps what ended owners left, then coalesces a *window*: with
-//! all shards latched it walks about a thousand points in key order (the shards merged) and, within each stretch
+//! all shards latched it walks a few hundred points in key order (the shards merged) and, within each stretch
 //! of points of one owner and mode with nobody else's point in between, joins neighbours across the smaller
 //! three quarters of the gaps. A gap is measured by the distance of its two keys as numbers, after their common prefix: keys
 //! written in sequence become one range that locks little more than they did; scattered keys give up the small gaps
@@ -29,14 +29,17 @@ use super::table::Inner;
 use crate::base::sync::MutexGuard;
 use crate::base::{TreeId, TxnId};
 
-/// Points or ranges looked at in one step, with all shards latched: tens of microseconds.
-const WINDOW: usize = 1024;
+/// Points or ranges looked at in one step, with all shards latched: some tens of microseconds.
+const WINDOW: usize = 256;
 /// An owner of fewer locks is left alone.
 const WEIGHT_MIN: u64 = 64;
 /// Fewer points are not worth a range.
 const GROUP_MIN: usize = 3;
 /// An owner whose points coalesce stops listing them once it has so many.
 const LISTED_MAX: usize = 1024;
+/// Steps that one request takes at most. Shards report their memory in portions, so that requests find the bound
+/// exceeded by some hundred points at a time.
+const STEPS_MAX: usize = 8;
 /// What a step of sweeping visits.
 const SWEEP_BUDGET: usize = 512;
 
@@ -46,8 +49,9 @@ pub(super) struct Coalescer {
     after_point: Option<LockKey>,
     range_group: usize,
     after_range: Option<LockKey>,
-    /// Memory when the round began.
-    round_bytes: isize,
+    /// In this round, which ends with the last point: locks looked at, and locks that became part of a range.
+    visited: usize,
+    joined: usize,
     /// Do nothing below this.
     resume_bytes: isize,
 }
@@ -74,20 +78,31 @@ impl Inner {
     /// Brings memory back towards its bound. Called by requests that find it exceeded, holding no latch.
     #[cold]
     pub(super) fn relieve(&self) {
-        if self.has_garbage() {
-            self.sweep_step(SWEEP_BUDGET);
-            return;
+        for _ in 0..STEPS_MAX {
+            if self.has_garbage() {
+                self.sweep_step(SWEEP_BUDGET);
+            } else if !self.coalesce_step() {
+                return;
+            }
+            if !self.is_over() {
+                return;
+            }
         }
+    }
+
+    /// Coalesces one window of points and one of ranges; false when it is of no use now.
+    pub(super) fn coalesce_step(&self) -> bool {
         let bytes = self.bytes.load(Ordering::Relaxed);
-        if let Some(mut coalescer) = self.coalescer.try_lock() {
-            if bytes < coalescer.round_bytes / 4 * 3 {
-                coalescer.resume_bytes = 0;
-            }
-            if bytes > coalescer.resume_bytes {
-                self.coalesce_points(&mut coalescer);
-                self.coalesce_ranges(&mut coalescer);
-            }
+        let Some(mut coalescer) = self.coalescer.try_lock() else { return false };
+        if bytes < coalescer.resume_bytes / 4 * 3 {
+            coalescer.resume_bytes = 0;
         }
+        if bytes <= coalescer.resume_bytes {
+            return false;
+        }
+        self.coalesce_points(&mut coalescer);
+        self.coalesce_ranges(&mut coalescer);
+        true
     }
 
     fn latch_shards(&self) -> Shards<'_> {
@@ -96,27 +111,41 @@ impl Inner {
 
     fn coalesce_points(&self, coalescer: &mut Coalescer) {
         let mut shards = self.latch_shards();
-        for mut stretch in collect(&shards, &mut coalescer.after_point) {
+        let stretches = collect(&shards, &mut coalescer.after_point);
+        coalescer.visited += WINDOW;
+        let mut owners = Vec::new();
+        for mut stretch in stretches {
             let mut trees = self.range_group(stretch.tree).trees.lock();
             let intervals = trees.entry(stretch.tree.0).or_default();
             add_own_ranges(&mut stretch, intervals);
-            if self.join(&mut shards, intervals, &stretch) {
+            let joined = self.join(&mut shards, intervals, &stretch);
+            if intervals.len() == 0 {
+                trees.remove(&stretch.tree.0);
+            }
+            drop(trees);
+            if joined > 0 {
+                coalescer.joined += joined;
                 let mut held = stretch.owner.held.lock();
                 if held.points() > LISTED_MAX {
                     self.charge(-(held.give_up() as isize));
                 }
-            }
-            if intervals.len() == 0 {
-                trees.remove(&stretch.tree.0);
+                drop(held);
+                owners.push(stretch.owner);
             }
         }
         self.report_all(&mut shards);
+        drop(shards);
+        self.sweep_if_ended(&owners);
         if coalescer.after_point.is_none() {
             let bytes = self.bytes.load(Ordering::Relaxed);
-            let gained = coalescer.round_bytes == 0 || bytes < coalescer.round_bytes / 16 * 15;
-            coalescer.resume_bytes = if gained { 0 } else { bytes / 8 * 9 };
-            coalescer.round_bytes = bytes;
+            coalescer.resume_bytes = if coalescer.joined < coalescer.visited / 16 { bytes / 8 * 9 } else { 0 };
+            (coalescer.visited, coalescer.joined) = (0, 0);
         }
+    }
+
+    /// An owner that ends while its locks are joined has swept its ranges before it got the last ones.
+    fn sweep_if_ended(&self, owners: &[Arc<Owner>]) {
+        owners.iter().filter(|owner| owner.has_ended()).for_each(|owner| self.sweep_all_ranges(owner));
     }
 
     fn report_all(&self, shards: &mut Shards<'_>) {
@@ -144,33 +173,37 @@ impl Inner {
         let tree = TreeId(tree);
         let start = start.filter(|key| key.tree() == tree).unwrap_or_else(|| LockKey::new(tree, b""));
         let (stretches, end) = collect_ranges(intervals, tree, &start);
-        for stretch in stretches {
-            self.join(&mut shards, intervals, &stretch);
+        for stretch in &stretches {
+            coalescer.joined += self.join(&mut shards, intervals, stretch);
         }
         self.report_all(&mut shards);
+        drop(trees);
+        drop(shards);
+        let owners: Vec<Arc<Owner>> = stretches.into_iter().map(|stretch| stretch.owner).collect();
+        self.sweep_if_ended(&owners);
         coalescer.after_range = end.filter(|end| *end > start).or_else(|| {
             let next = tree.0.checked_add(1)?;
             Some(LockKey::new(TreeId(next), b""))
         });
     }
 
-    /// Joins the pieces of a stretch across the smaller gaps; true if any were.
-    fn join(&self, shards: &mut Shards<'_>, intervals: &mut Intervals, stretch: &Stretch) -> bool {
+    /// Joins the pieces of a stretch across the smaller gaps; returns by how many locks there are fewer.
+    fn join(&self, shards: &mut Shards<'_>, intervals: &mut Intervals, stretch: &Stretch) -> usize {
         let pieces = &stretch.pieces;
-        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return false };
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return 0 };
         let skip = first.low.common_prefix(&last.low);
         let gaps: Vec<u64> = pieces.windows(2).map(|pair| pair[0].high.distance(&pair[1].low, skip)).collect();
         if gaps.is_empty() {
-            return false;
+            return 0;
         }
         let mut sorted = gaps.clone();
         let (_, limit, _) = sorted.select_nth_unstable(gaps.len() * 3 / 4);
         let limit = *limit;
-        let mut joined = false;
+        let mut joined = 0;
         let mut start = 0;
         for end in 1..=pieces.len() {
             if gaps.get(end - 1).is_none_or(|gap| *gap > limit) {
-                joined |= self.join_group(shards, intervals, stretch, &pieces[start..end]);
+                joined += self.join_group(shards, intervals, stretch, &pieces[start..end]);
                 start = end;
             }
         }
@@ -183,29 +216,32 @@ impl Inner {
         intervals: &mut Intervals,
         stretch: &Stretch,
         group: &[Piece],
-    ) -> bool {
+    ) -> usize {
         let ranges = group.iter().filter(|piece| piece.is_range).count();
-        let (Some(first), Some(last)) = (group.first(), group.last()) else { return false };
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { return 0 };
         if group.len() < GROUP_MIN && (ranges == 0 || group.len() < 2) {
-            return false;
+            return 0;
         }
         let low = first.low.clone();
         let high = group.iter().filter(|piece| piece.is_range).map(|piece| piece.high.clone());
         let high = high.chain((!last.is_range).then(|| last.high.successor())).max();
-        let Some(high) = high else { return false };
+        let Some(high) = high else { return 0 };
         if is_in_the_way(shards, intervals, stretch, &low, &high) {
+            if group.len() <= GROUP_MIN {
+                return 0;
+            }
             let (left, right) = group.split_at(group.len() / 2);
-            return group.len() > GROUP_MIN
-                && self.join_group(shards, intervals, stretch, left)
-                    | self.join_group(shards, intervals, stretch, right);
+            return self.join_group(shards, intervals, stretch, left)
+                + self.join_group(shards, intervals, stretch, right);
         }
-        let removed = remove_points(shards, stretch, &low, &high);
+        let before = intervals.len();
+        let points = remove_points(shards, stretch, &low, &high);
         let Stretch { owner, mode, .. } = stretch;
         let range = Range { low, high, owner: owner.clone(), mode: *mode, granted: false, seq: 0, disturbed: false };
         let id = self.insert_range(intervals, range);
         self.grant_range(intervals, owner, id);
-        self.metrics.coalesced.add(removed as u64);
-        true
+        self.metrics.coalesced.add(points as u64);
+        (points + before).saturating_sub(intervals.len())
     }
 }
 
@@ -216,13 +252,12 @@ fn collect(shards: &Shards<'_>, after: &mut Option<LockKey>) -> Vec<Stretch> {
         shards.iter().map(|shard| shard.map.range((start.clone(), Bound::Unbounded)).peekable()).collect();
     let mut stretches: Vec<Stretch> = Vec::new();
     let mut broken = true;
-    for visited in 1.. {
+    for visited in 1..=WINDOW {
         let heads = cursors.iter_mut().enumerate();
         let lowest = heads.filter_map(|(index, cursor)| cursor.peek().map(|(key, _)| (*key, index))).min();
         let Some((key, entry)) = lowest.and_then(|(_, index)| cursors[index].next()) else { break };
-        if visited >= WINDOW {
+        if visited == WINDOW {
             *after = Some(key.clone());
-            break;
         }
         let Some((owner, mode)) = sole_holder(entry) else {
             broken |= entry.has_waiters() || entry.holders().any(|holder| !holder.has_ended());

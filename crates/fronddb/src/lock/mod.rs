@@ -33,8 +33,8 @@
 //! # Ending
 //!
 //! [`LockTable::release_all`] marks the owner as ended and wakes those who have an edge to it. An ended
-//! owner's entries count as free from that moment; a few are removed at once, many by
-//! [`LockTable::sweep_step`] and by whoever meets them. So the end of an owner of millions of locks costs
+//! owner's entries count as free from that moment and are removed later, by whoever meets them, by
+//! shards as they grow, and by [`LockTable::sweep_step`]. So the end of an owner of millions of locks costs
 //! its caller microseconds. Locks taken after a savepoint are kept when it is rolled back.
 //!
 //! # Invariants
@@ -52,7 +52,7 @@
 //! # Order of latches
 //!
 //! shards (ascending) → ranges → graph → an owner's list. The coalescer's mutex comes before all, the
-//! sweeper's queue and the registry of owners are taken alone. Nothing is held while a request sleeps.
+//! registry of owners is taken alone; the sweeper's mutex comes before the shards, too. Nothing is held while a request sleeps.
 //!
 //! # Memory
 //!

@@ -1,8 +1,9 @@
 //! An owner of locks (a transaction, to the layers above) and the list of what it holds.
 //!
-//! The list exists to release: it names the points, packed in chunks of bytes, in the order of their
-//! locking. It may name more than is held (after an unlock, or when points coalesced), never less. An owner
-//! of very many points stops keeping it; its points are then found by a scan of the table.
+//! The list exists for prepare records, so that one transaction's locks are found without a search through all:
+//! it names the points, packed in chunks of bytes, in the order of their locking. It may name more than is held (after
+//! an unlock, or when points coalesced), never less. An owner of very many points stops keeping it; its
+//! points are then found by a scan of the table.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -99,6 +100,16 @@ impl Held {
         grown
     }
 
+    /// Lists a range.
+    pub(super) fn push_range(&mut self, tree: TreeId, id: u32) {
+        if self.ranges.len() == self.ranges.capacity() && self.ranges.len() >= 1024 {
+            // Numbers are used again, so joining many ranges leaves the same ones many times.
+            self.ranges.sort_unstable();
+            self.ranges.dedup();
+        }
+        self.ranges.push((tree, id));
+    }
+
     /// Takes `key` off the list if it was pushed last, as it is when a row is locked, looked at and let go.
     /// Returns the bytes freed.
     pub(super) fn unlist_last(&mut self, key: &LockKey) -> isize {
@@ -130,16 +141,6 @@ impl Held {
         self.points
     }
 
-    /// Takes the newest chunk out.
-    pub(super) fn pop_chunk(&mut self) -> Option<Vec<u8>> {
-        let chunk = self.chunks.pop();
-        self.last_start = None;
-        if self.chunks.is_empty() {
-            self.points = 0;
-        }
-        chunk
-    }
-
     /// All listed points.
     pub(super) fn list(&self) -> Vec<LockKey> {
         self.chunks.iter().flat_map(|chunk| chunk_points(chunk)).collect()
@@ -147,7 +148,7 @@ impl Held {
 }
 
 /// The points of a chunk.
-pub(super) fn chunk_points(chunk: &[u8]) -> impl Iterator<Item = LockKey> {
+fn chunk_points(chunk: &[u8]) -> impl Iterator<Item = LockKey> {
     let mut decoder = Decoder::new(chunk);
     std::iter::from_fn(move || {
         let tree = decoder.varint_u32().ok()?;

@@ -1,44 +1,45 @@
 //! Ending an owner in constant time, and getting the memory of its locks back.
 //!
-//! An ended owner's entries are free the moment it is marked (L2), so removing them is housekeeping. The end of
-//! an owner of few locks does it at once, which keeps shards small under many short transactions and needs no
-//! background thread. Larger ones go to the sweeper: by their list of points if they kept one, else by one pass
-//! over all shards, which serves all ended owners at once.
+//! An ended owner's entries are free the moment it is marked (L2); nobody waits for their removal, which is spread
+//! over three places: whoever locks the same key takes the entry over; a shard that has doubled purges itself as it
+//! grows (see `points`), which is all that many short transactions need; and [`LockTable::sweep_step`], for a
+//! background thread, passes over all shards after owners have ended, which gives back what a large one left. Ranges
+//! are removed at the end of their owner if they are few, else by the sweeper.
 
 use std::collections::VecDeque;
-use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::key::LockKey;
-use super::owner::{Owner, chunk_points};
+use super::owner::Owner;
+use super::points::ENTRY_BYTES;
 use super::table::{Inner, LockTable};
 use crate::base::TreeId;
 use crate::base::sync::Mutex;
 
-/// Points that the end of an owner removes at once.
-const INLINE_MAX: usize = 256;
+/// Ranges that the end of an owner removes at once.
+const INLINE_MAX: usize = 64;
 
 /// What waits to be swept.
 #[derive(Debug, Default)]
 pub(super) struct Sweeper {
-    pub(super) work: Mutex<Work>,
+    work: Mutex<Work>,
+    /// Locks of owners that ended since the last pass began, at most.
+    dead: AtomicUsize,
 }
 
 /// The sweeper's work.
 #[derive(Debug, Default)]
-pub(super) struct Work {
-    listed: VecDeque<Arc<Owner>>,
-    /// Shards still to be visited by the pass that frees owners without a list.
-    shards_left: usize,
-    shard: usize,
-    /// The last key visited in the shard.
-    after: Option<LockKey>,
+struct Work {
+    /// Ended owners of many ranges.
+    owners: VecDeque<Arc<Owner>>,
+    /// The shard and the last key that the pass has visited; no pass is under way when it is `None`.
+    pass: Option<(usize, Option<LockKey>)>,
 }
 
 impl LockTable {
-    /// Frees memory of ended owners, visiting about `budget` locks; true while there is more to do. For a
-    /// background thread. Nobody waits for it: ended owners block no one.
+    /// Frees memory of ended owners, visiting about `budget` locks; true until a pass over the whole table is
+    /// complete. For a background thread, every second or so. Nobody waits for it: ended owners block no one.
     pub fn sweep_step(&self, budget: usize) -> bool {
         self.0.sweep_step(budget)
     }
@@ -60,67 +61,77 @@ impl Inner {
             owners.remove(&owner.id);
         }
         drop(owners);
-        let held = owner.held.lock();
-        let (small, unlisted) = (!held.unlisted && held.points() + held.ranges.len() <= INLINE_MAX, held.unlisted);
+        let mut held = owner.held.lock();
+        let listed = held.give_up();
+        let few = held.ranges.len() <= INLINE_MAX;
         drop(held);
-        if small {
-            self.sweep_owner(owner, usize::MAX);
+        if listed > 0 {
+            self.charge(-(listed as isize));
+        }
+        if few {
+            self.sweep_all_ranges(owner);
         } else {
-            let mut work = self.sweeper.work.lock();
-            if unlisted {
-                work.shards_left = self.shards.len() + 1;
-            }
-            work.listed.push_back(owner.clone());
+            self.sweeper.work.lock().owners.push_back(owner.clone());
+        }
+        let weight = owner.weight.load(Ordering::Relaxed);
+        if weight > 0 {
+            self.sweeper.dead.fetch_add(weight as usize, Ordering::Relaxed);
         }
     }
 
     /// See [`LockTable::sweep_step`].
     pub(super) fn sweep_step(&self, budget: usize) -> bool {
         let mut left = budget.max(1);
-        let next = self.sweeper.work.lock().listed.pop_front();
-        if let Some(owner) = next {
-            left = left.saturating_sub(self.sweep_owner(&owner, left));
-            let held = owner.held.lock();
-            let rest = held.points() + held.ranges.len();
-            drop(held);
-            if rest > 0 {
-                self.sweeper.work.lock().listed.push_front(owner);
-            }
-        }
         let mut work = self.sweeper.work.lock();
-        while left > 0 && work.shards_left > 0 {
-            left = left.saturating_sub(self.sweep_shard(&mut work, left));
+        while let Some(owner) = work.owners.front() {
+            let swept = self.sweep_ranges(owner, left);
+            left = left.saturating_sub(swept);
+            if left == 0 {
+                return true;
+            }
+            work.owners.pop_front();
         }
-        work.shards_left > 0 || !work.listed.is_empty()
+        if work.pass.is_none() {
+            if self.sweeper.dead.swap(0, Ordering::Relaxed) == 0 {
+                return false;
+            }
+            work.pass = Some((0, None));
+        }
+        while let Some((index, after)) = work.pass.take() {
+            let Some(shard) = self.shards.get(index) else { return false };
+            if left == 0 {
+                work.pass = Some((index, after));
+                break;
+            }
+            let mut shard = shard.lock();
+            let (last, visited) = shard.purge_window(after, left);
+            self.report(&mut shard);
+            left = left.saturating_sub(visited.max(1));
+            work.pass = Some(if last.is_some() { (index, last) } else { (index + 1, None) });
+        }
+        true
     }
 
+    /// True when sweeping is worth more than coalescing: a good part of the memory is of ended owners.
     pub(super) fn has_garbage(&self) -> bool {
         let work = self.sweeper.work.lock();
-        work.shards_left > 0 || !work.listed.is_empty()
+        let dead = self.sweeper.dead.load(Ordering::Relaxed).saturating_mul(ENTRY_BYTES);
+        let bytes = self.bytes.load(Ordering::Relaxed).max(0) as usize;
+        !work.owners.is_empty() || work.pass.is_some() || dead > bytes / 8
     }
 
-    /// Removes about `budget` listed points and ranges of an ended owner; returns how many it visited.
-    fn sweep_owner(&self, owner: &Arc<Owner>, budget: usize) -> usize {
-        let mut visited = 0;
-        while visited < budget {
-            let mut held = owner.held.lock();
-            if let Some((tree, id)) = held.ranges.pop() {
-                drop(held);
-                self.sweep_range(owner, tree, id);
-                visited += 1;
-                continue;
-            }
-            let Some(chunk) = held.pop_chunk() else { break };
-            drop(held);
-            for key in chunk_points(&chunk) {
-                let mut shard = self.shard(&key).lock();
-                shard.remove_holder(&key, owner);
-                self.report(&mut shard);
-                visited += 1;
-            }
-            self.charge(-(chunk.capacity() as isize));
+    /// Removes all ranges of an ended owner.
+    pub(super) fn sweep_all_ranges(&self, owner: &Arc<Owner>) {
+        self.sweep_ranges(owner, usize::MAX);
+    }
+
+    /// Removes up to `budget` ranges of an ended owner; returns how many it visited.
+    fn sweep_ranges(&self, owner: &Arc<Owner>, budget: usize) -> usize {
+        for visited in 0..budget {
+            let Some((tree, id)) = owner.held.lock().ranges.pop() else { return visited };
+            self.sweep_range(owner, tree, id);
         }
-        visited
+        budget
     }
 
     fn sweep_range(&self, owner: &Arc<Owner>, tree: TreeId, id: u32) {
@@ -133,37 +144,6 @@ impl Inner {
                 trees.remove(&tree.0);
             }
         }
-    }
-
-    /// Visits up to `budget` entries of the current shard of the pass and removes those of ended owners.
-    fn sweep_shard(&self, work: &mut Work, budget: usize) -> usize {
-        let index = work.shard % self.shards.len();
-        let mut shard = self.shards[index].lock();
-        let start = work.after.take().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut visited = 0;
-        let mut last = None;
-        let mut dead = Vec::new();
-        for (key, entry) in shard.map.range_mut((start, Bound::Unbounded)) {
-            entry.purge();
-            if entry.is_free() {
-                dead.push(key.clone());
-            }
-            visited += 1;
-            if visited >= budget {
-                last = Some(key.clone());
-                break;
-            }
-        }
-        for key in &dead {
-            shard.remove_if_free(key);
-        }
-        self.report(&mut shard);
-        work.after = last;
-        if work.after.is_none() {
-            work.shard = index + 1;
-            work.shards_left -= 1;
-        }
-        visited.max(1)
     }
 
     /// Gives a point back before the end.

@@ -33,7 +33,7 @@
 //! - G3: `durable` moves only after a successful sync of every file that holds bytes below it.
 //!
 //! Latches, in the order in which they may be taken: sync role, writer, syncing, boundaries, pool (`preparing`, `state`),
-//! a segment's `filling`, `cause`, `waiters`.
+//! a segment's `filling`, `cause`, `waiters`; `compressors` alone.
 //!
 //! # On failure
 //!
@@ -53,7 +53,6 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -109,7 +108,7 @@ pub struct LogOptions {
 }
 
 impl LogOptions {
-    /// The usual sizes: segments of 96 MiB, a ring of 4 MiB, LZ4 from 4 KiB on, direct.
+    /// The usual sizes: segments of 96 MiB, a ring of 4 MiB, fast Zstandard from 4 KiB on, direct.
     pub fn new(uuid: [u8; 16], budget: &MemoryBudget) -> LogOptions {
         LogOptions {
             uuid,
@@ -118,7 +117,7 @@ impl LogOptions {
             unsynced_bytes_max: 4 << 20,
             fill_bytes: 1 << 20,
             direct: true,
-            codec: Codec::Lz4,
+            codec: Codec::Zstd { level: 1 },
             compress_bytes_min: 4 << 10,
             budget: budget.clone(),
             clock: Clock::machine(),
@@ -211,15 +210,18 @@ pub struct Log {
     waiters: Mutex<()>,
     wake: Condvar,
     pool: Pool,
+    compressors: Mutex<Vec<Compression>>,
     cause: Mutex<Option<Error>>,
     counters: Counters,
     options: LogOptions,
     memory_bytes: usize,
 }
 
-thread_local! {
-    static COMPRESSOR: RefCell<(Compressor, Vec<u8>)> = RefCell::new((Compressor::new(), Vec::new()));
-}
+/// A compressor and the buffer that it writes to.
+type Compression = (Compressor, Vec<u8>);
+
+/// Compressors kept between uses: more threads than this seldom compress at the same time, and each has working memory.
+const COMPRESSORS_MAX: usize = 4;
 
 impl Log {
     /// A new log in `dir`, which must hold no segments; its first record will be at `start`, a multiple of 8.
@@ -277,6 +279,7 @@ impl Log {
             waiters: Mutex::new(()),
             wake: Condvar::new(),
             pool,
+            compressors: Mutex::new(Vec::new()),
             cause: Mutex::new(None),
             counters: Counters::default(),
             options,
@@ -302,19 +305,21 @@ impl Log {
     }
 
     fn append_compressed(&self, record: &[u8]) -> Result<Appended> {
-        COMPRESSOR.with_borrow_mut(|(compressor, stored)| {
-            stored.clear();
-            stored.extend_from_slice(&(record.len() as u32).to_le_bytes());
-            let tag = compressor.compress(self.options.codec, record, stored)?;
-            let appended = match tag {
-                0 => self.append_stored(tag, record),
-                _ => self.append_stored(tag, stored),
-            };
-            if stored.capacity() > self.options.buffer_bytes {
-                *stored = Vec::new();
+        let (mut compressor, mut stored) = self.compressors.lock().pop().unwrap_or_default();
+        stored.clear();
+        stored.extend_from_slice(&(record.len() as u32).to_le_bytes());
+        let tag = compressor.compress(self.options.codec, record, &mut stored)?;
+        let appended = match tag {
+            0 => self.append_stored(tag, record),
+            _ => self.append_stored(tag, &stored),
+        };
+        if stored.capacity() <= self.options.buffer_bytes {
+            let mut kept = self.compressors.lock();
+            if kept.len() < COMPRESSORS_MAX {
+                kept.push((compressor, stored));
             }
-            appended
-        })
+        }
+        appended
     }
 
     #[inline]

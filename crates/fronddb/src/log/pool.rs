@@ -145,7 +145,7 @@ impl Pool {
         let mut changed = false;
         loop {
             let mut state = self.state.lock();
-            if !state.live.front().is_some_and(|live| live.end.is_some_and(|end| end <= before.0)) {
+            if state.live.front().is_none_or(|live| live.end.is_none_or(|end| end > before.0)) {
                 break;
             }
             let Some(live) = state.live.pop_front() else { break };

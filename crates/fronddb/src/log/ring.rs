@@ -90,12 +90,10 @@ impl Ring {
     /// back by [`Ring::consume`].
     pub(super) fn take(&self, position: u64, out: &mut [u8]) {
         debug_assert!(out.len() >= HEADER_BYTES && out.len().is_multiple_of(8));
-        let mut index = position / 8;
-        for chunk in out.as_chunks_mut::<8>().0 {
+        for (index, chunk) in (position / 8..).zip(out.as_chunks_mut::<8>().0) {
             let word = self.word(index);
             *chunk = word.load(Ordering::Relaxed).to_le_bytes();
             word.store(0, Ordering::Relaxed);
-            index += 1;
         }
     }
 

@@ -55,7 +55,9 @@ impl Random {
     }
 }
 
-fn read_from(storage: &dyn Storage, from: Lsn) -> Result<(Vec<(Lsn, Vec<u8>)>, LogTail)> {
+type Records = Vec<(Lsn, Vec<u8>)>;
+
+fn read_from(storage: &dyn Storage, from: Lsn) -> Result<(Records, LogTail)> {
     let mut reader = LogReader::open(storage, &dir(), &options(), from)?;
     let mut records = Vec::new();
     while let Some(mut batch) = reader.next_batch()? {
@@ -392,7 +394,9 @@ fn a_full_disk_refuses_records_before_they_are_appended_and_goes_on_when_there_i
     };
     assert_eq!(error.kind(), ErrorKind::NoSpace);
     assert!(all.len() > 100 && log.poisoned().is_none());
-    assert_eq!(log.append(&vec![1; SEGMENT as usize]).expect_err("full").kind(), ErrorKind::NoSpace);
+    let mut random = Random(1);
+    let random: Vec<u8> = (0..SEGMENT).map(|_| random.next() as u8).collect();
+    assert_eq!(log.append(&random).expect_err("full").kind(), ErrorKind::NoSpace);
     assert_eq!(log.rotate().expect_err("full").kind(), ErrorKind::NoSpace);
     assert_eq!(log.prepare_step().expect_err("full").kind(), ErrorKind::NoSpace);
     memory.set_capacity(u64::MAX);

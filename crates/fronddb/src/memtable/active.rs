@@ -1,6 +1,6 @@
 //! The active memtable: the newest messages, in order, while writers add to them.
 //!
-//! Owns the skip list and the books about what is in it (how many of each kind, from whom, of which positions).
+//! Owns the sorted list and the books about what is in it (how many of each kind, from whom, of which positions).
 //! Which memtable is active, and when it is sealed, is the tree's and the database's to say.
 //!
 //! A writer holds the level-0 gate shared from before it reserves its place in the log until its messages are here,
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-use super::skiplist::{SkipCursor, SkipList};
+use super::leaves::{LeafCursor, LeafList};
 use super::txn_set::TxnSet;
 use crate::base::TxnId;
 use crate::base::memory::{MemoryBudget, Purpose};
@@ -48,7 +48,7 @@ struct Ranges {
 /// Dropping it gives its memory back to the system and to the budget.
 pub struct Memtable {
     id: u64,
-    list: Arc<SkipList>,
+    list: Arc<LeafList>,
     books: CachePadded<Books>,
     txns: TxnSet,
     has_ranges: AtomicBool,
@@ -62,7 +62,7 @@ impl Memtable {
         let books = Books { kinds: Default::default(), min_seq: AtomicU64::new(u64::MAX), max_seq: AtomicU64::new(0) };
         Memtable {
             id,
-            list: Arc::new(SkipList::new(budget)),
+            list: Arc::new(LeafList::new(budget)),
             books: CachePadded::new(books),
             txns: TxnSet::default(),
             has_ranges: AtomicBool::new(false),
@@ -141,8 +141,8 @@ impl Memtable {
         flow
     }
 
-    pub(super) fn skip_cursor(&self) -> SkipCursor {
-        SkipCursor::new(Arc::clone(&self.list))
+    pub(super) fn leaf_cursor(&self) -> LeafCursor {
+        LeafCursor::new(Arc::clone(&self.list))
     }
 
     /// Bytes that messages and range-deletes take: compare with the threshold for sealing.
@@ -207,6 +207,6 @@ pub(super) fn range_bytes(range: &RangeDelete) -> usize {
 /// The list as readers take it.
 pub(super) fn newest_first(mut list: Vec<RangeDelete>) -> Arc<[RangeDelete]> {
     list.reverse();
-    list.sort_by(|a, b| b.seq.cmp(&a.seq));
+    list.sort_by_key(|range| std::cmp::Reverse(range.seq));
     list.into()
 }

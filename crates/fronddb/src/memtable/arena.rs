@@ -158,15 +158,34 @@ impl Drop for Arena {
     }
 }
 
+/// Fresh zeros. Chunks of a grown arena are aligned to the processor's large pages, and the system is asked for such:
+/// a search touches memory all over, and with small pages most of its time went into finding them.
 #[cfg(not(miri))]
 fn map_zeroed(bytes: usize) -> NonNull<u8> {
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    let spare = if bytes.is_multiple_of(CHUNK_BYTES_MAX) { CHUNK_BYTES_MAX } else { 0 };
+    let access = ProtFlags::READ | ProtFlags::WRITE;
     // Safety: a fresh private map at an address of the system's choice touches no memory in use.
-    let mapped =
-        unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
-    match mapped.ok().and_then(|pointer| NonNull::new(pointer.cast())) {
-        Some(base) => base,
-        None => std::alloc::handle_alloc_error(layout(bytes)),
+    let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes + spare, access, MapFlags::PRIVATE) };
+    let Some(base) = mapped.ok().and_then(|pointer| NonNull::new(pointer.cast::<u8>())) else {
+        std::alloc::handle_alloc_error(layout(bytes))
+    };
+    if spare == 0 {
+        return base;
+    }
+    let before = base.as_ptr().align_offset(CHUNK_BYTES_MAX).min(spare);
+    // Safety: cuts `before` bytes off the front and the rest of the spare bytes off the end of the fresh map, whole
+    // pages that nothing points to; what stays has `bytes` bytes. Advice changes no content.
+    unsafe {
+        let chunk = base.add(before);
+        if before > 0 {
+            let _ = munmap(base.as_ptr().cast(), before);
+        }
+        if before < spare {
+            let _ = munmap(chunk.as_ptr().add(bytes).cast(), spare - before);
+        }
+        let _ = madvise(chunk.as_ptr().cast(), bytes, Advice::LinuxHugepage);
+        chunk
     }
 }
 

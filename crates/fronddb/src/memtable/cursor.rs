@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::SortedMemtable;
-use super::skiplist::SkipCursor;
+use super::leaves::LeafCursor;
 use crate::format::Message;
 
 /// A cursor over a memtable, whose messages it keeps alive. It is at a message, or nowhere.
@@ -15,7 +15,7 @@ pub struct Level0Cursor(Inner);
 
 #[derive(Clone)]
 enum Inner {
-    Active(SkipCursor),
+    Active(LeafCursor),
     /// A place in the list; nowhere when there is no message at it.
     Sorted(Arc<SortedMemtable>, usize),
 }
@@ -23,7 +23,7 @@ enum Inner {
 const NOWHERE: usize = usize::MAX;
 
 impl Level0Cursor {
-    pub(super) fn active(cursor: SkipCursor) -> Level0Cursor {
+    pub(super) fn active(cursor: LeafCursor) -> Level0Cursor {
         Level0Cursor(Inner::Active(cursor))
     }
 
@@ -66,7 +66,6 @@ impl Level0Cursor {
 
     /// Goes one message on; from nowhere it stays there.
     #[inline]
-    #[expect(clippy::should_implement_trait, reason = "a cursor moves, and lends what it is at")]
     pub fn next(&mut self) {
         match &mut self.0 {
             Inner::Active(cursor) => cursor.next(),

@@ -3,16 +3,19 @@
 //! Owns the order of messages in memory and their memory; deliberately not which memtable is active, when it is
 //! sealed, or what a reader sees.
 //!
-//! Rooms, in reading order: [`active`] (the memtable that writers add to), [`skiplist`] and [`arena`] (its
-//! concurrent core and memory; the only unsafe code), [`txn_set`], [`sorted`] (what recovery builds from the log in
+//! Rooms, in reading order: [`active`] (the memtable that writers add to), [`leaves`], [`leaf`], [`node`] and [`arena`]
+//! (its concurrent core and memory; the only unsafe code), [`order`], [`txn_set`], [`sorted`] (what recovery builds from the log in
 //! bulk), [`cursor`] (walking either), and here [`Level0`], which is either.
 //!
-//! Why a skip list, and with what numbers: `docs/decisions/0003-level-0.md`.
+//! Why an unrolled skip list, and with what numbers: `docs/decisions/0003-level-0.md`.
 
 mod active;
 mod arena;
 mod cursor;
-mod skiplist;
+mod leaf;
+mod leaves;
+mod node;
+mod order;
 mod sorted;
 mod txn_set;
 
@@ -114,7 +117,7 @@ impl Level0 {
 impl Memtable {
     /// A cursor, nowhere yet.
     pub fn cursor(&self) -> Level0Cursor {
-        Level0Cursor::active(self.skip_cursor())
+        Level0Cursor::active(self.leaf_cursor())
     }
 }
 

@@ -92,7 +92,8 @@ pub fn read_blob(store: &Store, blob: &BlobRef) -> Result<Vec<u8>> {
     }
     if value.len() != bytes {
         let at = blob.chunks.first().copied().unwrap_or_default();
-        let error = Error::corruption(format!("large value of the wrong length, bytes={} expected={bytes}", value.len()));
+        let error =
+            Error::corruption(format!("large value of the wrong length, bytes={} expected={bytes}", value.len()));
         return Err(located(error, store, at, "large value"));
     }
     Ok(value)

@@ -57,6 +57,7 @@ pub struct RunCursor {
     window: usize,
 }
 
+#[expect(clippy::should_implement_trait, reason = "`next` moves a cursor; what it stands on is borrowed from it")]
 impl RunCursor {
     pub(super) fn new(run: &Arc<Run>, mode: CursorMode) -> RunCursor {
         RunCursor {
@@ -256,7 +257,9 @@ impl RunCursor {
         let ptr = path.ptr();
         let found = match self.run.cache.lookup(ptr.offset) {
             Some(CachedBlock::Entries(block)) => Ok(block),
-            Some(_) => Err(Error::internal(format!("the cache has no messages where they should be, offset={}", ptr.offset))),
+            Some(_) => {
+                Err(Error::internal(format!("the cache has no messages where they should be, offset={}", ptr.offset)))
+            }
             None => self.fetch(ptr, backward),
         };
         match found {

@@ -93,7 +93,8 @@ mod tests {
         samples.iter().for_each(|sample| {
             builder.add(&sample.message());
         });
-        choose(&Mutex::default(), TreeId(5), Codec::default(), &mut builder, &mut Compressor::new()).expect("compresses")
+        choose(&Mutex::default(), TreeId(5), Codec::default(), &mut builder, &mut Compressor::new())
+            .expect("compresses")
     }
 
     #[test]

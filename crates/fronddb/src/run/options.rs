@@ -21,6 +21,7 @@ pub struct CodecTable(Arc<Shared>);
 struct Shared {
     codecs: ArcSwap<(Codec, HashMap<TreeId, Codec>)>,
     layouts: Mutex<Layouts>,
+    #[expect(clippy::vec_box, reason = "a scratch moves between here and its writers; it is large")]
     scratch: Mutex<Vec<Box<Scratch>>>,
 }
 

@@ -129,7 +129,8 @@ impl Output {
         self.store.write(left, 0, &self.chunk)?;
         let pages = (self.filled as u64).div_ceil(PAGE_BYTES) as u32;
         self.expected = self.expected.saturating_sub(u64::from(pages));
-        self.left = (left.pages > pages).then(|| Extent { start: left.start + u64::from(pages), pages: left.pages - pages });
+        self.left =
+            (left.pages > pages).then(|| Extent { start: left.start + u64::from(pages), pages: left.pages - pages });
         self.filled = 0;
         self.blocks.clear();
         if self.chunk.capacity() > CHUNK_BYTES {

@@ -15,6 +15,9 @@ use crate::store::Store;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+/// What a point read shows the messages it finds to: the message, its block and its number there.
+pub type EntryVisitor<'v> = dyn FnMut(&Message<'_>, &Arc<EntryBlock>, usize) -> ControlFlow<()> + 'v;
+
 /// An open run.
 #[derive(Debug)]
 pub struct Run {
@@ -114,12 +117,7 @@ impl Run {
     ///
     /// # Errors
     /// `Io`, `Corruption`.
-    pub fn get_entries(
-        &self,
-        key: &[u8],
-        hash: u64,
-        visit: &mut dyn FnMut(&Message<'_>, &Arc<EntryBlock>, usize) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>> {
+    pub fn get_entries(&self, key: &[u8], hash: u64, visit: &mut EntryVisitor<'_>) -> Result<ControlFlow<()>> {
         if !self.in_range(key) {
             return Ok(ControlFlow::Continue(()));
         }

@@ -1,13 +1,13 @@
 //! Reads a whole run past the cache and checks it against its description and itself (R1 to R4).
 
-use super::counters::Event;
 use super::Run;
-use crate::base::{BlockPtr, CommitNumber, Error, Result, TreeId, TxnId, key};
+use super::counters::Event;
 use crate::base::checksum::key_hash;
+use crate::base::{BlockPtr, CommitNumber, Error, Result, TreeId, TxnId, key};
+use crate::format::Stamp;
 use crate::format::block::{EntryBlock, IndexBlock, IndexEntry};
 use crate::format::filter::Filter;
 use crate::format::run_meta::KIND_COUNT;
-use crate::format::Stamp;
 use std::collections::BTreeSet;
 
 /// What was found so far.
@@ -106,7 +106,8 @@ impl Found<'_> {
         }
         self.bytes += u64::from(ptr.stored);
         let end = ptr.offset + u64::from(ptr.stored);
-        let inside = |extent: &crate::base::Extent| extent.offset() <= ptr.offset && end <= extent.offset() + extent.bytes();
+        let inside =
+            |extent: &crate::base::Extent| extent.offset() <= ptr.offset && end <= extent.offset() + extent.bytes();
         let inside = self.run.meta.extents.iter().any(inside);
         self.run.expect(inside, ptr, "a block lies outside the run")
     }
@@ -138,7 +139,12 @@ impl Found<'_> {
         Ok(())
     }
 
-    fn entries(&mut self, block: &EntryBlock, entry: IndexEntry, separator: &[u8]) -> std::result::Result<(), &'static str> {
+    fn entries(
+        &mut self,
+        block: &EntryBlock,
+        entry: IndexEntry,
+        separator: &[u8],
+    ) -> std::result::Result<(), &'static str> {
         let mut key = Vec::new();
         for index in 0..block.count() {
             block.copy_key(index, &mut key);
@@ -148,7 +154,9 @@ impl Found<'_> {
                 if continues != entry.continues || (continues && separator != key) {
                     return Err("the index is wrong about a key in two blocks");
                 }
-                if separator > key.as_slice() || (self.first_key.is_some() && !continues && separator <= self.last_key.as_slice()) {
+                if separator > key.as_slice()
+                    || (self.first_key.is_some() && !continues && separator <= self.last_key.as_slice())
+                {
                     return Err("a separator does not separate");
                 }
             }

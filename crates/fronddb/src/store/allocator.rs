@@ -11,13 +11,13 @@
 //! | `idle` | it is free, and room that the disk holds for it could be given back |
 //!
 //! Regions are loaded when they are first needed; opening reads the summary only. `room` keeps, per region, an upper bound of
-//! its longest free run, so an allocation goes straight to the lowest region that can serve it, and inside to the next place
-//! after the last allocation there.
+//! its longest free run, so an allocation goes straight to the lowest region that can serve it; inside, [`Runs`] leads it to
+//! the next place after the last allocation there.
 //!
 //! - A1: `image ⊆ used`, `held ⊆ used ∖ image`, `hollow` and `idle` are disjoint from `used`.
 //! - A2: `used_pages` of a loaded region is the size of `used`; of another one, that of its image.
 //! - A3: an extent lies in one region.
-//! - A4: `room` is never below the longest free run of a region that is not `bad`.
+//! - A4: `room` is the longest free run of a loaded region, 0 of a `bad` one, and the number of free pages of another.
 //!
 //! No locks in here: the store keeps all of it in one mutex. Loading reads one or two pages under that mutex.
 
@@ -26,6 +26,7 @@ use super::data_file::DataFile;
 use super::pending::Pending;
 use super::reserve::Reserve;
 use super::room::Room;
+use super::runs::Runs;
 use super::space_map::{self, Entry};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{Error, Extent, Result};
@@ -45,6 +46,7 @@ pub(super) struct Loaded {
     pub(super) held: Option<Bitmap>,
     pub(super) hollow: Bitmap,
     pub(super) idle: Bitmap,
+    runs: Runs,
     /// One past the last allocation.
     cursor: u32,
 }
@@ -128,7 +130,7 @@ impl Allocator {
             let pages = allocator.regions[index].entry.image_pages;
             allocator.regions[index].used_pages = pages;
             allocator.used_pages += u64::from(pages);
-            allocator.room.set(index, allocator.limit(index).saturating_sub(pages));
+            allocator.note_room(index);
         }
         allocator
     }
@@ -145,7 +147,12 @@ impl Allocator {
         self.regions.iter().map(|region| u64::from(region.entry.image_pages)).sum()
     }
 
-    /// What is wrong with bitmaps that could not be read.
+    /// Regions whose bitmap could not be read.
+    pub(super) fn bad_regions(&self) -> usize {
+        self.regions.iter().filter(|region| region.bad).count()
+    }
+
+    /// Why bitmaps could not be read so far.
     pub(super) fn damaged(&self) -> &[Error] {
         &self.damaged
     }
@@ -168,7 +175,9 @@ impl Allocator {
                     self.used_pages += u64::from(used) - u64::from(self.regions[index].used_pages);
                     self.regions[index].used_pages = used;
                     self.regions[index].loaded = Some(Box::new(loaded));
-                    self.room.set(index, self.room.get(index).min(self.free_pages(index)));
+                    // A region that could not be read earlier, perhaps by a passing error, serves again.
+                    self.regions[index].bad = false;
+                    self.note_room(index);
                 }
                 Err(error) => {
                     if !self.regions[index].bad {
@@ -203,7 +212,8 @@ impl Allocator {
         });
         let used = held.as_ref().map_or_else(|| image.clone(), |held| image.union(held));
         let free = Bitmap::empty().neither(&used);
-        Ok(Loaded { used, image, held, hollow: free.clone(), idle: free, cursor: 0 })
+        let runs = Runs::new(&used, self.limit(index));
+        Ok(Loaded { used, image, held, hollow: free.clone(), idle: free, runs, cursor: 0 })
     }
 
     /// Takes the first suitable free run; `None` when the file has none.
@@ -213,14 +223,10 @@ impl Allocator {
             let Ok(region) = self.load(index, data) else {
                 continue;
             };
-            let cursor = region.cursor.min(limit);
-            let found = region.used.find_clear(cursor, limit, pages);
-            match found.or_else(|_| region.used.find_clear(0, limit, pages)) {
-                Ok(start) => {
-                    let extent = Extent { start: index as u64 * REGION + u64::from(start), pages };
-                    return Some(Taken { extent, hollow: self.mark(extent) });
-                }
-                Err(longest) => self.room.set(index, longest),
+            // Loading may have shown that there is less room than the summary let hope for.
+            if let Some(start) = region.runs.find(&region.used, limit, region.cursor, pages) {
+                let extent = Extent { start: index as u64 * REGION + u64::from(start), pages };
+                return Some(Taken { extent, hollow: self.mark(extent) });
             }
         }
         None
@@ -241,6 +247,7 @@ impl Allocator {
     /// Marks free pages of a loaded region as used; true when any of them is hollow.
     pub(super) fn mark(&mut self, extent: Extent) -> bool {
         let (index, start) = place(extent);
+        let limit = self.limit(index);
         let region = &mut self.regions[index];
         let Some(loaded) = &mut region.loaded else {
             return false;
@@ -251,15 +258,17 @@ impl Allocator {
         loaded.hollow.clear(start, extent.pages);
         loaded.idle.clear(start, extent.pages);
         loaded.cursor = start + extent.pages;
+        loaded.runs.update(&loaded.used, limit, start, extent.pages);
         region.used_pages += extent.pages;
         self.used_pages += u64::from(extent.pages);
-        self.room.set(index, self.room.get(index).min(self.free_pages(index)));
+        self.note_room(index);
         hollow
     }
 
     /// Frees pages of a loaded region. `hollow`: the disk holds no room for them.
     pub(super) fn free(&mut self, extent: Extent, hollow: bool) {
         let (index, start) = place(extent);
+        let limit = self.limit(index);
         let region = &mut self.regions[index];
         let Some(loaded) = &mut region.loaded else {
             return;
@@ -271,15 +280,19 @@ impl Allocator {
         } else {
             loaded.idle.set(start, extent.pages);
         }
+        loaded.runs.update(&loaded.used, limit, start, extent.pages);
         region.used_pages -= extent.pages;
         self.used_pages -= u64::from(extent.pages);
-        self.widen(index, extent.pages);
+        self.note_room(index);
     }
 
-    /// Raises the bound of a region in which `pages` became free: they join at most one run on each side.
-    fn widen(&mut self, index: usize, pages: u32) {
-        let bound = self.room.get(index).saturating_mul(2).saturating_add(pages);
-        let bound = if self.regions[index].bad { 0 } else { bound.min(self.free_pages(index)) };
+    /// Brings `room` up to date: exact for a loaded region, what the summary lets hope for else.
+    fn note_room(&mut self, index: usize) {
+        let bound = match &self.regions[index] {
+            Region { bad: true, .. } => 0,
+            Region { loaded: Some(loaded), .. } => loaded.runs.longest(),
+            _ => self.free_pages(index),
+        };
         self.room.set(index, bound);
     }
 
@@ -349,12 +362,15 @@ impl Allocator {
                     held: None,
                     hollow: none.clone(),
                     idle: none,
+                    runs: Runs::default(),
                     cursor: 0,
                 }));
-            } else if let Some(loaded) = &mut region.loaded {
-                loaded.hollow.clear(start, added);
             }
-            self.widen(index, added);
+            if let Some(loaded) = &mut region.loaded {
+                loaded.hollow.clear(start, added);
+                loaded.runs = Runs::new(&loaded.used, start + added);
+            }
+            self.note_room(index);
         }
     }
 
@@ -366,8 +382,9 @@ impl Allocator {
             if let Some(loaded) = &mut self.regions[index].loaded {
                 loaded.hollow.set(start, REGION_PAGES - start);
                 loaded.idle.clear(start, REGION_PAGES - start);
+                loaded.runs = Runs::new(&loaded.used, start);
             }
-            self.room.set(index, self.room.get(index).min(self.free_pages(index)));
+            self.note_room(index);
         }
     }
 

@@ -125,6 +125,36 @@ impl Bitmap {
         })
     }
 
+    /// The maximal runs of clear pages that start in `from..to`: (first page, pages). They may end later, at `end` at
+    /// the latest.
+    pub(super) fn clear_runs_starting_in(&self, from: u32, to: u32, end: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let to = to.min(end);
+        // A run that comes from before does not start here.
+        let goes_on = from > 0 && from < to && self.count_in(from - 1, 1) == 0;
+        let mut at = if goes_on { self.next(from, to, true).unwrap_or(to) } else { from };
+        std::iter::from_fn(move || {
+            let start = self.next(at, to, false)?;
+            let stop = self.next(start, end, true).unwrap_or(end);
+            at = stop;
+            Some((start, stop - start))
+        })
+    }
+
+    /// The first page of the run of clear pages that ends before `at`; `at` when the page before it is set.
+    pub(super) fn clear_run_before(&self, at: u32) -> u32 {
+        let mut start = at;
+        while start > 0 {
+            let within = (start - 1) % 64 + 1;
+            // The highest bit of the shifted word is page start - 1.
+            let clear = (self.0[(start as usize - 1) / 64] << (64 - within)).leading_zeros().min(within);
+            start -= clear;
+            if clear < within {
+                break;
+            }
+        }
+        start
+    }
+
     /// The first page from `from` on, below `end`, that is set (or clear).
     fn next(&self, from: u32, end: u32, set: bool) -> Option<u32> {
         let mut at = from;
@@ -186,6 +216,15 @@ mod tests {
             let expected = clear.iter().find(|(_, length)| *length >= want as usize).map(|(at, _)| from + *at as u32)
                 .ok_or(clear.iter().map(|(_, length)| *length as u32).max().unwrap_or(0));
             prop_assert_eq!(bitmap.find_clear(from, end, want), expected);
+
+            let left = model[..from as usize].iter().rposition(|set| *set).map_or(0, |at| at + 1);
+            prop_assert_eq!(bitmap.clear_run_before(from) as usize, left);
+            let mut whole = Bitmap::empty();
+            whole.set(0, REGION_PAGES);
+            let clear = whole.without(&bitmap);
+            let starting: Vec<(u32, u32)> = bitmap.clear_runs_starting_in(from, end, REGION_PAGES).collect();
+            let expected: Vec<(u32, u32)> = clear.runs(REGION_PAGES).filter(|(start, _)| (from..end).contains(start)).collect();
+            prop_assert_eq!(starting, expected);
 
             let mut rebuilt = Bitmap::empty();
             let mut last = None;

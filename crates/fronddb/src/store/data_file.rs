@@ -145,7 +145,7 @@ impl DataFile {
 
     /// Reads and checks a frame; returns its generation, checksum and payload.
     pub(super) fn frame(&self, kind: FrameKind, index: u32, at: BlockPtr) -> Result<(u64, u64, Vec<u8>)> {
-        if at.offset % PAGE_BYTES != 0 {
+        if !at.offset.is_multiple_of(PAGE_BYTES) {
             return Err(self.corruption(format!("{kind:?} frame at an odd address, offset={}", at.offset)));
         }
         self.check_range(at.offset, u64::from(at.stored))?;

@@ -5,8 +5,8 @@
 //!
 //! Rooms, in reading order: [`allocator`] (which pages are taken; bitmaps per region), [`pending`] (when a page
 //! becomes free), [`reserve`] (what is kept for a full disk), [`space_map`] and [`frame`] (the stored form),
-//! [`publication`] (how a generation becomes durable), [`open`] (which generation is taken up), [`shrink`] (giving
-//! space back to the file system), [`check`], [`data_file`], [`bitmap`], [`room`].
+//! [`publication`] and [`draft`] (how a generation becomes durable), [`open`] (which generation is taken up), [`shrink`] (giving
+//! space back to the file system), [`check`], [`data_file`], [`bitmap`], [`room`], [`runs`].
 //!
 //! # The life of an extent
 //!
@@ -40,6 +40,7 @@
 //! In this order: `turn` (one publication at a time; held by [`Publication`]), `refilling`, `growing` (file length; held
 //! over the system calls that change it), `allocator` (a leaf held for about a microsecond, or for one or two page reads
 //! when a region is first touched). [`Store::read`] and [`Store::write`] take none.
+#![allow(rustdoc::private_intra_doc_links, reason = "the headers are for readers of the source")]
 
 use std::ops::{Deref, Range};
 use std::path::Path;
@@ -56,12 +57,14 @@ mod allocator;
 mod bitmap;
 mod check;
 mod data_file;
+mod draft;
 mod frame;
 mod open;
 mod pending;
 mod publication;
 mod reserve;
 mod room;
+mod runs;
 mod shrink;
 mod space_map;
 
@@ -218,7 +221,7 @@ impl Store {
     /// content of the range is undefined then, and nothing else changed.
     pub fn write(&self, extent: Extent, offset_in_extent: u64, buf: &PageBuf) -> Result<()> {
         let end = offset_in_extent.checked_add(buf.padded().len() as u64);
-        if offset_in_extent % PAGE_BYTES != 0 || end.is_none_or(|end| end > extent.bytes()) {
+        if !offset_in_extent.is_multiple_of(PAGE_BYTES) || end.is_none_or(|end| end > extent.bytes()) {
             return Err(Error::invalid(format!(
                 "write outside its extent, {extent:?} offset={offset_in_extent} bytes={}",
                 buf.len()
@@ -259,6 +262,23 @@ impl Store {
         }
     }
 
+    /// Takes `pages` contiguous pages or, when free space is scattered and the disk is full, as many as there are in one
+    /// place, but at least `pages_min`. For writers that can go on in another extent.
+    ///
+    /// # Errors
+    /// As [`Store::allocate`].
+    pub fn allocate_some(&self, pages: u32, pages_min: u32, urgency: Urgency) -> Result<Extent> {
+        let mut wanted = pages;
+        loop {
+            match self.allocate(wanted, urgency) {
+                Err(error) if error.kind() == ErrorKind::NoSpace && wanted > pages_min.max(1) => {
+                    wanted = (wanted / 2).max(pages_min);
+                }
+                result => return result,
+            }
+        }
+    }
+
     fn allocate_for_publication(&self, pages: u32) -> Result<Extent> {
         self.take_or_reserved(pages, &[Pool::Publication, Pool::Checkpoint])
     }
@@ -287,7 +307,8 @@ impl Store {
                     Err(error) => {
                         let mut allocator = self.allocator.lock();
                         allocator.free(taken.extent, true);
-                        return allocator.take_backed(pages).ok_or(error);
+                        let is_full = error.kind() == ErrorKind::NoSpace;
+                        return is_full.then(|| allocator.take_backed(pages)).flatten().ok_or(error);
                     }
                 },
                 None => self.grow(pages, file_pages)?,
@@ -440,7 +461,7 @@ impl Store {
             released_early: allocator.pending.early_count() as u64,
             regions: allocator.regions.len() as u64,
             regions_loaded: loaded,
-            regions_damaged: allocator.damaged().len() as u64,
+            regions_damaged: allocator.bad_regions() as u64,
             memory_bytes: loaded * 4 * bitmap::BITMAP_BYTES as u64,
             reads: read(&counters.reads),
             read_bytes: read(&counters.read_bytes),

@@ -4,7 +4,7 @@
 //! [`Publication::write_block`] (bottom up, since each needs the addresses below it), the transaction statuses with
 //! [`Publication::write_image`], and then [`Publication::commit`]:
 //!
-//! 1. *Draft*: the image of the new generation is computed beside the present one: plus `added` and everything written by this
+//! 1. *Draft* ([`super::draft`]): the image of the new generation is computed beside the present one: plus `added` and everything written by this
 //!    publication, minus `removed`, minus what it supersedes of the store's own: the summary, the status image if
 //!    replaced, the bitmaps of changed regions.
 //! 2. *Close*: each changed region needs a page for its new bitmap, and the summary needs pages; taking these changes regions
@@ -32,7 +32,10 @@
 //! store.write(run, 0, &PageBuf::from_slice(b"a run"))?;
 //!
 //! let mut publication = store.begin_publication()?;
-//! let root = publication.write_block(100, |_address, out| Ok(out.extend_from_slice(b"a node")))?;
+//! let root = publication.write_block(100, |_address, out| {
+//!     out.extend_from_slice(b"a node");
+//!     Ok(())
+//! })?;
 //! let status = publication.write_image(b"statuses")?;
 //! let changes = SpaceChanges { added: vec![run], removed: vec![] };
 //! publication.commit(&changes, SuperblockBody { root: Some(root), height: 1, status, ..SuperblockBody::default() })?;
@@ -45,14 +48,14 @@
 //! # Ok::<(), fronddb::base::Error>(())
 //! ```
 
-use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::bitmap::{BITMAP_BYTES, Bitmap};
+use super::bitmap::BITMAP_BYTES;
 use super::data_file::count;
+use super::draft::Draft;
 use super::frame::{self, FrameKind, HEADER_BYTES};
 use super::space_map::{self, Entry};
-use super::{EXTENT_PAGES_MAX, Store, allocator, extent_of};
+use super::{EXTENT_PAGES_MAX, Store, extent_of};
 use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::MutexGuard;
@@ -340,172 +343,5 @@ impl Publication<'_> {
             self.store.data.write(&buf, run[0].0 * PAGE_BYTES)?;
         }
         Ok(draft.entries())
-    }
-}
-
-/// The image of a generation in the making.
-struct Draft<'a> {
-    store: &'a Store,
-    /// The regions that change.
-    regions: BTreeMap<usize, Drafted>,
-    /// Old bitmaps that are still to be removed from the image.
-    old_maps: Vec<Extent>,
-    /// What leaves the image or, if not in it, its protection by the log; `true`: the store's own, which nobody reads.
-    removed: Vec<(Extent, bool)>,
-    seen: HashSet<Extent>,
-}
-
-struct Drafted {
-    image: Bitmap,
-    entry: Entry,
-}
-
-impl<'a> Draft<'a> {
-    fn new(store: &'a Store) -> Draft<'a> {
-        Draft { store, regions: BTreeMap::new(), old_maps: Vec::new(), removed: Vec::new(), seen: HashSet::new() }
-    }
-
-    fn contradiction(&self, what: &str, extent: Extent) -> Error {
-        self.store.data.name(Error::internal(format!("publication {what}, {extent:?}")))
-    }
-
-    /// Checks that the extent is allocated, and returns the draft of its region.
-    fn touch(&mut self, extent: Extent) -> Result<&mut Drafted> {
-        let mut allocator = self.store.allocator.lock();
-        let (used, _) = allocator.state(extent, &self.store.data)?;
-        if used != extent.pages || allocator.pending.is_removed(extent) {
-            return Err(self.contradiction("names space that is not in use", extent));
-        }
-        let (index, _) = allocator::place(extent);
-        match self.regions.entry(index) {
-            std::collections::btree_map::Entry::Occupied(drafted) => Ok(drafted.into_mut()),
-            std::collections::btree_map::Entry::Vacant(place) => {
-                let image = allocator.load(index, &self.store.data)?.image.clone();
-                let old = allocator.regions[index].entry.map_page;
-                if old != 0 {
-                    self.old_maps.push(Extent { start: old, pages: 1 });
-                }
-                Ok(place.insert(Drafted { image, entry: Entry::default() }))
-            }
-        }
-    }
-
-    fn add(&mut self, extent: Extent) -> Result<()> {
-        let (_, start) = allocator::place(extent);
-        let drafted = self.touch(extent)?;
-        if drafted.image.count_in(start, extent.pages) != 0 {
-            return Err(self.contradiction("adds what is in the image", extent));
-        }
-        drafted.image.set(start, extent.pages);
-        Ok(())
-    }
-
-    fn remove(&mut self, extent: Extent, own: bool) -> Result<()> {
-        let (_, start) = allocator::place(extent);
-        let drafted = self.touch(extent)?;
-        let in_image = drafted.image.count_in(start, extent.pages);
-        drafted.image.clear(start, extent.pages);
-        if (in_image != 0 && in_image != extent.pages) || !self.seen.insert(extent) {
-            return Err(self.contradiction("removes what is not in the image", extent));
-        }
-        self.removed.push((extent, own));
-        Ok(())
-    }
-
-    /// Removes the old bitmaps of the regions that change, which changes more regions.
-    fn supersede_maps(&mut self) -> Result<()> {
-        while let Some(extent) = self.old_maps.pop() {
-            self.remove(extent, true)?;
-        }
-        Ok(())
-    }
-
-    /// Changed regions that have no page for their bitmap yet.
-    fn lacking(&self) -> Vec<usize> {
-        let lacking = self.regions.iter().filter(|(_, drafted)| drafted.entry.map_page == 0);
-        lacking.map(|(region, _)| *region).collect()
-    }
-
-    fn assign(&mut self, regions: &[usize], extent: Extent) {
-        for (region, page) in regions.iter().zip(extent.start..extent.end()) {
-            if let Some(drafted) = self.regions.get_mut(region) {
-                drafted.entry.map_page = page;
-            }
-        }
-    }
-
-    /// Regions up to the last that has something in the image.
-    fn summary_regions(&self) -> usize {
-        let allocator = self.store.allocator.lock();
-        let drafted = self.regions.keys().next_back().map_or(0, |last| last + 1);
-        let kept = allocator.regions.iter().rposition(|region| region.entry.map_page != 0).map_or(0, |last| last + 1);
-        drafted.max(kept)
-    }
-
-    /// The summary; the entries of changed regions are complete.
-    fn entries(&self) -> Vec<Entry> {
-        let count = self.summary_regions();
-        let allocator = self.store.allocator.lock();
-        let entry = |region: usize| match self.regions.get(&region) {
-            Some(drafted) => drafted.entry,
-            None => allocator.regions[region].entry,
-        };
-        (0..count).map(entry).map(|entry| if entry.map_page == 0 { Entry::default() } else { entry }).collect()
-    }
-
-    /// One past the last page of the image.
-    fn end_page(&self) -> Result<u64> {
-        let mut allocator = self.store.allocator.lock();
-        for index in (0..self.summary_regions_of(&allocator)).rev() {
-            let end = match self.regions.get(&index) {
-                Some(drafted) => drafted.image.end(),
-                None if allocator.regions[index].entry.image_pages == 0 => 0,
-                None => allocator.load(index, &self.store.data)?.image.end(),
-            };
-            if end > 0 {
-                return Ok(index as u64 * u64::from(EXTENT_PAGES_MAX) + u64::from(end));
-            }
-        }
-        Ok(u64::from(allocator::SLOT_PAGES))
-    }
-
-    fn summary_regions_of(&self, allocator: &allocator::Allocator) -> usize {
-        let drafted = self.regions.keys().next_back().map_or(0, |last| last + 1);
-        drafted.max(allocator.regions.len())
-    }
-
-    /// The last look before the point of no return: nothing in the new image was freed meanwhile (A1).
-    fn check_used(&self) -> Result<()> {
-        let allocator = self.store.allocator.lock();
-        for (index, drafted) in &self.regions {
-            let used = allocator.regions[*index].loaded.as_ref().map(|loaded| &loaded.used);
-            if used.is_none_or(|used| !drafted.image.without(used).is_empty()) {
-                let error = Error::internal(format!("space was freed while it was published, region={index}"));
-                return Err(self.store.data.poison(self.store.data.name(error)));
-            }
-        }
-        Ok(())
-    }
-
-    /// The generation is durable: the draft is the image.
-    fn apply(self, generation: u64) {
-        let mut allocator = self.store.allocator.lock();
-        for (index, drafted) in self.regions {
-            let region = &mut allocator.regions[index];
-            region.entry = drafted.entry;
-            if let Some(loaded) = &mut region.loaded {
-                loaded.image = drafted.image;
-            }
-        }
-        let mut free = Vec::new();
-        for (extent, own) in self.removed {
-            allocator.pending.remove(extent, generation);
-            if own && allocator.pending.release(extent) {
-                free.push(extent);
-            }
-        }
-        free.extend(allocator.pending.ripen(generation));
-        free.into_iter().for_each(|extent| allocator.free(extent, false));
-        allocator.release_held();
     }
 }

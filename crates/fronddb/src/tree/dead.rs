@@ -76,11 +76,18 @@ pub struct DeadRange {
 pub struct WatchId(u64);
 
 impl DeadRanges {
+    /// True when there is anything that writes must be told to. To be asked after the messages are in the
+    /// memtable.
+    #[inline]
+    pub fn is_watching(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.count.load(Ordering::Relaxed) != 0
+    }
+
     /// Tells of keys whose messages have just been put into the memtable. Must be called before the write
     /// returns to its caller.
     pub fn on_write<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) {
-        fence(Ordering::SeqCst);
-        if self.count.load(Ordering::Relaxed) == 0 {
+        if !self.is_watching() {
             return;
         }
         let mut inner = self.inner.lock();

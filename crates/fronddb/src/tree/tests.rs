@@ -65,9 +65,10 @@ impl Harness {
     fn new() -> Harness {
         let storage = Arc::new(MemoryStorage::new());
         let budget = MemoryBudget::new(4 << 20);
-        let store =
-            Store::create(storage.clone(), Path::new("db"), store_options(), [7; 16], SuperblockBody::default())
-                .expect("create");
+        let shared: Arc<dyn Storage> = storage.clone();
+        shared.create_dir_all(Path::new("db")).expect("folder");
+        let store = Store::create(&shared, Path::new("db"), &store_options(), [7; 16], SuperblockBody::default())
+            .expect("create");
         let active = Arc::new(Memtable::new(1, &budget));
         let tree = BeTree::open(env(store, &budget, 1), None, Vec::new(), active).expect("open");
         Harness {
@@ -271,7 +272,7 @@ fn play(harness: &mut Harness, step: &Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn the_tree_answers_like_a_sorted_map_of_versions(steps in steps()) {
@@ -291,7 +292,7 @@ fn a_tree_grows_and_shrinks_and_its_space_comes_back() {
             harness.write(
                 &key(round * 300 + number),
                 Kind::Put,
-                format!("{round} {number} {:0100}", number * 7919).as_bytes(),
+                format!("{round} {number} {:0100}", u32::from(number) * 7919).as_bytes(),
             );
         }
         harness.seal_all();

@@ -61,6 +61,9 @@ struct Published {
     passed: Arc<[AbortedSteps]>,
 }
 
+/// Aborted steps of some transactions: disjoint intervals, ascending.
+type StepGroup = RwLock<HashMap<u64, Vec<(u32, u32)>>>;
+
 /// The states of all ids.
 #[derive(Debug)]
 pub(super) struct States {
@@ -68,7 +71,7 @@ pub(super) struct States {
     low_water: AtomicU64,
     any_passed: AtomicBool,
     /// Step intervals of transactions whose chunk is there.
-    steps: [RwLock<HashMap<u64, Vec<(u32, u32)>>>; STEP_GROUPS],
+    steps: [StepGroup; STEP_GROUPS],
 }
 
 fn decode(state: u64) -> Status {
@@ -155,7 +158,7 @@ impl States {
         self.published.load().is_passed_aborted(txn, step)
     }
 
-    fn step_group(&self, txn: u64) -> &RwLock<HashMap<u64, Vec<(u32, u32)>>> {
+    fn step_group(&self, txn: u64) -> &StepGroup {
         &self.steps[txn as usize % STEP_GROUPS]
     }
 

@@ -1,6 +1,12 @@
 //! The one integration-test binary: whole databases, mostly on the simulated disk.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod bad_days;
 mod basics;
+mod catalog;
+mod io_errors;
+mod model;
 mod support;
+mod threads;
 mod tidy;
+mod transactions;

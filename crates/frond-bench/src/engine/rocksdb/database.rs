@@ -290,13 +290,14 @@ impl Engine for Rocks {
         // Safety: the cache lives as long as `handles`.
         let cached = unsafe { ffi::rocksdb_cache_get_usage(inner.handles.cache) };
         memory_bytes.insert("block cache".to_owned(), cached as u64);
+        let log = number_after(&line_with(&database, "Cumulative WAL"), "written: ").unwrap_or(0.0);
+        let written = [("log", log), ("flush", flush), ("compaction", compaction)];
         Ok(Statistics {
-            log_bytes: number_after(&line_with(&database, "Cumulative WAL"), "written: ").map(gigabytes),
-            flush_bytes: Some(gigabytes(flush)),
-            compaction_bytes: Some(gigabytes(compaction)),
+            written_bytes: written.map(|(cause, count)| (cause.to_owned(), gigabytes(count))).into(),
             block_reads: Some(block_reads()),
             stall_us: None,
             memory_bytes,
+            all: serde_json::Value::Null,
         })
     }
 }

@@ -11,6 +11,7 @@ use super::entries::{EntryBlock, Numbers, Spans};
 use crate::base::codec::Decoder;
 use crate::base::{Error, Result};
 use crate::format::Kind;
+use std::cell::Cell;
 
 /// Capacities are multiples of this.
 const CAPACITY_UNIT: usize = 1024;
@@ -21,6 +22,15 @@ const COUNT_MAX: usize = BLOCK_BYTES_MAX;
 /// Largest decoded block of several messages: tables and numbers take up to 29 bytes a message where
 /// the builder's estimate has 14.
 const DECODED_BYTES_MAX: usize = 16 * BLOCK_BYTES_MAX;
+
+/// Planes of larger blocks are not kept as working memory.
+const SCRATCH_BYTES_MAX: usize = 128 << 10;
+
+thread_local! {
+    /// Memory for planes, kept between blocks: what comes and goes with each block between the blocks that stay would
+    /// fragment the allocator's memory.
+    static SCRATCH: Cell<[Vec<u8>; 3]> = const { Cell::new([Vec::new(), Vec::new(), Vec::new()]) };
+}
 
 fn damaged(what: &str) -> Error {
     Error::corruption(format!("entry block: {what}"))
@@ -41,8 +51,11 @@ impl EntryBlock {
         // Only a block of a single message may be larger, and that one is not packed.
         let limit = if count == 1 { DECODED_BYTES_MAX + raw.len() } else { DECODED_BYTES_MAX };
         let tags = Tags::decode(&mut decoder, count)?;
-        let keys = Keys::decode(&mut decoder, flags & FLAG_KEY_PLANES != 0, tags.distinct, limit)?;
-        let payloads = decode_payloads(&mut decoder, flags & FLAG_PAYLOAD_PLANES != 0, count, limit)?;
+        let [mut plane, key_matrix, payload_matrix] = SCRATCH.take();
+        let keys =
+            Keys::decode(&mut decoder, flags & FLAG_KEY_PLANES != 0, tags.distinct, limit, &mut plane, key_matrix)?;
+        let payloads =
+            decode_payloads(&mut decoder, flags & FLAG_PAYLOAD_PLANES != 0, count, limit, &mut plane, payload_matrix)?;
         let stamps = Ints::decode(&mut decoder, tags.stamped)?;
         let steps = Ints::decode(&mut decoder, tags.written)?;
         let seqs = if flags & FLAG_SEQ != 0 { Some(Ints::decode(&mut decoder, count)?) } else { None };
@@ -99,6 +112,14 @@ impl EntryBlock {
             put_numbers(&mut block.bytes, seq_numbers, (0..count).map(|index| Some(seqs.get(index))));
         }
         block.check_order(&tags)?;
+        let key_matrix = match keys {
+            Keys::Planes(strings) => strings.matrix,
+            Keys::Rows { .. } => Vec::new(),
+        };
+        let scratch = [plane, key_matrix, payloads.matrix];
+        if scratch.iter().all(|memory| memory.capacity() <= SCRATCH_BYTES_MAX) {
+            SCRATCH.set(scratch);
+        }
         Ok(block)
     }
 
@@ -238,7 +259,7 @@ impl<'a> Tags<'a> {
 struct Strings<'a> {
     lengths: Ints<'a>,
     planes: Vec<PlaneAt>,
-    /// The varied planes.
+    /// The varied planes. Working memory, see [`SCRATCH`].
     matrix: Vec<u8>,
     tails: &'a [u8],
 }
@@ -261,6 +282,7 @@ fn total(lengths: &Ints<'_>, count: usize, limit: usize) -> Result<usize> {
 }
 
 impl<'a> Strings<'a> {
+    #[expect(clippy::too_many_arguments, reason = "private, called twice, each argument of another kind")]
     /// Reads `columns` planes of `rows` strings, which have `bytes` bytes in all, and their tails.
     fn decode(
         decoder: &mut Decoder<'a>,
@@ -269,19 +291,20 @@ impl<'a> Strings<'a> {
         rows: usize,
         bytes: usize,
         limit: usize,
+        plane: &mut Vec<u8>,
+        mut matrix: Vec<u8>,
     ) -> Result<Strings<'a>> {
         if columns > decoder.remaining() / 2 {
             return Err(damaged("more planes than bytes"));
         }
         let mut planes = Vec::with_capacity(columns);
-        let mut matrix = Vec::new();
-        let mut plane = Vec::with_capacity(rows + 8);
+        matrix.clear();
         for _ in 0..columns {
-            planes.push(match take_plane(decoder, rows, &mut plane)? {
+            planes.push(match take_plane(decoder, rows, plane)? {
                 Plane::Constant(value) => PlaneAt::Constant(value),
                 Plane::Varied if matrix.len() + rows > limit => return Err(damaged("planes too large")),
                 Plane::Varied => {
-                    matrix.extend_from_slice(&plane);
+                    matrix.extend_from_slice(plane);
                     PlaneAt::Matrix(matrix.len() - rows)
                 }
             });
@@ -332,18 +355,25 @@ impl<'a> Strings<'a> {
     }
 }
 
-fn decode_payloads<'a>(decoder: &mut Decoder<'a>, planes: bool, count: usize, limit: usize) -> Result<Strings<'a>> {
+fn decode_payloads<'a>(
+    decoder: &mut Decoder<'a>,
+    planes: bool,
+    count: usize,
+    limit: usize,
+    plane: &mut Vec<u8>,
+    matrix: Vec<u8>,
+) -> Result<Strings<'a>> {
     let lengths = Ints::decode(decoder, count)?;
     let bytes = total(&lengths, count, limit)?;
     if !planes {
-        return Ok(Strings { lengths, planes: Vec::new(), matrix: Vec::new(), tails: decoder.take(bytes)? });
+        return Ok(Strings { lengths, planes: Vec::new(), matrix, tails: decoder.take(bytes)? });
     }
     let (mut columns, mut rows) = (usize::MAX, 0);
     for length in (0..count).map(|index| lengths.get(index) as usize).filter(|length| *length > 0) {
         columns = columns.min(length);
         rows += 1;
     }
-    Strings::decode(decoder, lengths, if rows == 0 { 0 } else { columns }, rows, bytes, limit)
+    Strings::decode(decoder, lengths, if rows == 0 { 0 } else { columns }, rows, bytes, limit, plane, matrix)
 }
 
 /// Keys as they are stored.
@@ -353,7 +383,14 @@ enum Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    fn decode(decoder: &mut Decoder<'a>, planes: bool, distinct: usize, limit: usize) -> Result<Keys<'a>> {
+    fn decode(
+        decoder: &mut Decoder<'a>,
+        planes: bool,
+        distinct: usize,
+        limit: usize,
+        plane: &mut Vec<u8>,
+        matrix: Vec<u8>,
+    ) -> Result<Keys<'a>> {
         let first = Ints::decode(decoder, distinct)?;
         if planes {
             // These lengths count the common prefix, which lies in memory once: the limit is checked later.
@@ -363,7 +400,7 @@ impl<'a> Keys<'a> {
             } else {
                 (0..distinct).map(|index| first.get(index) as usize).min().unwrap_or(0)
             };
-            return Ok(Keys::Planes(Strings::decode(decoder, first, columns, distinct, bytes, limit)?));
+            return Ok(Keys::Planes(Strings::decode(decoder, first, columns, distinct, bytes, limit, plane, matrix)?));
         }
         let rests = Ints::decode(decoder, distinct)?;
         let bytes = decoder.take(total(&rests, distinct, decoder.remaining())?)?;

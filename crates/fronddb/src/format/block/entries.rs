@@ -297,6 +297,7 @@ pub struct EntryCursor {
     key: Vec<u8>,
 }
 
+#[expect(clippy::should_implement_trait, reason = "`next` moves a cursor; what it stands on is borrowed from it")]
 impl EntryCursor {
     /// Over `block`, standing nowhere.
     pub fn new(block: Arc<EntryBlock>) -> EntryCursor {

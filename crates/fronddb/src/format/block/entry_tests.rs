@@ -63,8 +63,7 @@ proptest! {
             let bound = samples.partition_point(|sample| sample.key < key);
             prop_assert_eq!(block.lower_bound(&key), bound);
             prop_assert_eq!(cursor.seek(&key), bound < samples.len());
-            let mut at = bound;
-            for _ in 0..4 {
+            for at in bound..bound + 4 {
                 prop_assert_eq!(cursor.valid(), at < samples.len());
                 if !cursor.valid() {
                     break;
@@ -73,7 +72,6 @@ proptest! {
                 prop_assert_eq!(cursor.message().payload, &samples[at].payload[..]);
                 let payload = block.payload(at);
                 prop_assert_eq!(&payload[..], &samples[at].payload[..]);
-                at += 1;
                 cursor.next();
             }
             prop_assert_eq!(cursor.seek_before(&key), bound > 0);

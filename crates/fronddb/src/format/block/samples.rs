@@ -27,6 +27,28 @@ impl Sample {
     }
 }
 
+/// Time that this thread has spent on a processor: what else runs on the machine counts less.
+#[derive(Debug)]
+pub(crate) struct CpuTime(u64);
+
+impl CpuTime {
+    fn nanos() -> u64 {
+        // The kernel brings it up to date when the thread is scheduled.
+        std::thread::yield_now();
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    pub(crate) fn now() -> CpuTime {
+        CpuTime(CpuTime::nanos())
+    }
+
+    /// Nanoseconds since then.
+    pub(crate) fn elapsed(&self) -> f64 {
+        (CpuTime::nanos() - self.0) as f64
+    }
+}
+
 /// A small random generator (SplitMix64).
 #[derive(Debug, Clone)]
 pub(crate) struct Random(pub(crate) u64);

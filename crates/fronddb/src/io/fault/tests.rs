@@ -35,8 +35,7 @@ fn the_nth_call_fails_once_or_from_then_on() {
 fn a_rule_may_watch_some_files_only_or_every_change() {
     let (plan, storage) = setup();
     plan.add(FaultRule::once(CallClass::Write, 1, Fault::Error).on("log"));
-    let (data, log) =
-        (storage.open("/data".as_ref(), CREATE).unwrap(), storage.open("/log".as_ref(), CREATE).unwrap());
+    let (data, log) = (storage.open("/data".as_ref(), CREATE).unwrap(), storage.open("/log".as_ref(), CREATE).unwrap());
     data.write_at(b"x", 0).unwrap();
     assert!(log.write_at(b"x", 0).is_err());
     plan.clear();

@@ -321,7 +321,7 @@ impl Inode {
         left.length = lost.map_or(now.length, |(_, before)| *before);
         for (number, history) in &now.page_history {
             let page = choose(history, now.pages.get(number), |moment, sector| {
-                draw.sector_survives(moment, self.number << 48 ^ number * 8 ^ sector as u64)
+                draw.sector_survives(moment, (self.number << 48) ^ (number * 8 + sector as u64))
             });
             match page {
                 Some(page) => {

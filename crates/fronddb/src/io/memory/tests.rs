@@ -172,8 +172,7 @@ fn many_writes_of_one_page_stay_cheap_and_legal() {
     for value in 1..=100 {
         file.write_at(&[value; 512], 0).unwrap();
     }
-    let left: HashSet<u8> =
-        (0..300).map(|seed| read_file(&storage.crash(seed), &path("f")).unwrap()[0]).collect();
+    let left: HashSet<u8> = (0..300).map(|seed| read_file(&storage.crash(seed), &path("f")).unwrap()[0]).collect();
     assert!(left.contains(&0) && left.contains(&100) && left.len() > 3, "{left:?}");
 }
 

@@ -51,7 +51,6 @@ proptest! {
     fn attempts_succeed_exactly_when_nothing_conflicts(steps in prop::collection::vec(step(), 1..200), coalescing: bool) {
         let table = table();
         let mut model = Model::default();
-        let mut heavy = Vec::new();
         for step in steps {
             match step {
                 Step::Point(owner, key, mode) => {
@@ -92,8 +91,7 @@ proptest! {
                 }
                 Step::Sweep => drop(table.sweep_step(3)),
                 Step::Coalesce if coalescing => {
-                    heavy.push(());
-                    table.0.relieve();
+                    table.0.coalesce_step();
                 }
                 Step::Coalesce => {}
             }
@@ -110,7 +108,7 @@ proptest! {
             }
             table.release_all(TxnId(owner));
         }
-        while table.sweep_step(100) {}
+        sweep_all(&table);
         prop_assert_eq!((table.stats().points, table.stats().ranges), (0, 0));
     }
 }

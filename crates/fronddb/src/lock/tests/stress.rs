@@ -90,7 +90,7 @@ fn run(mix: Mix) -> LockStats {
             }
         }
     }
-    while table.sweep_step(100) {}
+    sweep_all(&table);
     let stats = table.stats();
     assert_eq!((stats.points, stats.ranges, stats.waiting), (0, 0, 0));
     stats
@@ -122,7 +122,7 @@ fn transaction(table: &LockTable, shadow: &Shadow, id: TxnId, random: &mut Rando
             table.cancel(TxnId(id.0.saturating_sub(1 + random.below(4))));
         }
         if mix.coalesce && random.below(4) == 0 {
-            table.0.relieve();
+            table.0.coalesce_step();
         }
         if random.below(4) == 0 {
             thread::yield_now();

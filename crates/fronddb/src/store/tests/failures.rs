@@ -9,6 +9,11 @@ use crate::format::superblock::{SUPERBLOCK_BYTES, slot_offset};
 use crate::io::{CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage, read_file};
 use crate::store::{SpaceChanges, Store, StoreOptions, Urgency};
 
+fn byte(out: &mut Vec<u8>, byte: u8) -> crate::base::Result<()> {
+    out.push(byte);
+    Ok(())
+}
+
 fn shared(storage: &MemoryStorage) -> Arc<dyn Storage> {
     Arc::new(storage.clone())
 }
@@ -179,6 +184,11 @@ fn a_full_disk_fails_ordinary_allocations_and_keeps_publications_possible() {
         store.free_unpublished(extent);
     }
 
+    // Space in small pieces serves who can use those.
+    let some = store.allocate_some(200, 2, Urgency::Checkpoint).unwrap();
+    assert!((2..200).contains(&some.pages), "{some:?}");
+    store.free_unpublished(some);
+
     // Many publications on the full disk: each supersedes what it wrote before.
     for _ in 0..20 {
         publish(&store, &pieces, &SpaceChanges::default()).unwrap();
@@ -209,7 +219,7 @@ fn a_publication_without_space_has_no_effect_and_can_be_retried() {
     let used = store.statistics().used_bytes;
     let changes = SpaceChanges { added: vec![piece.extent], removed: vec![] };
     let mut publication = store.begin_publication().unwrap();
-    while publication.write_block(4096, |_, out| Ok(out.push(1))).is_ok() {}
+    while publication.write_block(4096, |_, out| byte(out, 1)).is_ok() {}
     assert_eq!(publication.commit(&changes, Default::default()).unwrap_err().kind(), ErrorKind::Internal);
     let before = store.statistics();
     assert_eq!((before.generation, store.poisoned().is_none()), (1, true));
@@ -295,6 +305,14 @@ fn a_failed_read_is_an_error_and_not_damage() {
     plan.add(FaultRule::once(CallClass::Read, 1, Fault::Error).on("data.frond"));
     assert_eq!(store.read(pieces[0].extent.offset(), 10).unwrap_err().kind(), ErrorKind::Io);
     assert!(is_intact(&store, pieces[0]).unwrap());
+    // A bitmap that could not be read at first serves again.
+    let reopened = open(&storage).unwrap().store;
+    plan.add(FaultRule::once(CallClass::Read, 1, Fault::Error));
+    assert!(reopened.allocate(1, Urgency::Ordinary).unwrap().start >= 16384, "the next region serves meanwhile");
+    assert_eq!(reopened.statistics().regions_damaged, 1);
+    publish(&reopened, &pieces, &SpaceChanges::default()).unwrap();
+    assert_eq!(reopened.statistics().regions_damaged, 0);
+    verify(&reopened).unwrap();
     for nth in 1..6 {
         plan.clear();
         plan.add(FaultRule::once(CallClass::Read, nth, Fault::Error));

@@ -9,6 +9,11 @@ use crate::format::SuperblockBody;
 use crate::io::{DiskStorage, MemoryStorage, Storage};
 use crate::store::{EXTENT_PAGES_MAX, ShrinkLimits, SpaceChanges, Store, StoreOptions, Urgency, extent_of};
 
+fn bytes(out: &mut Vec<u8>, count: usize) -> crate::base::Result<()> {
+    out.resize(out.len() + count, 7);
+    Ok(())
+}
+
 fn memory() -> (MemoryStorage, Arc<dyn Storage>) {
     let storage = MemoryStorage::new();
     (storage.clone(), Arc::new(storage))
@@ -110,11 +115,11 @@ fn a_block_takes_only_the_pages_it_needs() {
     let (_, storage) = memory();
     let store = create(&storage);
     let mut publication = store.begin_publication().unwrap();
-    let first = publication.write_block(100_000, |_, out| Ok(out.extend_from_slice(&[1; 5000]))).unwrap();
-    let second = publication.write_block(100, |_, out| Ok(out.push(2))).unwrap();
+    let first = publication.write_block(100_000, |_, out| bytes(out, 5000)).unwrap();
+    let second = publication.write_block(100, |_, out| bytes(out, 1)).unwrap();
     assert_eq!((first.stored, extent_of(first).pages), (5000, 2));
     assert_eq!(extent_of(second), Extent { start: second.offset / 4096, pages: 1 });
-    assert!(publication.write_block(10, |_, out| Ok(out.extend_from_slice(&[0; 11]))).is_err());
+    assert!(publication.write_block(10, |_, out| bytes(out, 11)).is_err());
     drop(publication);
     let used = store.statistics().used_bytes;
     let publication = store.begin_publication().unwrap();

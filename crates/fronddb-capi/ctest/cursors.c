@@ -1,0 +1,215 @@
+/* Cursors: every move, bounds, batch fetch both ways and into buffers of every size. */
+#include "test.h"
+
+#define ROWS 2000
+
+static void number(char *out, const char *format, int i)
+{
+  snprintf(out, 32, format, i);
+}
+
+static void moves(frond_txn *txn, frond_tree *tree)
+{
+  frond_cursor *cursor;
+  frond_row row;
+  OK(frond_cursor_open(txn, tree, NULL, &cursor));
+  OK(frond_cursor_row(cursor, &row));
+  CHECK(row.key.data == NULL && row.value.data == NULL);
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.key, "key0000") && is(row.value, "value 0"));
+  OK(frond_cursor_move(cursor, FROND_MOVE_NEXT, none(), &row));
+  CHECK(is(row.key, "key0001") && is(row.value, "value 1"));
+  OK(frond_cursor_move(cursor, FROND_MOVE_PREV, none(), NULL));
+  OK(frond_cursor_row(cursor, &row));
+  CHECK(is(row.key, "key0000"));
+  OK(frond_cursor_move(cursor, FROND_MOVE_PREV, none(), &row));
+  CHECK(row.key.data == NULL);
+  OK(frond_cursor_move(cursor, FROND_MOVE_LAST, none(), &row));
+  CHECK(is(row.key, "key1999"));
+  OK(frond_cursor_move(cursor, FROND_MOVE_SEEK, text("key0100!"), &row));
+  CHECK(is(row.key, "key0101"));
+  OK(frond_cursor_move(cursor, FROND_MOVE_SEEK_FOR_PREV, text("key0100!"), &row));
+  CHECK(is(row.key, "key0100"));
+  OK(frond_cursor_move(cursor, FROND_MOVE_SEEK, row.key, &row)); /* to where it is */
+  CHECK(is(row.key, "key0100"));
+  OK(frond_cursor_move(cursor, FROND_MOVE_SEEK_FOR_PREV, frond_bytes(row.key.data, 6), &row));
+  CHECK(is(row.key, "key0099"));
+  OK(frond_cursor_move(cursor, FROND_MOVE_SEEK, text("z"), &row));
+  CHECK(row.key.data == NULL);
+  WRONG(frond_cursor_move(cursor, 0, none(), &row));
+  WRONG(frond_cursor_move(cursor, 7, none(), &row));
+  WRONG(frond_cursor_row(cursor, NULL));
+  frond_cursor_close(cursor);
+}
+
+static void bounds(frond_txn *txn, frond_tree *tree)
+{
+  static const struct {
+    uint32_t flags;
+    const char *first, *last;
+  } cases[] = {{0, "key0010", "key0019"},
+               {FROND_CURSOR_LOWER_EXCLUDED, "key0011", "key0019"},
+               {FROND_CURSOR_UPPER_INCLUDED, "key0010", "key0020"},
+               {FROND_CURSOR_LOWER_EXCLUDED | FROND_CURSOR_UPPER_INCLUDED | FROND_CURSOR_NO_READ_AHEAD |
+                  FROND_CURSOR_NO_FILL_CACHE,
+                "key0011", "key0020"}};
+  frond_cursor_options options;
+  frond_cursor *cursor;
+  frond_row row;
+  size_t i;
+  memset(&options, 0, sizeof options);
+  options.lower = text("key0010");
+  options.upper = text("key0020");
+  for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    options.flags = cases[i].flags;
+    OK(frond_cursor_open(txn, tree, &options, &cursor));
+    OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+    CHECK(is(row.key, cases[i].first));
+    OK(frond_cursor_move(cursor, FROND_MOVE_LAST, none(), &row));
+    CHECK(is(row.key, cases[i].last));
+    frond_cursor_close(cursor);
+  }
+  options.flags = 32;
+  WRONG(frond_cursor_open(txn, tree, &options, &cursor));
+  options.flags = 0;
+  options.lock = 3;
+  WRONG(frond_cursor_open(txn, tree, &options, &cursor));
+  memset(&options, 0, sizeof options);
+  options.prefix = text("key01");
+  OK(frond_cursor_open(txn, tree, &options, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.key, "key0100"));
+  OK(frond_cursor_move(cursor, FROND_MOVE_LAST, none(), &row));
+  CHECK(is(row.key, "key0199"));
+  frond_cursor_close(cursor);
+}
+
+/* Fetches everything from `first` on in one direction, and checks that it is what it should be. */
+static void fetch_all(frond_txn *txn, frond_tree *tree, frond_move first, size_t capacity, uint32_t rows_max,
+                      uint32_t flags)
+{
+  frond_move onward = first == FROND_MOVE_FIRST ? FROND_MOVE_NEXT : FROND_MOVE_PREV;
+  frond_move move = first;
+  uint8_t *memory = malloc(capacity + 1);
+  frond_cursor *cursor;
+  frond_fetch fetch;
+  int expected = first == FROND_MOVE_FIRST ? 0 : ROWS - 1;
+  int step = first == FROND_MOVE_FIRST ? 1 : -1;
+  size_t total = 0;
+
+  OK(frond_cursor_open(txn, tree, NULL, &cursor));
+  memset(&fetch, 0, sizeof fetch);
+  fetch.buffer = memory + 1; /* any alignment will do */
+  fetch.capacity = capacity;
+  fetch.rows_max = rows_max;
+  fetch.flags = flags;
+  do {
+    const uint8_t *at = fetch.buffer;
+    uint32_t i;
+    OK(frond_cursor_fetch(cursor, move, none(), &fetch));
+    CHECK(fetch.bytes <= capacity && (rows_max == 0 || fetch.rows <= rows_max));
+    CHECK(fetch.rows > 0 || !fetch.more);
+    for (i = 0; i < fetch.rows; i++) {
+      char key[32], value[32];
+      frond_row row;
+      at = frond_fetch_row(at, &row);
+      number(key, "key%04d", expected);
+      number(value, flags == 0 ? "value %d" : "", expected);
+      CHECK(is(row.key, key) && is(row.value, value));
+      expected += step;
+    }
+    CHECK(at == fetch.buffer + fetch.bytes);
+    total += fetch.rows;
+    move = onward;
+  } while (fetch.more);
+  CHECK(total == ROWS);
+  frond_cursor_close(cursor);
+  free(memory);
+}
+
+static void small_buffers(frond_txn *txn, frond_tree *tree)
+{
+  uint8_t buffer[64];
+  frond_cursor *cursor;
+  frond_fetch fetch;
+  frond_row row;
+  OK(frond_cursor_open(txn, tree, NULL, &cursor));
+  memset(&fetch, 0, sizeof fetch);
+  /* No room at all: the cursor waits at the row, and says what it takes. */
+  OK(frond_cursor_fetch(cursor, FROND_MOVE_SEEK, text("key0500"), &fetch));
+  CHECK(fetch.rows == 0 && fetch.more == 1 && fetch.bytes == 0 && fetch.bytes_needed == 24);
+  OK(frond_cursor_row(cursor, &row));
+  CHECK(is(row.key, "key0500"));
+  fetch.buffer = buffer;
+  fetch.capacity = fetch.bytes_needed;
+  OK(frond_cursor_fetch(cursor, FROND_MOVE_NEXT, none(), &fetch));
+  CHECK(fetch.rows == 1 && fetch.more == 1 && fetch.bytes == 24 && fetch.bytes_needed == 24);
+  (void) frond_fetch_row(buffer, &row);
+  CHECK(is(row.key, "key0500") && is(row.value, "value 500"));
+  /* The row that waits is packed first when the direction turns, too. */
+  fetch.capacity = sizeof buffer;
+  OK(frond_cursor_fetch(cursor, FROND_MOVE_PREV, none(), &fetch));
+  CHECK(fetch.rows == 2);
+  (void) frond_fetch_row(frond_fetch_row(buffer, &row), &row);
+  CHECK(is(row.key, "key0500"));
+  /* A move by key forgets it. */
+  fetch.rows_max = 1;
+  OK(frond_cursor_fetch(cursor, FROND_MOVE_SEEK_FOR_PREV, text("key0700"), &fetch));
+  (void) frond_fetch_row(buffer, &row);
+  CHECK(fetch.rows == 1 && fetch.bytes_needed == 0 && is(row.key, "key0700"));
+  WRONG(frond_cursor_fetch(cursor, FROND_MOVE_NEXT, none(), NULL));
+  fetch.flags = 2;
+  WRONG(frond_cursor_fetch(cursor, FROND_MOVE_NEXT, none(), &fetch));
+  fetch.flags = 0;
+  fetch.buffer = NULL;
+  WRONG(frond_cursor_fetch(cursor, FROND_MOVE_NEXT, none(), &fetch));
+  frond_cursor_close(cursor);
+}
+
+static void after_the_end(frond_db *db, frond_tree *tree)
+{
+  frond_txn *txn = begin(db);
+  frond_cursor *cursor;
+  frond_row row;
+  OK(frond_cursor_open(txn, tree, NULL, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  OK(frond_txn_commit(txn));
+  IS(FROND_CLOSED, frond_cursor_move(cursor, FROND_MOVE_NEXT, none(), &row));
+  frond_cursor_close(cursor);
+}
+
+void test_cursors(void)
+{
+  frond_db *db = open_new("cursors");
+  frond_tree *tree;
+  frond_txn *txn;
+  int i;
+  OK(frond_db_create_tree(db, "t", NULL, &tree));
+  txn = begin(db);
+  for (i = 0; i < ROWS; i++) {
+    char key[32], value[32];
+    number(key, "key%04d", i);
+    number(value, "value %d", i);
+    OK(frond_txn_put(txn, tree, text(key), text(value)));
+  }
+  OK(frond_txn_commit(txn));
+  for (i = 0; i < 2; i++) {
+    txn = begin(db);
+    moves(txn, tree);
+    bounds(txn, tree);
+    fetch_all(txn, tree, FROND_MOVE_FIRST, 1 << 20, 0, 0);
+    fetch_all(txn, tree, FROND_MOVE_FIRST, 100, 0, 0);
+    fetch_all(txn, tree, FROND_MOVE_FIRST, 1000, 7, 0);
+    fetch_all(txn, tree, FROND_MOVE_FIRST, 32, 0, 0);
+    fetch_all(txn, tree, FROND_MOVE_FIRST, 1000, 0, FROND_FETCH_KEYS_ONLY);
+    fetch_all(txn, tree, FROND_MOVE_LAST, 1 << 20, 0, 0);
+    fetch_all(txn, tree, FROND_MOVE_LAST, 100, 0, 0);
+    fetch_all(txn, tree, FROND_MOVE_LAST, 1000, ROWS, 0);
+    small_buffers(txn, tree);
+    OK(frond_txn_commit(txn));
+    after_the_end(db, tree);
+    OK(frond_db_checkpoint(db)); /* and once more from the tree on disk */
+  }
+  frond_tree_close(tree);
+  OK(frond_db_close(db));
+}

@@ -1,0 +1,181 @@
+/* Waiting for locks: timeouts, deadlocks, and waits that another thread ends. */
+#include <pthread.h>
+
+#include "test.h"
+
+static frond_db *db;
+static frond_tree *tree;
+
+/* One write in another thread. */
+struct work {
+  pthread_t thread;
+  frond_txn *txn;
+  const char *key;
+  frond_status status;
+};
+
+static void *run(void *argument)
+{
+  struct work *work = argument;
+  work->status = frond_txn_put(work->txn, tree, text(work->key), text("x"));
+  return NULL;
+}
+
+static void start(struct work *work, frond_txn *txn, const char *key)
+{
+  work->txn = txn;
+  work->key = key;
+  CHECK(pthread_create(&work->thread, NULL, run, work) == 0);
+}
+
+static frond_status finish(struct work *work)
+{
+  CHECK(pthread_join(work->thread, NULL) == 0);
+  return work->status;
+}
+
+/* Waits until `count` lock requests wait; checks what the list says about them. */
+static void until_waiting(size_t count)
+{
+  size_t waiting = 0;
+  while (waiting < count) {
+    frond_list *list;
+    const frond_lock_info *locks;
+    size_t locks_count, i;
+    OK(frond_db_locks(db, &list, &locks, &locks_count));
+    for (waiting = 0, i = 0; i < locks_count; i++) {
+      if (locks[i].waits_for_count > 0) {
+        CHECK(locks[i].waits_for[0] != 0 && locks[i].waits_for[0] != locks[i].txn);
+        CHECK(locks[i].tree == frond_tree_id(tree) && locks[i].mode == FROND_LOCK_EXCLUSIVE);
+        CHECK(locks[i].start.size == 1 && locks[i].end.data == NULL);
+        waiting++;
+      }
+    }
+    frond_list_free(list);
+  }
+}
+
+static void timeouts(void)
+{
+  frond_txn_options options;
+  frond_txn *holder = begin(db), *waiter;
+  frond_slice value;
+  memset(&options, 0, sizeof options);
+  options.lock_wait_ms = 20;
+  OK(frond_txn_begin(db, &options, &waiter));
+  OK(frond_txn_put(holder, tree, text("a"), text("x")));
+  IS(FROND_LOCK_TIMEOUT, frond_txn_put(waiter, tree, text("a"), text("y")));
+  IS(FROND_LOCK_TIMEOUT,
+     frond_txn_get_locked(waiter, tree, text("a"), FROND_LOCK_SHARED, FROND_WAIT_NONE, &value, NULL));
+  IS(FROND_LOCK_TIMEOUT, frond_txn_get_locked(waiter, tree, text("a"), FROND_LOCK_SHARED, 5, &value, NULL));
+  OK(frond_txn_put(waiter, tree, text("b"), text("y"))); /* still in use */
+  IS(FROND_LOCK_TIMEOUT, frond_txn_lock_range(waiter, tree, none(), none(), FROND_LOCK_SHARED, FROND_WAIT_NONE));
+  OK(frond_txn_lock_range(waiter, tree, text("c"), text("d"), FROND_LOCK_EXCLUSIVE, FROND_WAIT_NONE));
+  WRONG(frond_txn_lock_range(waiter, tree, text("c"), text("d"), FROND_LOCK_EXCLUSIVE, FROND_WAIT_SKIP));
+  IS(FROND_LOCK_TIMEOUT,
+     frond_txn_get_locked(holder, tree, text("cc"), FROND_LOCK_SHARED, FROND_WAIT_NONE, &value, NULL));
+  OK(frond_txn_rollback(holder));
+  OK(frond_txn_rollback(waiter));
+}
+
+static void locking_cursors(void)
+{
+  frond_cursor_options options;
+  frond_txn *reader = begin(db), *other = begin(db);
+  frond_cursor *cursor;
+  frond_row row;
+  int i;
+  for (i = 0; i < 3; i++) {
+    static const char *const keys[] = {"p", "q", "r"};
+    OK(frond_txn_put(reader, tree, text(keys[i]), text("1")));
+  }
+  OK(frond_txn_commit(reader));
+  OK(frond_txn_put(other, tree, text("q"), text("2")));
+
+  reader = begin(db);
+  memset(&options, 0, sizeof options);
+  options.lower = text("p");
+  options.lock = FROND_LOCK_EXCLUSIVE;
+  options.wait_ms = FROND_WAIT_SKIP;
+  OK(frond_cursor_open(reader, tree, &options, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.key, "p"));
+  OK(frond_cursor_move(cursor, FROND_MOVE_NEXT, none(), &row));
+  CHECK(is(row.key, "r"));
+  frond_cursor_close(cursor);
+
+  memset(&options, 0, sizeof options);
+  OK(frond_cursor_open(reader, tree, &options, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_SEEK, text("q"), &row));
+  CHECK(is(row.key, "q") && is(row.value, "1"));
+  IS(FROND_LOCK_TIMEOUT, frond_cursor_lock_row(cursor, FROND_LOCK_EXCLUSIVE, FROND_WAIT_NONE, &row));
+  OK(frond_txn_commit(other));
+  OK(frond_cursor_move(cursor, FROND_MOVE_SEEK, text("q"), &row));
+  OK(frond_cursor_lock_row(cursor, FROND_LOCK_EXCLUSIVE, FROND_WAIT_NONE, &row));
+  CHECK(is(row.key, "q") && is(row.value, "2"));
+  WRONG(frond_cursor_lock_row(cursor, FROND_LOCK_NONE, FROND_WAIT_NONE, &row));
+  frond_cursor_close(cursor);
+  OK(frond_txn_rollback(reader));
+}
+
+static void cancelled_waits(void)
+{
+  frond_txn *holder = begin(db), *waiter = begin(db);
+  struct work work;
+  OK(frond_txn_put(holder, tree, text("a"), text("x")));
+  start(&work, waiter, "a");
+  until_waiting(1);
+  OK(frond_db_cancel(db, frond_txn_id(waiter)));
+  CHECK(finish(&work) == FROND_CANCELLED);
+  OK(frond_txn_put(waiter, tree, text("b"), text("y"))); /* still in use */
+  OK(frond_txn_rollback(waiter));
+  OK(frond_txn_commit(holder));
+  IS(FROND_NOT_FOUND, frond_db_cancel(db, 123456789));
+}
+
+static void granted_waits(void)
+{
+  frond_txn *holder = begin(db), *waiter = begin(db);
+  struct work work;
+  OK(frond_txn_put(holder, tree, text("a"), text("x")));
+  start(&work, waiter, "a");
+  until_waiting(1);
+  OK(frond_txn_commit(holder));
+  OK(finish(&work));
+  OK(frond_txn_commit(waiter));
+}
+
+static void deadlocks(void)
+{
+  frond_txn *one = begin(db), *other = begin(db);
+  struct work work;
+  frond_status mine, theirs;
+  OK(frond_txn_put(one, tree, text("a"), text("1")));
+  OK(frond_txn_put(other, tree, text("b"), text("2")));
+  start(&work, other, "a");
+  until_waiting(1);
+  mine = frond_txn_put(one, tree, text("b"), text("1"));
+  theirs = finish(&work);
+  CHECK((mine == FROND_OK && theirs == FROND_DEADLOCK) || (mine == FROND_DEADLOCK && theirs == FROND_OK));
+  if (mine == FROND_DEADLOCK) {
+    frond_txn *victim = one;
+    one = other;
+    other = victim;
+  }
+  IS(FROND_CLOSED, frond_txn_put(other, tree, text("c"), text("2")));
+  IS(FROND_CLOSED, frond_txn_commit(other));
+  OK(frond_txn_commit(one));
+}
+
+void test_locks(void)
+{
+  db = open_new("locks");
+  OK(frond_db_create_tree(db, "t", NULL, &tree));
+  timeouts();
+  locking_cursors();
+  cancelled_waits();
+  granted_waits();
+  deadlocks();
+  frond_tree_close(tree);
+  OK(frond_db_close(db));
+}

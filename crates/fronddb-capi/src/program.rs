@@ -1,0 +1,59 @@
+//! Update programs: from an array of steps to the engine's stored form.
+
+use engine::{Error, Op, Overflow, Program, Result};
+
+use crate::border::{Out, Status, array, check_flags, enter, need, null, unknown};
+use crate::constants::*;
+use crate::types::frond_step;
+
+fn to_engine(step: &frond_step<'_>) -> Result<Op> {
+    let adds = step.kind == FROND_STEP_ADD;
+    check_flags(step.flags, if adds { FROND_STEP_BIG_ENDIAN | FROND_STEP_SIGNED | FROND_STEP_SATURATE } else { 0 })?;
+    let bytes = || step.bytes.get().map(<[u8]>::to_vec);
+    Ok(match step.kind {
+        FROND_STEP_SET_BYTES => Op::SetBytes { offset: step.offset, bytes: bytes()? },
+        FROND_STEP_ADD => Op::Add {
+            offset: step.offset,
+            width: match u8::try_from(step.width) {
+                Ok(width @ 1..=8) => width,
+                _ => return Err(unknown("width", step.width)),
+            },
+            big_endian: step.flags & FROND_STEP_BIG_ENDIAN != 0,
+            signed: step.flags & FROND_STEP_SIGNED != 0,
+            delta: step.delta,
+            overflow: if step.flags & FROND_STEP_SATURATE != 0 { Overflow::Saturate } else { Overflow::Wrap },
+        },
+        FROND_STEP_IF_NULL => Op::IfNull { value: bytes()? },
+        FROND_STEP_APPEND => Op::Append { bytes: bytes()? },
+        _ => return Err(unknown("kind", step.kind)),
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_program_encode(
+    steps: *const frond_step<'_>,
+    count: usize,
+    buffer: *mut u8,
+    capacity: usize,
+    size: Out<'_, usize>,
+) -> Status {
+    enter("frond_program_encode", || {
+        let size = need(size, "size")?;
+        if buffer.is_null() && capacity > 0 {
+            return Err(null("buffer"));
+        }
+        // Safety: C2.
+        let steps = unsafe { array(steps, count)? };
+        let mut encoded = Vec::new();
+        Program { ops: steps.iter().map(to_engine).collect::<Result<_>>()? }.encode(&mut encoded);
+        size.write(encoded.len());
+        if encoded.len() > capacity {
+            return Err(Error::invalid(format!("buffer too small, bytes={} capacity={capacity}", encoded.len())));
+        }
+        if !encoded.is_empty() {
+            // Safety: the buffer is writable (C1), long enough, not NULL (its capacity is not 0), and not `encoded`.
+            unsafe { buffer.copy_from_nonoverlapping(encoded.as_ptr(), encoded.len()) };
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,96 @@
+//! Upkeep: checkpoints, settings of a running database, check, background work by hand.
+
+use std::ffi::{c_char, c_void};
+use std::time::Duration;
+
+use engine::Error;
+
+use crate::border::{Out, Status, c_string, enter, need};
+use crate::database::frond_db;
+use crate::types::c_structs;
+
+c_structs! {
+    frond_finding { file: *const c_char, message: *const c_char, offset: u64, tree: u32, reserved: u32, }
+}
+
+/// Told of each finding of a check.
+pub type frond_finding_fn = Option<unsafe extern "C" fn(*mut c_void, *const frond_finding)>;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_db_checkpoint(db: Option<&frond_db>) -> Status {
+    enter("frond_db_checkpoint", || need(db, "db")?.inner.checkpoint())
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_sync_log(db: Option<&frond_db>) -> Status {
+    enter("frond_db_sync_log", || need(db, "db")?.inner.sync_log())
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_set_memory_bytes(db: Option<&frond_db>, bytes: u64) -> Status {
+    enter("frond_db_set_memory_bytes", || {
+        let bytes =
+            usize::try_from(bytes).map_err(|_| Error::invalid(format!("option out of range, memory_bytes={bytes}")))?;
+        need(db, "db")?.inner.set_memory_bytes(bytes)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_set_checkpoint_interval_ms(db: Option<&frond_db>, interval_ms: u64) -> Status {
+    enter("frond_db_set_checkpoint_interval_ms", || {
+        need(db, "db")?.inner.set_checkpoint_interval(Duration::from_millis(interval_ms))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_set_recovery_target_ms(db: Option<&frond_db>, target_ms: u64) -> Status {
+    enter("frond_db_set_recovery_target_ms", || {
+        need(db, "db")?.inner.set_recovery_target(Duration::from_millis(target_ms))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_db_check(
+    db: Option<&frond_db>,
+    report: frond_finding_fn,
+    context: *mut c_void,
+    findings: Out<'_, u64>,
+) -> Status {
+    enter("frond_db_check", || {
+        let mut found = 0;
+        need(db, "db")?.inner.check(&mut |finding| {
+            found += 1;
+            let Some(report) = report else { return };
+            let (file, message) = (c_string(finding.file), c_string(finding.message));
+            let finding = frond_finding {
+                file: file.as_ptr(),
+                message: message.as_ptr(),
+                offset: finding.offset.unwrap_or(u64::MAX),
+                tree: finding.tree.map_or(0, |tree| tree.0),
+                reserved: 0,
+            };
+            // Safety: the header binds the callback: it takes what it was declared for, returns and does not throw.
+            unsafe { report(context, &raw const finding) }
+        })?;
+        if let Some(findings) = findings {
+            findings.write(found);
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_step_background(db: Option<&frond_db>, worked: Out<'_, bool>) -> Status {
+    enter("frond_db_step_background", || {
+        let did = need(db, "db")?.inner.step_background()?;
+        if let Some(worked) = worked {
+            worked.write(did);
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_wait_idle(db: Option<&frond_db>) -> Status {
+    enter("frond_db_wait_idle", || need(db, "db")?.inner.wait_idle())
+}

@@ -1,0 +1,268 @@
+//! The cache against a model, under concurrency, its memory and its speed.
+
+use super::{Cache, CachedBlock, Priority, shard};
+use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::{Error, Extent};
+use crate::format::block::samples::{CpuTime, Random, Sample, iibench};
+use crate::format::block::{EntryBlock, EntryBlockBuilder, Layout};
+use crate::format::{Kind, Stamp};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A block that names its offset.
+fn block(offset: u64, payload_bytes: usize) -> CachedBlock {
+    let mut payload = offset.to_le_bytes().to_vec();
+    payload.resize(8 + payload_bytes, 1);
+    let sample =
+        Sample { key: b"0001key".to_vec(), seq: 1, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload };
+    let (mut builder, mut raw) = (EntryBlockBuilder::new(false), Vec::new());
+    builder.add(&sample.message());
+    builder.finish(Layout::default(), &mut raw);
+    CachedBlock::Entries(Arc::new(EntryBlock::decode(&raw, 0).expect("decodes")))
+}
+
+fn offset_in(block: &CachedBlock) -> u64 {
+    match block {
+        CachedBlock::Entries(block) => {
+            block.message(0, b"").payload.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        }
+        _ => panic!("another kind"),
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Get { slot: u64, bytes: usize, priority: u8 },
+    GetFailing { slot: u64 },
+    Insert { slot: u64, bytes: usize },
+    Lookup { slot: u64 },
+    RemoveRange { page: u64, pages: u32 },
+    SetLimit { bytes: usize },
+    OthersUse { bytes: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0u64..400, 0usize..20_000, 0u8..3).prop_map(|(slot, bytes, priority)| Step::Get { slot, bytes, priority }),
+        1 => (0u64..400).prop_map(|slot| Step::GetFailing { slot }),
+        2 => (0u64..400, 0usize..20_000).prop_map(|(slot, bytes)| Step::Insert { slot, bytes }),
+        4 => (0u64..400).prop_map(|slot| Step::Lookup { slot }),
+        1 => (0u64..2200, 1u32..600).prop_map(|(page, pages)| Step::RemoveRange { page, pages }),
+        1 => (10_000usize..2_000_000).prop_map(|bytes| Step::SetLimit { bytes }),
+        1 => (0usize..300_000).prop_map(|bytes| Step::OthersUse { bytes }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_cache_holds_what_was_put_in_or_nothing(steps in prop::collection::vec(step(), 1..300)) {
+        let budget = MemoryBudget::new(1 << 20);
+        let cache = Cache::new(budget.clone());
+        let mut others = 0;
+        // What may be there: the payload length last put in at each offset.
+        let mut model: BTreeMap<u64, usize> = BTreeMap::new();
+        let offset_of = |slot: u64| slot * 22_123;
+        for step in steps {
+            match step {
+                Step::Get { slot, bytes, priority } => {
+                    let offset = offset_of(slot);
+                    let priority = [Priority::Low, Priority::Normal, Priority::High][usize::from(priority)];
+                    let mut loaded = false;
+                    let found = cache.get(offset, priority, || { loaded = true; Ok(block(offset, bytes)) })?;
+                    prop_assert_eq!(offset_in(&found), offset);
+                    if loaded {
+                        model.insert(offset, bytes);
+                    } else {
+                        prop_assert_eq!(found.memory_bytes(), block(offset, model[&offset]).memory_bytes());
+                    }
+                }
+                Step::GetFailing { slot } => {
+                    let result = cache.get(offset_of(slot), Priority::Normal, || Err(Error::corruption("no")));
+                    prop_assert!(result.is_err() || model.contains_key(&offset_of(slot)));
+                }
+                Step::Insert { slot, bytes } => {
+                    cache.insert(offset_of(slot), block(offset_of(slot), bytes), Priority::Normal);
+                    model.insert(offset_of(slot), bytes);
+                }
+                Step::Lookup { slot } => {
+                    if let Some(found) = cache.lookup(offset_of(slot)) {
+                        prop_assert_eq!(offset_in(&found), offset_of(slot));
+                        prop_assert!(model.contains_key(&offset_of(slot)));
+                    }
+                }
+                Step::RemoveRange { page, pages } => {
+                    let extent = Extent { start: page, pages };
+                    cache.remove_range(extent);
+                    model.retain(|offset, _| *offset < extent.offset() || *offset >= extent.offset() + extent.bytes());
+                }
+                Step::SetLimit { bytes } => {
+                    budget.set_limit(bytes);
+                    cache.trim();
+                }
+                Step::OthersUse { bytes } => {
+                    budget.sub(Purpose::Level0, others);
+                    budget.add(Purpose::Level0, bytes);
+                    others = bytes;
+                    cache.trim();
+                }
+            }
+            prop_assert!(cache.bytes() <= budget.cache_allowance());
+            prop_assert_eq!(cache.bytes(), budget.used(Purpose::Cache));
+        }
+        let mut sum = 0;
+        for slot in 0..400 {
+            if let Some(found) = cache.lookup(offset_of(slot)) {
+                prop_assert!(model.contains_key(&offset_of(slot)));
+                sum += shard::entry_bytes(&found);
+            }
+        }
+        prop_assert_eq!(sum, cache.bytes());
+        drop(cache);
+        prop_assert_eq!(budget.used(Purpose::Cache), 0);
+    }
+}
+
+#[test]
+fn threads_load_each_block_once_at_a_time_and_never_see_another() {
+    const BLOCKS: u64 = 64;
+    let budget = MemoryBudget::new(200_000);
+    let cache = Cache::new(budget.clone());
+    let loading: Vec<AtomicU32> = (0..BLOCKS).map(|_| AtomicU32::new(0)).collect();
+    let loads = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (cache, loading, loads, budget) = (&cache, &loading, &loads, &budget);
+            scope.spawn(move || {
+                let mut random = Random(thread);
+                for round in 0..5_000 {
+                    let slot = random.below(BLOCKS);
+                    let offset = slot * 40_000;
+                    let fails = random.below(20) == 0;
+                    let result = cache.get(offset, Priority::Normal, || {
+                        assert_eq!(loading[slot as usize].fetch_add(1, Ordering::SeqCst), 0);
+                        std::thread::yield_now();
+                        loads.fetch_add(1, Ordering::Relaxed);
+                        let loaded = block(offset, 4_000);
+                        loading[slot as usize].fetch_sub(1, Ordering::SeqCst);
+                        if fails { Err(Error::corruption("no")) } else { Ok(loaded) }
+                    });
+                    match result {
+                        Ok(found) => assert_eq!(offset_in(&found), offset),
+                        Err(_) => assert!(fails),
+                    }
+                    match round % 50 {
+                        0 => cache.remove_range(Extent { start: random.below(600), pages: 20 }),
+                        1 => budget.set_limit(100_000 + random.below(200_000) as usize),
+                        _ => {}
+                    }
+                }
+            });
+        }
+    });
+    cache.trim();
+    let held: usize =
+        (0..BLOCKS).filter_map(|slot| cache.lookup(slot * 40_000)).map(|found| shard::entry_bytes(&found)).sum();
+    assert_eq!(held, cache.bytes());
+    assert_eq!(held, budget.used(Purpose::Cache));
+    assert!(cache.bytes() <= budget.cache_allowance());
+    assert!(loads.load(Ordering::Relaxed) > BLOCKS);
+}
+
+#[test]
+fn a_load_that_panics_lets_the_others_go() {
+    let cache = Cache::new(MemoryBudget::new(1 << 20));
+    let panics = std::panic::AssertUnwindSafe(|| {
+        let _ = cache.get(0, Priority::Normal, || panic!("a load fails badly"));
+    });
+    assert!(std::panic::catch_unwind(panics).is_err());
+    assert_eq!(cache.get(0, Priority::Normal, || Ok(block(0, 10))).map(|found| offset_in(&found)).ok(), Some(0));
+}
+
+#[test]
+fn a_scan_does_not_push_out_what_is_used() {
+    let cache = Cache::new(MemoryBudget::new(1 << 20));
+    let (kept, scanned) = (0..40u64, 1000..5000u64);
+    for slot in kept.clone() {
+        cache.insert(slot * 40_000, block(slot * 40_000, 10_000), Priority::High);
+    }
+    for slot in scanned {
+        cache.insert(slot * 40_000, block(slot * 40_000, 10_000), Priority::Low);
+        if slot % 20 == 0 {
+            kept.clone().for_each(|slot| {
+                cache.lookup(slot * 40_000);
+            });
+        }
+    }
+    let left = kept.filter(|slot| cache.lookup(slot * 40_000).is_some()).count();
+    assert!(left >= 38, "left={left}");
+    assert!(cache.statistics().evictions > 3000);
+}
+
+/// `cargo test --release -p fronddb speed_of_the_cache -- --ignored --nocapture`
+#[test]
+#[ignore = "measures"]
+fn speed_of_the_cache() {
+    let cache = Cache::new(MemoryBudget::new(1 << 30));
+    for (count, rounds) in [(100u64, 20_000u64), (20_000, 100)] {
+        (0..count).for_each(|slot| cache.insert(slot * 12_345, block(slot * 12_345, 100), Priority::Normal));
+        let mut random = Random(1);
+        let offsets: Vec<u64> = (0..count).map(|_| random.below(count) * 12_345).collect();
+        let start = CpuTime::now();
+        for _ in 0..rounds {
+            for offset in &offsets {
+                let found = cache.get(*offset, Priority::Normal, || Err(Error::internal("is cached")));
+                std::hint::black_box(&found);
+            }
+        }
+        println!("lookup among {count} blocks: {:.0} ns", start.elapsed() / (rounds * count) as f64);
+    }
+}
+
+/// Memory of the process against what the cache counts, after much eviction.
+#[test]
+#[ignore = "measures"]
+fn memory_of_the_cache() {
+    let resident = || -> usize {
+        let text = std::fs::read_to_string("/proc/self/statm").expect("is there");
+        text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4096
+    };
+    // Real blocks, decoded as a reader does, and now and then an index or a filter of another size.
+    let samples = &iibench(40_000);
+    let mut raws = Vec::new();
+    for tree in samples {
+        let mut builder = EntryBlockBuilder::new(false);
+        for sample in tree {
+            if builder.size() + sample.key.len() + sample.payload.len() + 16 > 16 << 10 {
+                let mut raw = Vec::new();
+                builder.finish(Layout::default(), &mut raw);
+                raws.push(raw);
+            }
+            builder.add(&sample.message());
+        }
+    }
+    let before = resident();
+    let cache = Cache::new(MemoryBudget::new(256 << 20));
+    let mut random = Random(1);
+    for round in 0..200_000u64 {
+        let offset = random.below(2 << 30);
+        let cached = match random.below(20) {
+            0 => block(offset, random.below(100_000) as usize),
+            _ => {
+                let raw = &raws[random.below(raws.len() as u64) as usize];
+                CachedBlock::Entries(Arc::new(EntryBlock::decode(raw, 0).expect("decodes")))
+            }
+        };
+        cache.insert(offset, cached, Priority::Normal);
+        if round % 50_000 == 49_999 {
+            let (resident, counted) = (resident() - before, cache.bytes());
+            println!(
+                "resident {} MiB, counted {} MiB: {:+.1} %",
+                resident >> 20,
+                counted >> 20,
+                (resident as f64 / counted as f64 - 1.0) * 100.0
+            );
+        }
+    }
+}

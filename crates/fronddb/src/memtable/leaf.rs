@@ -1,0 +1,235 @@
+//! One leaf, or one inner node, of a memtable's list: up to 15 entries that never move, and a word that orders them.
+//!
+//! The entries of a leaf are messages; those of an inner node are the leaves or inner nodes one level below, each
+//! standing for its anchor. All entries are of one tree. The first bytes of the entries' keys lie side by side.
+//!
+//! Writers hold the latch. Readers take none: they load the order, follow it, and start again if the node was split
+//! meanwhile, because only a split lets slots be used again. So a reader never waits for a writer.
+//!
+//! - S3: slots that an order ever named, links, anchors and roots are null or point into the list's arenas.
+//! - S4: tree, level and anchor never change. What an order names is in order, and at or after the anchor.
+//! - S5: `state` is even when nobody holds the latch; it grows by 2 at each split, after the order was cut and before
+//!   a slot that it had is used again.
+#![allow(unsafe_code, reason = "leaves in an arena, linked by atomic pointers")]
+
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use super::arena::Arena;
+use super::node::{self, Node, Target};
+use super::order::{self, SLOTS};
+
+/// Entries that stay when a leaf is split in the middle.
+const KEPT: usize = SLOTS.div_ceil(2);
+
+/// A leaf or inner node, or null.
+pub(super) type Link = *mut Leaf;
+
+/// A leaf or inner node. Its links lie before it, level 0 of the chain last.
+pub(super) struct Leaf {
+    pub(super) tree: u64,
+    /// 0: a leaf; above: the height of an inner node.
+    pub(super) level: u64,
+    anchor_prefix: u64,
+    /// The first entry's message; null: the start of the tree.
+    pub(super) anchor: Node,
+    pub(super) order: AtomicU64,
+    state: AtomicU64,
+    prefixes: [AtomicU64; SLOTS],
+    entries: [AtomicPtr<u8>; SLOTS],
+    /// In the first leaf of a tree: the root of the tree's inner nodes, or the leaf itself. Changed under its latch.
+    pub(super) root: AtomicPtr<Leaf>,
+}
+
+/// Makes a leaf without entries whose links are null, in memory that nobody else knows.
+pub(super) fn make(arena: &Arena, links: usize, tree: u64, level: u64, anchor: (u64, Node)) -> NonNull<Leaf> {
+    let bytes = links * size_of::<AtomicPtr<Leaf>>();
+    let piece = arena.allocate(bytes + size_of::<Leaf>());
+    // Safety: the piece has room for the links and the leaf, is aligned for both, zero (which all fields may be), and
+    // this call's alone.
+    unsafe {
+        let leaf = piece.add(bytes).cast::<Leaf>();
+        (&raw mut (*leaf.as_ptr()).tree).write(tree);
+        (&raw mut (*leaf.as_ptr()).level).write(level);
+        (&raw mut (*leaf.as_ptr()).anchor_prefix).write(anchor.0);
+        (&raw mut (*leaf.as_ptr()).anchor).write(anchor.1);
+        (*leaf.as_ptr()).order.store(order::EMPTY, Ordering::Relaxed);
+        leaf
+    }
+}
+
+/// The link of `leaf` on `level` of its chain.
+///
+/// # Safety
+/// `leaf` was made with more than `level` links, in an arena that outlives `'l`.
+#[inline]
+pub(super) unsafe fn next_of<'l>(leaf: Link, level: usize) -> &'l AtomicPtr<Leaf> {
+    // Safety: the links lie before the leaf, one aligned pointer per level.
+    unsafe { &*leaf.cast::<AtomicPtr<Leaf>>().sub(level + 1) }
+}
+
+impl Leaf {
+    /// True when the anchor comes before `target`: then what lies at `target` does not belong to an earlier leaf.
+    #[inline]
+    pub(super) fn precedes(&self, target: &Target<'_>) -> bool {
+        let place = (self.tree, self.anchor_prefix);
+        let other = (u64::from(target.tree), target.prefix);
+        if place != other {
+            return place < other;
+        }
+        // Safety: an anchor is null or a node (S3) of this tree with this prefix.
+        self.anchor.is_null() || unsafe { node::precedes_beyond_prefix(self.anchor, target) }
+    }
+
+    /// The entry of this rank.
+    #[inline]
+    pub(super) fn entry(&self, order: u64, rank: usize) -> *mut u8 {
+        self.entries[order::slot(order, rank)].load(Ordering::Acquire)
+    }
+
+    /// The rank of the first entry that does not precede `target`.
+    #[inline]
+    pub(super) fn lower_bound(&self, order: u64, target: &Target<'_>) -> usize {
+        let (mut low, mut high) = (0, order::count(order));
+        if self.tree != u64::from(target.tree) {
+            return high;
+        }
+        while low < high {
+            let middle = (low + high) / 2;
+            let prefix = self.prefixes[order::slot(order, middle)].load(Ordering::Acquire);
+            if prefix < target.prefix || prefix == target.prefix && self.entry_precedes(order, middle, target) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// As [`Leaf::precedes`], for an entry with the target's prefix.
+    fn entry_precedes(&self, order: u64, rank: usize, target: &Target<'_>) -> bool {
+        let entry = self.entry(order, rank);
+        let message = match self.level {
+            0 => entry,
+            // Safety: entries of inner nodes are leaves or inner nodes (S3), also when the order was replaced meanwhile.
+            _ => unsafe { (*entry.cast::<Leaf>()).anchor },
+        };
+        // Safety: a message of this tree (S3). In a slot that was used again the prefix may be another's: then what is
+        // found out is thrown away by `read`.
+        message.is_null() || unsafe { node::precedes_beyond_prefix(message, target) }
+    }
+
+    /// The entry of an inner node below which `target` lies.
+    #[inline]
+    pub(super) fn child(&self, target: &Target<'_>) -> Link {
+        let (.., child) = self.read(|order| self.entry(order, self.lower_bound(order, target).saturating_sub(1)));
+        child.cast()
+    }
+
+    /// What `read` makes of the order, from a moment at which the leaf was not being split; with state and order.
+    #[inline]
+    pub(super) fn read<T>(&self, read: impl Fn(u64) -> T) -> (u64, u64, T) {
+        loop {
+            let state = self.state();
+            let order = self.order.load(Ordering::Acquire);
+            let value = read(order);
+            if self.state() == state {
+                return (state, order, value);
+            }
+        }
+    }
+
+    /// A number that is different after each split.
+    #[inline]
+    pub(super) fn state(&self) -> u64 {
+        self.state.load(Ordering::Acquire) & !1
+    }
+
+    #[inline]
+    pub(super) fn latch(&self) {
+        let mut spins = 0u32;
+        while self.state.fetch_or(1, Ordering::Acquire) & 1 == 1 {
+            spins += 1;
+            if spins.is_multiple_of(64) {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn unlatch(&self) {
+        self.state.store(self.state.load(Ordering::Relaxed) & !1, Ordering::Release);
+    }
+
+    /// Puts an entry into a free slot and publishes it; under the latch, or before the leaf is reachable.
+    #[inline]
+    pub(super) fn put(&self, rank: usize, prefix: u64, entry: *mut u8) {
+        let order = self.order.load(Ordering::Relaxed);
+        let slot = order::free_slot(order);
+        self.prefixes[slot].store(prefix, Ordering::Release);
+        self.entries[slot].store(entry, Ordering::Release);
+        self.order.store(order::insert(order, rank), Ordering::Release);
+    }
+
+    /// The prefix of the anchor's key.
+    pub(super) fn anchor_prefix(&self) -> u64 {
+        self.anchor_prefix
+    }
+}
+
+/// Inserts an entry at `rank` of a full leaf by splitting it: a new one takes the upper half, or, when the insert is
+/// at the end, just the new entry. Returns the new one, linked behind on level 0.
+///
+/// # Safety
+/// `link` is latched, full, and of the target's tree; `next` follows it; `entry` is a node (of a leaf) or a leaf or inner
+/// node one level below (of an inner node), complete and with `message` as its message or anchor and `prefix` as that's
+/// prefix; `links` is at least 1.
+pub(super) unsafe fn split(
+    arena: &Arena,
+    link: Link,
+    next: Link,
+    rank: usize,
+    (prefix, entry, message): (u64, *mut u8, Node),
+) -> NonNull<Leaf> {
+    // Safety: by contract.
+    let leaf = unsafe { &*link };
+    let order = leaf.order.load(Ordering::Relaxed);
+    let (anchor, kept) = if rank == SLOTS {
+        ((prefix, message), SLOTS)
+    } else {
+        let slot = order::slot(order, KEPT);
+        let first = leaf.entries[slot].load(Ordering::Relaxed);
+        // Safety: entries of inner nodes are leaves or inner nodes (S3).
+        let message = if leaf.level == 0 { first } else { unsafe { (*first.cast::<Leaf>()).anchor } };
+        ((leaf.prefixes[slot].load(Ordering::Relaxed), message), KEPT)
+    };
+    let new = make(arena, 1, leaf.tree, leaf.level, anchor);
+    // Safety: made just now, and not reachable before it is linked.
+    let right = unsafe { new.as_ref() };
+    for from in kept..SLOTS {
+        let slot = order::slot(order, from);
+        let (prefix, entry) = (&leaf.prefixes[slot], &leaf.entries[slot]);
+        right.put(from - kept, prefix.load(Ordering::Relaxed), entry.load(Ordering::Relaxed));
+    }
+    if rank > KEPT {
+        right.put(rank - kept, prefix, entry);
+    }
+    // Safety: both have level 0; under the latch nobody else changes the link of `link`.
+    unsafe {
+        next_of(new.as_ptr(), 0).store(next, Ordering::Relaxed);
+        next_of(link, 0).store(new.as_ptr(), Ordering::Release);
+    }
+    if kept < SLOTS {
+        leaf.order.store(order::cut(order, kept), Ordering::Release);
+        leaf.state.fetch_add(2, Ordering::Release);
+        if rank <= KEPT {
+            leaf.put(rank, prefix, entry);
+        }
+    }
+    new
+}
+
+/// Null.
+pub(super) const NO_LINK: Link = null_mut();

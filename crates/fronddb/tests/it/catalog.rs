@@ -1,0 +1,106 @@
+//! Trees: visibility, names, crash-safety, options, thousands of them.
+
+use fronddb::io::MemoryStorage;
+use fronddb::{Codec, CursorOptions, ErrorKind, TreeOptions, TxnOptions};
+
+use crate::support::{begin, collect, fresh, open};
+
+#[test]
+fn trees_are_created_renamed_and_dropped_with_their_transaction() {
+    let (storage, db, tree) = fresh();
+    db.put(&tree, b"k", b"v").unwrap();
+    let txn = begin(&db);
+    let new = txn.create_tree("new", &TreeOptions::default()).unwrap();
+    txn.put(&new, b"k", b"new").unwrap();
+    txn.rename_tree("t", "renamed").unwrap();
+    assert_eq!(txn.open_tree("t").map(|_| ()).map_err(|error| error.kind()), Err(ErrorKind::NotFound));
+    assert_eq!(txn.get(&txn.open_tree("renamed").unwrap(), b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    assert!(db.open_tree("new").is_err() && db.open_tree("t").is_ok());
+    txn.rollback().unwrap();
+    assert_eq!(db.put(&new, b"k", b"v").map_err(|error| error.kind()), Err(ErrorKind::NotFound));
+    let txn = begin(&db);
+    let mark = txn.savepoint().unwrap();
+    txn.drop_tree("t").unwrap();
+    assert_eq!(txn.get(&tree, b"k").map(|_| ()).map_err(|error| error.kind()), Err(ErrorKind::NotFound));
+    txn.rollback_to(mark).unwrap();
+    assert_eq!(txn.get(&tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    txn.rename_tree("t", "u").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(db.get(&tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    db.drop_tree("u").unwrap();
+    assert_eq!(db.get(&tree, b"k").map(|_| ()).map_err(|error| error.kind()), Err(ErrorKind::NotFound));
+    let again = db.create_tree("t", &TreeOptions::default()).unwrap();
+    assert!(again.id() > tree.id() && db.get(&again, b"k").unwrap().is_none());
+    let db = open(&storage.crash(3));
+    let names: Vec<_> = db.trees().unwrap().into_iter().map(|info| info.name).collect();
+    assert_eq!(names, ["t"]);
+    assert!(db.create_tree("v", &TreeOptions::default()).unwrap().id() > again.id());
+}
+
+#[test]
+fn truncating_and_dropping_give_space_back() {
+    let (_storage, db, tree) = fresh();
+    let fill = |tree: &fronddb::Tree| {
+        for row in 0..4000u32 {
+            let value: Vec<u8> = (0..200u32).map(|byte| (row.wrapping_mul(byte + 1) >> 3) as u8).collect();
+            let mut batch = fronddb::WriteBatch::new();
+            batch.put(tree, &row.to_be_bytes(), &value).unwrap();
+            let options = TxnOptions { durability: fronddb::Durability::None, ..TxnOptions::default() };
+            db.write(&batch, options).unwrap();
+        }
+        db.checkpoint().unwrap();
+        db.wait_idle().unwrap();
+    };
+    fill(&tree);
+    let full = db.statistics().unwrap().file_bytes_live;
+    let txn = begin(&db);
+    txn.truncate_tree(&tree).unwrap();
+    txn.commit().unwrap();
+    for _ in 0..3 {
+        db.checkpoint().unwrap();
+        db.wait_idle().unwrap();
+    }
+    let empty = db.statistics().unwrap().file_bytes_live;
+    assert!(empty < full / 4, "full={full} empty={empty}");
+    let txn = begin(&db);
+    assert!(collect(&mut txn.cursor(&tree, CursorOptions::default()).unwrap()).unwrap().is_empty());
+}
+
+#[test]
+fn options_and_metadata_are_kept() {
+    let (storage, db, _tree) = fresh();
+    let options = TreeOptions { codec: Some(Codec::Lz4), metadata: b"table definition".to_vec() };
+    let tree = db.create_tree("m", &options).unwrap();
+    let txn = begin(&db);
+    let changed = TreeOptions { codec: Some(Codec::None), metadata: vec![9; 100_000] };
+    txn.set_tree_options(&tree, &changed).unwrap();
+    assert_eq!(txn.tree_options(&tree).unwrap(), changed);
+    txn.commit().unwrap();
+    db.close().unwrap();
+    let db = open(&storage);
+    let tree = db.open_tree("m").unwrap();
+    assert_eq!(*tree.options(), changed);
+    let info = db.trees().unwrap().into_iter().find(|info| info.name == "m").unwrap();
+    assert_eq!((info.codec, info.metadata_bytes), (Codec::None, 100_000));
+}
+
+#[test]
+fn thousands_of_trees_are_neither_read_nor_written_at_opening() {
+    let storage = MemoryStorage::new();
+    let db = open(&storage);
+    let txn = begin(&db);
+    for number in 0..3000 {
+        let tree = txn.create_tree(&format!("tree {number:05}"), &TreeOptions::default()).unwrap();
+        txn.put(&tree, b"k", format!("{number}").as_bytes()).unwrap();
+    }
+    txn.commit().unwrap();
+    db.checkpoint().unwrap();
+    db.wait_idle().unwrap();
+    db.close().unwrap();
+    let db = open(&storage);
+    let read = db.statistics().unwrap().blocks_read;
+    assert!(read < 5, "blocks_read={read}");
+    let tree = db.open_tree("tree 02000").unwrap();
+    assert_eq!(db.get(&tree, b"k").unwrap().as_deref(), Some(&b"2000"[..]));
+    assert_eq!(db.trees().unwrap().len(), 3000);
+}

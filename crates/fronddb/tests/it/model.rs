@@ -1,0 +1,419 @@
+//! The reference model: random operations, transactions, savepoints, snapshots, prepares, background steps and
+//! crashes, compared with sorted maps. Single-threaded and driven by hand, so a seed tells the whole story:
+//! `MODEL_SEED=17 cargo test --test it model` runs one, `MODEL_SEEDS=5000` more than the default number.
+
+use std::collections::BTreeMap;
+
+use fronddb::io::MemoryStorage;
+use fronddb::{
+    CursorOptions, Database, Durability, ErrorKind, Isolation, LockMode, Locked, Op, Program, Result, Savepoint,
+    Transaction, Tree, TreeOptions, TxnOptions, Wait,
+};
+
+use crate::support::{Random, collect, collect_backward, options};
+
+type Key = (usize, Vec<u8>);
+type Map = BTreeMap<Key, Vec<u8>>;
+
+const TREES: usize = 2;
+const KEYS: u64 = 120;
+
+/// What a transaction did to a key or a range.
+#[derive(Debug, Clone)]
+enum Change {
+    Put(Key, Vec<u8>),
+    InsertIfAbsent(Key, Vec<u8>),
+    Delete(Key),
+    Append(Key, Vec<u8>),
+    DeleteRange(usize, Vec<u8>, Vec<u8>),
+}
+
+impl Change {
+    fn apply(&self, map: &mut Map) {
+        match self {
+            Change::Put(key, value) => {
+                map.insert(key.clone(), value.clone());
+            }
+            Change::InsertIfAbsent(key, value) => {
+                map.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+            Change::Delete(key) => {
+                map.remove(key);
+            }
+            Change::Append(key, bytes) => {
+                if let Some(value) = map.get_mut(key) {
+                    value.extend_from_slice(bytes);
+                }
+            }
+            Change::DeleteRange(tree, lower, upper) => {
+                map.retain(|(of, key), _| of != tree || key < lower || key >= upper);
+            }
+        }
+    }
+}
+
+fn apply(changes: &[Change], base: &Map) -> Map {
+    let mut map = base.clone();
+    changes.iter().for_each(|change| change.apply(&mut map));
+    map
+}
+
+struct Open {
+    txn: Transaction,
+    isolation: Isolation,
+    durability: Durability,
+    snapshot: Option<Map>,
+    changes: Vec<Change>,
+    marks: Vec<(Savepoint, usize)>,
+}
+
+struct World {
+    seed: u64,
+    random: Random,
+    storage: MemoryStorage,
+    db: Database,
+    trees: Vec<Tree>,
+    /// The states after each commit, oldest first; those before the first are gone for good.
+    states: Vec<Map>,
+    open: Vec<Open>,
+    prepared: BTreeMap<Vec<u8>, Vec<Change>>,
+    next_xid: u32,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let storage = MemoryStorage::new();
+        let db = Database::open(crate::support::DIRECTORY, options(&storage)).unwrap();
+        let create = |name: String| db.create_tree(&name, &TreeOptions::default()).unwrap();
+        let trees = (0..TREES).map(|number| create(format!("tree {number}"))).collect();
+        World {
+            seed,
+            random: Random::new(seed),
+            storage,
+            db,
+            trees,
+            states: vec![Map::new()],
+            open: Vec::new(),
+            prepared: BTreeMap::new(),
+            next_xid: 0,
+        }
+    }
+
+    fn committed(&self) -> &Map {
+        self.states.last().unwrap()
+    }
+
+    /// Everything committed so far has become durable.
+    fn durable(&mut self) {
+        self.states.drain(..self.states.len() - 1);
+    }
+
+    fn key(&mut self) -> Key {
+        let tree = self.random.below(TREES as u64) as usize;
+        (tree, format!("key{:04}", self.random.below(KEYS)).into_bytes())
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let length = match self.random.below(60) {
+            0 => 5000 + self.random.below(9000),
+            1..6 => 0,
+            _ => self.random.below(90),
+        };
+        let byte = self.random.below(256) as u8;
+        (0..length).map(|index| byte.wrapping_add((index / 7) as u8)).collect()
+    }
+
+    fn step(&mut self) {
+        match self.random.below(100) {
+            0..12 if self.open.len() < 4 => self.begin(),
+            0..50 => self.write(),
+            50..68 => self.read(),
+            68..73 => self.mark(),
+            73..84 => self.end(),
+            84..86 => self.prepare(),
+            86..88 => self.decide(),
+            88..96 => {
+                self.db.step_background().unwrap();
+            }
+            96 => {
+                self.db.checkpoint().unwrap();
+                self.durable();
+            }
+            97 => {
+                let durability = if self.random.below(2) == 0 { Durability::Sync } else { Durability::None };
+                self.single(durability);
+            }
+            98 if self.random.below(3) == 0 => self.crash(),
+            _ => {
+                while self.db.step_background().unwrap() {}
+            }
+        }
+    }
+
+    fn begin(&mut self) {
+        let isolation = match self.random.below(4) {
+            0 => Isolation::ReadCommitted,
+            1 => Isolation::Serializable,
+            _ => Isolation::RepeatableRead,
+        };
+        let durability = if self.random.below(3) == 0 { Durability::None } else { Durability::Sync };
+        let options = TxnOptions {
+            isolation,
+            durability,
+            lock_timeout: Some(std::time::Duration::ZERO),
+            ..TxnOptions::default()
+        };
+        let txn = self.db.begin(options).unwrap();
+        let changes = Vec::new();
+        self.open.push(Open { txn, isolation, durability, snapshot: None, changes, marks: Vec::new() });
+    }
+
+    fn pick(&mut self) -> Option<usize> {
+        if self.open.is_empty() { None } else { Some(self.random.below(self.open.len() as u64) as usize) }
+    }
+
+    /// Whether somebody else could hold a lock.
+    fn contended(&self) -> bool {
+        self.open.len() + self.prepared.len() > 1
+    }
+
+    /// True when done, false when another transaction was in the way.
+    fn granted<T>(&self, result: &Result<T>) -> bool {
+        match result {
+            Ok(_) => true,
+            Err(error) if error.kind() == ErrorKind::LockTimeout && self.contended() => false,
+            Err(error) => panic!("seed {}: {error}", self.seed),
+        }
+    }
+
+    fn write(&mut self) {
+        let Some(at) = self.pick() else { return };
+        let (key, value) = (self.key(), self.value());
+        let kind = self.random.below(20);
+        let latest = apply(&self.open[at].changes, self.committed());
+        let open = &self.open[at];
+        let tree = &self.trees[key.0];
+        let (result, change) = match kind {
+            0..8 => (open.txn.put(tree, &key.1, &value), Change::Put(key.clone(), value)),
+            8..10 => (open.txn.insert_if_absent(tree, &key.1, &value), Change::InsertIfAbsent(key.clone(), value)),
+            10..13 => (open.txn.delete(tree, &key.1), Change::Delete(key.clone())),
+            13..15 => {
+                let mut program = Vec::new();
+                Program { ops: vec![Op::Append { bytes: vec![7; 3] }] }.encode(&mut program);
+                (open.txn.update(tree, &key.1, &program), Change::Append(key.clone(), vec![7; 3]))
+            }
+            15 => {
+                let mut upper = key.1.clone();
+                *upper.last_mut().unwrap() += 4;
+                let result = open.txn.delete_range(tree, &key.1, &upper);
+                (result, Change::DeleteRange(key.0, key.1.clone(), upper))
+            }
+            16..18 => {
+                let existed = open.txn.delete_existing(tree, &key.1);
+                if let Ok(existed) = &existed {
+                    assert_eq!(*existed, latest.contains_key(&key), "seed {}", self.seed);
+                }
+                (existed.map(|_| ()), Change::Delete(key.clone()))
+            }
+            _ => {
+                let result = open.txn.insert(tree, &key.1, &value);
+                if let Err(error) = &result
+                    && error.kind() == ErrorKind::KeyExists
+                {
+                    assert!(latest.contains_key(&key), "seed {}: {key:?}", self.seed);
+                    return;
+                }
+                assert!(result.is_err() || !latest.contains_key(&key), "seed {}: {key:?}", self.seed);
+                (result, Change::Put(key.clone(), value))
+            }
+        };
+        if self.granted(&result) {
+            assert!(!self.is_prepared(&key), "seed {}: wrote to what a prepared transaction wrote", self.seed);
+            self.open[at].changes.push(change);
+        }
+    }
+
+    /// Whether a prepared transaction has written this key.
+    fn is_prepared(&self, key: &Key) -> bool {
+        self.prepared.values().flatten().any(|change| match change {
+            Change::Put(written, _) | Change::InsertIfAbsent(written, _) | Change::Append(written, _) => written == key,
+            Change::Delete(written) => written == key,
+            Change::DeleteRange(tree, lower, upper) => key.0 == *tree && *lower <= key.1 && key.1 < *upper,
+        })
+    }
+
+    fn read(&mut self) {
+        let Some(at) = self.pick() else { return };
+        let key = self.key();
+        let committed = self.committed().clone();
+        let kind = self.random.below(6);
+        let open = &mut self.open[at];
+        let base = match open.isolation {
+            Isolation::RepeatableRead if kind != 5 => open.snapshot.get_or_insert(committed).clone(),
+            _ => committed,
+        };
+        let seen = apply(&open.changes, &base);
+        let open = &self.open[at];
+        let tree = &self.trees[key.0];
+        let context = format!("seed {}, {:?}, {key:?}", self.seed, open.isolation);
+        match kind {
+            0..3 => {
+                let value = open.txn.get(tree, &key.1);
+                if self.granted(&value) {
+                    assert_eq!(value.unwrap().as_deref(), seen.get(&key).map(Vec::as_slice), "{context}");
+                }
+            }
+            5 => {
+                let mode = if key.1.len() % 2 == 0 { LockMode::Shared } else { LockMode::Exclusive };
+                match open.txn.get_locked(tree, &key.1, mode, Wait::SkipLocked).unwrap() {
+                    Locked::Skipped => assert!(self.contended(), "{context}"),
+                    Locked::Absent => assert_eq!(seen.get(&key), None, "{context}"),
+                    Locked::Row(value) => assert_eq!(Some(&value[..]), seen.get(&key).map(Vec::as_slice), "{context}"),
+                }
+            }
+            _ => {
+                let options = CursorOptions { lower: std::ops::Bound::Included(key.1.clone()), ..CursorOptions::default() };
+                let mut cursor = open.txn.cursor(tree, options).unwrap();
+                let rows = if kind == 3 { collect(&mut cursor) } else { collect_backward(&mut cursor) };
+                if self.granted(&rows) {
+                    let expected: Vec<_> = seen
+                        .range(key.clone()..(key.0 + 1, Vec::new()))
+                        .map(|((_, key), value)| (key.clone(), value.clone()))
+                        .collect();
+                    assert!(rows.unwrap() == expected, "{context}: scan differs");
+                }
+            }
+        }
+    }
+
+    fn mark(&mut self) {
+        let Some(at) = self.pick() else { return };
+        let back = self.random.below(2) == 0;
+        let open = &mut self.open[at];
+        if back && !open.marks.is_empty() {
+            let to = self.random.below(open.marks.len() as u64) as usize;
+            let (mark, length) = open.marks[to];
+            open.txn.rollback_to(mark).unwrap();
+            open.changes.truncate(length);
+            open.marks.truncate(to + 1);
+        } else {
+            open.marks.push((open.txn.savepoint().unwrap(), open.changes.len()));
+        }
+    }
+
+    fn end(&mut self) {
+        let Some(at) = self.pick() else { return };
+        let open = self.open.swap_remove(at);
+        if self.random.below(4) == 0 {
+            open.txn.rollback().unwrap();
+            return;
+        }
+        open.txn.commit().unwrap();
+        let state = apply(&open.changes, self.committed());
+        self.states.push(state);
+        // A commit without messages logs nothing, so it waits for nothing.
+        if open.durability == Durability::Sync && !open.changes.is_empty() {
+            self.durable();
+        }
+    }
+
+    fn single(&mut self, durability: Durability) {
+        let (key, value) = (self.key(), self.value());
+        let mut batch = fronddb::WriteBatch::new();
+        batch.put(&self.trees[key.0], &key.1, &value).unwrap();
+        let options =
+            TxnOptions { durability, lock_timeout: Some(std::time::Duration::ZERO), ..TxnOptions::default() };
+        match self.db.write(&batch, options) {
+            Ok(()) => {
+                let state = apply(&[Change::Put(key, value)], self.committed());
+                self.states.push(state);
+                if durability == Durability::Sync {
+                    self.durable();
+                }
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::LockTimeout, "seed {}: {error}", self.seed),
+        }
+    }
+
+    fn prepare(&mut self) {
+        let Some(at) = self.pick() else { return };
+        let open = self.open.swap_remove(at);
+        let xid = format!("xid {}", self.next_xid).into_bytes();
+        self.next_xid += 1;
+        open.txn.prepare(&xid).unwrap();
+        self.prepared.insert(xid, open.changes);
+        self.durable();
+    }
+
+    fn decide(&mut self) {
+        let Some((xid, changes)) = self.prepared.pop_first() else { return };
+        if self.random.below(2) == 0 {
+            self.db.commit_prepared(&xid).unwrap();
+            let state = apply(&changes, self.committed());
+            self.states.push(state);
+        } else {
+            self.db.rollback_prepared(&xid).unwrap();
+        }
+        self.durable();
+    }
+
+    fn crash(&mut self) {
+        let crashed = self.storage.crash(self.random.next());
+        self.open.clear();
+        self.storage = crashed;
+        let db = Database::open(crate::support::DIRECTORY, options(&self.storage));
+        self.db = db.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
+        self.trees = (0..TREES).map(|number| self.db.open_tree(&format!("tree {number}")).unwrap()).collect();
+        self.compare();
+        let xids: Vec<_> = self.db.prepared().unwrap().into_iter().map(|info| info.xid).collect();
+        let mut expected: Vec<_> = self.prepared.keys().cloned().collect();
+        expected.sort_by_key(|xid| xids.iter().position(|other| other == xid));
+        assert_eq!(xids, expected, "seed {}", self.seed);
+    }
+
+    /// What is there must be one of the states since the last durable one; it is the only one from now on.
+    fn compare(&mut self) {
+        let txn = self.db.begin(TxnOptions { read_only: true, ..TxnOptions::default() }).unwrap();
+        let mut found = Map::new();
+        for (number, tree) in self.trees.iter().enumerate() {
+            for (key, value) in collect(&mut txn.cursor(tree, CursorOptions::default()).unwrap()).unwrap() {
+                found.insert((number, key), value);
+            }
+        }
+        let at = self.states.iter().rposition(|state| *state == found);
+        let at = at.unwrap_or_else(|| {
+            let last = self.committed();
+            let different = |key: &&Key| found.get(*key) != last.get(*key);
+            let keys: Vec<_> = found.keys().chain(last.keys()).filter(different).take(5).collect();
+            panic!("seed {}: no state is like what was found; differs from the last at {keys:?}", self.seed)
+        });
+        self.states = vec![self.states.swap_remove(at)];
+    }
+
+    fn finish(mut self) {
+        self.open.clear();
+        while self.db.step_background().unwrap() {}
+        self.states.drain(..self.states.len() - 1);
+        self.compare();
+        self.db.check(&mut |finding| panic!("seed {}: {finding:?}", self.seed)).unwrap();
+    }
+}
+
+fn run(seed: u64, steps: u64) {
+    let mut world = World::new(seed);
+    for _ in 0..steps {
+        world.step();
+    }
+    world.finish();
+}
+
+#[test]
+fn random_histories_agree_with_the_model() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    if let Some(seed) = number("MODEL_SEED") {
+        return run(seed, number("MODEL_STEPS").unwrap_or(1500));
+    }
+    for seed in 0..number("MODEL_SEEDS").unwrap_or(40) {
+        run(seed, number("MODEL_STEPS").unwrap_or(1500));
+    }
+}

@@ -1,0 +1,83 @@
+//! Databases with their background threads, on real files.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fronddb::tree::TreeTuning;
+use fronddb::{CursorOptions, Database, Durability, Isolation, Options, TreeOptions, TxnOptions, WriteBatch};
+
+use crate::support::{begin, collect};
+
+/// A directory that goes when dropped.
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("fronddb-it-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        Scratch(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn small() -> Options {
+    Options::new().create_if_missing(true).memory_bytes(16 << 20).level0_bytes(1 << 20).tree_tuning(Some(TreeTuning {
+        leaf_bytes_max: 128 << 10,
+        block_bytes: 4 << 10,
+        ..TreeTuning::tiny()
+    }))
+}
+
+#[test]
+fn writers_and_scanners_run_beside_flushes_and_compactions() {
+    let scratch = Scratch::new();
+    let db = Database::open(&scratch.0, small()).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    const WRITERS: u32 = 3;
+    const ROWS: u32 = 20_000;
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (db, tree) = (db.clone(), tree.clone());
+            scope.spawn(move || {
+                let mut batch = WriteBatch::new();
+                for row in 0..ROWS {
+                    let number = (row.wrapping_mul(2_654_435_761) / WRITERS) * WRITERS % (1 << 24) + writer;
+                    batch.put(&tree, &number.to_be_bytes(), &row.to_be_bytes().repeat(10)).unwrap();
+                    if row % 100 == 99 {
+                        let options = TxnOptions { durability: Durability::Write, ..TxnOptions::default() };
+                        db.write(&batch, options).unwrap();
+                        batch.clear();
+                    }
+                }
+            });
+        }
+        let (db, tree) = (db.clone(), tree.clone());
+        scope.spawn(move || {
+            for _ in 0..5 {
+                let txn = begin(&db);
+                let first = collect(&mut txn.cursor(&tree, CursorOptions::default()).unwrap()).unwrap();
+                let again = collect(&mut txn.cursor(&tree, CursorOptions::default()).unwrap()).unwrap();
+                assert!(first == again && first.is_sorted(), "a snapshot does not change");
+            }
+        });
+    });
+    let count = |db: &Database| {
+        let txn = db.begin(TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() }).unwrap();
+        collect(&mut txn.cursor(&db.open_tree("t").unwrap(), CursorOptions::default()).unwrap()).unwrap().len()
+    };
+    let rows = count(&db);
+    assert!(rows > 50_000, "rows={rows}");
+    db.wait_idle().unwrap();
+    assert_eq!(count(&db), rows);
+    db.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    let statistics = db.statistics().unwrap();
+    assert!(statistics.seals > 0 && statistics.compactions > 0, "{}", statistics.to_json());
+    db.close().unwrap();
+    let db = Database::open(&scratch.0, small()).unwrap();
+    assert_eq!(count(&db), rows);
+}

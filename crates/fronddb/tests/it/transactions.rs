@@ -1,0 +1,243 @@
+//! Isolation, locks, deadlocks, cancellation, distributed transactions, size.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use fronddb::{
+    CursorOptions, Database, ErrorKind, Isolation, LockMode, Locked, Result, Transaction, Tree, TxnOptions, Wait,
+    WriteBatch,
+};
+
+use crate::support::{begin, collect, fresh, open};
+
+fn kind<T>(result: Result<T>) -> Option<ErrorKind> {
+    result.err().map(|error| error.kind())
+}
+
+fn at(db: &Database, isolation: Isolation) -> Transaction {
+    let lock_timeout = Some(Duration::ZERO);
+    db.begin(TxnOptions { isolation, lock_timeout, ..TxnOptions::default() }).unwrap()
+}
+
+fn rows(txn: &Transaction, tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
+    collect(&mut txn.cursor(tree, CursorOptions::default()).unwrap()).unwrap()
+}
+
+#[test]
+fn a_snapshot_has_no_phantoms_and_a_locking_read_sees_the_latest_row() {
+    let (_storage, db, tree) = fresh();
+    db.put(&tree, b"a", b"1").unwrap();
+    let reader = at(&db, Isolation::RepeatableRead);
+    assert_eq!(rows(&reader, &tree).len(), 1);
+    db.put(&tree, b"a", b"2").unwrap();
+    db.put(&tree, b"b", b"2").unwrap();
+    assert_eq!(rows(&reader, &tree), [(b"a".to_vec(), b"1".to_vec())]);
+    let locked = reader.get_locked(&tree, b"a", LockMode::Exclusive, Wait::NoWait).unwrap();
+    assert!(matches!(locked, Locked::Row(value) if value[..] == *b"2"));
+    let strict = TxnOptions { first_updater_wins: true, consistent_snapshot: true, ..TxnOptions::default() };
+    drop(reader);
+    let strict = db.begin(strict).unwrap();
+    db.put(&tree, b"a", b"3").unwrap();
+    assert_eq!(kind(strict.put(&tree, b"a", b"4")), Some(ErrorKind::Conflict));
+    assert_eq!(kind(strict.put(&tree, b"c", b"4")), None);
+}
+
+#[test]
+fn updates_are_not_lost_and_dirty_writes_wait() {
+    let (_storage, db, tree) = fresh();
+    let first = at(&db, Isolation::ReadCommitted);
+    let second = at(&db, Isolation::ReadCommitted);
+    first.put(&tree, b"k", b"first").unwrap();
+    assert_eq!(kind(second.put(&tree, b"k", b"second")), Some(ErrorKind::LockTimeout));
+    assert_eq!(second.get_locked(&tree, b"k", LockMode::Shared, Wait::SkipLocked).unwrap(), Locked::Skipped);
+    first.commit().unwrap();
+    second.put(&tree, b"k", b"second").unwrap();
+    second.commit().unwrap();
+    assert_eq!(db.get(&tree, b"k").unwrap().as_deref(), Some(&b"second"[..]));
+}
+
+#[test]
+fn write_skew_is_stopped_at_serializable_only() {
+    let (_storage, db, tree) = fresh();
+    for (isolation, allowed) in [(Isolation::RepeatableRead, true), (Isolation::Serializable, false)] {
+        let first = at(&db, isolation);
+        let second = at(&db, isolation);
+        assert_eq!((rows(&first, &tree).len(), rows(&second, &tree).len()), (0, 0));
+        let one = first.put(&tree, b"1", b"").is_ok();
+        let two = second.put(&tree, b"2", b"").is_ok();
+        assert_eq!(one && two, allowed, "{isolation:?}");
+    }
+}
+
+#[test]
+fn a_locking_scan_locks_the_gaps_it_passed() {
+    let (_storage, db, tree) = fresh();
+    for key in [b"b", b"d", b"f"] {
+        db.put(&tree, key, b"").unwrap();
+    }
+    let scanner = at(&db, Isolation::RepeatableRead);
+    let locking = CursorOptions { lock: Some(LockMode::Shared), ..CursorOptions::range(*b"b", *b"e") };
+    let mut cursor = scanner.cursor(&tree, locking.clone()).unwrap();
+    assert_eq!(collect(&mut cursor).unwrap().len(), 2);
+    assert_eq!(crate::support::collect_backward(&mut cursor).unwrap().len(), 2);
+    let writer = at(&db, Isolation::RepeatableRead);
+    assert_eq!(kind(writer.put(&tree, b"c", b"")), Some(ErrorKind::LockTimeout));
+    assert_eq!(kind(writer.put(&tree, b"a", b"")), None);
+    assert_eq!(kind(writer.put(&tree, b"g", b"")), None);
+    drop(scanner);
+    assert_eq!(kind(writer.put(&tree, b"c", b"")), None);
+    let relaxed = at(&db, Isolation::ReadCommitted);
+    let mut cursor = relaxed.cursor(&tree, CursorOptions { wait: Wait::SkipLocked, ..locking }).unwrap();
+    assert_eq!(collect(&mut cursor).unwrap().len(), 2);
+    let other = at(&db, Isolation::ReadCommitted);
+    assert_eq!(kind(other.put(&tree, b"cc", b"")), None);
+    assert_eq!(kind(other.put(&tree, b"d", b"")), Some(ErrorKind::LockTimeout));
+}
+
+#[test]
+fn a_deadlock_has_one_victim_and_the_other_goes_on() {
+    let (_storage, db, tree) = fresh();
+    let long = TxnOptions { lock_timeout: Some(Duration::from_secs(20)), ..TxnOptions::default() };
+    let first = db.begin(long).unwrap();
+    let second = db.begin(long).unwrap();
+    first.put(&tree, b"a", b"1").unwrap();
+    second.put(&tree, b"b", b"2").unwrap();
+    let outcomes = std::thread::scope(|scope| {
+        let run = |txn: Transaction, key: &'static [u8]| {
+            let tree = tree.clone();
+            scope.spawn(move || {
+                let outcome = txn.put(&tree, key, b"x").map_err(|error| error.kind());
+                if outcome.is_err() {
+                    assert_eq!(kind(txn.get(&tree, b"a")), Some(ErrorKind::Closed));
+                    return outcome;
+                }
+                txn.commit().map_err(|error| error.kind())
+            })
+        };
+        let threads = [run(first, b"b"), run(second, b"a")];
+        threads.map(|thread| thread.join().unwrap())
+    });
+    assert!(outcomes.contains(&Ok(())) && outcomes.contains(&Err(ErrorKind::Deadlock)), "{outcomes:?}");
+    assert_eq!(db.statistics().unwrap().deadlocks, 1);
+}
+
+#[test]
+fn a_waiting_thread_is_cancelled_from_another() {
+    let (_storage, db, tree) = fresh();
+    let holder = begin(&db);
+    holder.put(&tree, b"k", b"1").unwrap();
+    let (send, receive) = mpsc::channel();
+    let waiter = {
+        let (db, tree) = (db.clone(), tree.clone());
+        std::thread::spawn(move || {
+            let txn = begin(&db);
+            send.send(txn.id()).unwrap();
+            let outcome = kind(txn.put(&tree, b"k", b"2"));
+            (outcome, kind(txn.put(&tree, b"other", b"2")))
+        })
+    };
+    let id = receive.recv().unwrap();
+    let started = Instant::now();
+    while db.locks().unwrap().iter().all(|lock| lock.waits_for.is_empty()) {
+        assert!(started.elapsed() < Duration::from_secs(10), "nobody waits");
+        std::thread::yield_now();
+    }
+    assert_eq!(db.transactions().unwrap().len(), 2);
+    db.cancel(id).unwrap();
+    assert_eq!(waiter.join().unwrap(), (Some(ErrorKind::Cancelled), None));
+    assert_eq!(kind(db.cancel(999_999)), Some(ErrorKind::NotFound));
+}
+
+#[test]
+fn prepared_transactions_keep_their_locks_over_restarts_and_checkpoints() {
+    let (storage, db, tree) = fresh();
+    for number in 0..3u8 {
+        let txn = begin(&db);
+        txn.put(&tree, &[number], b"prepared").unwrap();
+        txn.prepare(&[b'x', number]).unwrap();
+    }
+    let again = begin(&db);
+    again.put(&tree, b"z", b"").unwrap();
+    assert_eq!(kind(again.prepare(b"x\0")), Some(ErrorKind::KeyExists));
+    db.commit_prepared(b"x\0").unwrap();
+    assert_eq!(kind(db.commit_prepared(b"x\0")), Some(ErrorKind::NotFound));
+    db.checkpoint().unwrap();
+    let mut db = db;
+    for _ in 0..3 {
+        db.checkpoint().unwrap();
+        db.close().unwrap();
+        db = open(&storage);
+        let tree = db.open_tree("t").unwrap();
+        assert_eq!(db.prepared().unwrap().len(), 2);
+        let txn = at(&db, Isolation::ReadCommitted);
+        assert_eq!(kind(txn.put(&tree, &[1], b"")), Some(ErrorKind::LockTimeout));
+        assert_eq!(txn.get(&tree, &[1]).unwrap(), None);
+        txn.put(&tree, b"more", b"rows").unwrap();
+        txn.commit().unwrap();
+    }
+    db.commit_prepared(&[b'x', 1]).unwrap();
+    db.rollback_prepared(&[b'x', 2]).unwrap();
+    db.close().unwrap();
+    let db = open(&storage);
+    let tree = db.open_tree("t").unwrap();
+    assert!(db.prepared().unwrap().is_empty());
+    assert_eq!(db.get(&tree, &[1]).unwrap().as_deref(), Some(&b"prepared"[..]));
+    assert_eq!(db.get(&tree, &[2]).unwrap(), None);
+    assert!(db.locks().unwrap().is_empty());
+}
+
+#[test]
+fn a_transaction_larger_than_memory_rolls_back_at_once_and_commits_at_once() {
+    let (storage, db, tree) = fresh();
+    for commit in [false, true] {
+        let txn = begin(&db);
+        let mut batch = WriteBatch::new();
+        for row in 0..150_000u32 {
+            batch.put(&tree, &row.wrapping_mul(2_654_435_761).to_be_bytes(), &[row as u8; 100]).unwrap();
+            if batch.len() == 500 {
+                txn.write(&batch).unwrap();
+                batch.clear();
+            }
+        }
+        let memory = db.statistics().unwrap();
+        assert!(memory.memory_bytes < 9 << 20, "{}", memory.to_json());
+        let started = Instant::now();
+        if commit { txn.commit().unwrap() } else { txn.rollback().unwrap() };
+        assert!(started.elapsed() < Duration::from_millis(50), "took {:?}", started.elapsed());
+        let seen = db.get(&tree, &1u32.wrapping_mul(2_654_435_761).to_be_bytes()).unwrap();
+        assert_eq!(seen.is_some(), commit);
+    }
+    let unfinished = begin(&db);
+    let mut batch = WriteBatch::new();
+    for row in 0..20_000u32 {
+        batch.delete(&tree, &row.wrapping_mul(2_654_435_761).to_be_bytes()).unwrap();
+    }
+    unfinished.write(&batch).unwrap();
+    let db = open(&storage.crash(1));
+    let tree = db.open_tree("t").unwrap();
+    let txn = begin(&db);
+    assert_eq!(rows(&txn, &tree).len(), 150_000);
+    drop(unfinished);
+}
+
+#[test]
+fn blobs_are_read_back_and_their_space_is_used_again() {
+    let (_storage, db, tree) = fresh();
+    let large = |byte: u8| (0..300_000u32).map(|index| byte.wrapping_add((index / 1000) as u8)).collect::<Vec<_>>();
+    let mut sizes = Vec::new();
+    for round in 0..6u8 {
+        for key in 0..4u8 {
+            db.put(&tree, &[key], &large(round * 4 + key)).unwrap();
+        }
+        db.checkpoint().unwrap();
+        db.wait_idle().unwrap();
+        db.checkpoint().unwrap();
+        for key in 0..4u8 {
+            assert_eq!(db.get(&tree, &[key]).unwrap().map(|value| value.into_vec()), Some(large(round * 4 + key)));
+        }
+        sizes.push(db.statistics().unwrap().file_bytes_used);
+    }
+    assert!(sizes[5] < 4 * sizes[0], "space is not used again: {sizes:?}");
+    let huge = vec![1u8; 256 << 20];
+    assert_eq!(kind(db.put(&tree, b"huge", &[&huge[..], b"x"].concat())), Some(ErrorKind::InvalidArgument));
+}
