@@ -125,7 +125,7 @@ impl Dump {
         while cursor.next().during(during())? {
             visit(cursor.key(), cursor.value())?;
             rows += 1;
-            if rows % SHOW_EVERY == 0 {
+            if rows.is_multiple_of(SHOW_EVERY) {
                 progress.set(rows);
             }
         }

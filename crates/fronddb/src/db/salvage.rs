@@ -4,6 +4,7 @@
 //! [`crate::tree::salvage`]; here it becomes rows of new trees.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
 
 use super::batch::WriteBatch;
@@ -160,7 +161,7 @@ impl SalvageSink for Rescue<'_> {
             }
         }
         self.rows += 1;
-        if self.rows % PROGRESS_ROWS == 0 {
+        if self.rows.is_multiple_of(PROGRESS_ROWS) {
             let findings = self.report.findings.len() as u64;
             (self.progress)(&CheckProgress { phase: "rows", done: self.rows, total: 0, findings });
         }
@@ -198,9 +199,8 @@ impl Rescue<'_> {
         let mut names: Vec<_> = std::mem::take(&mut self.names).into_iter().collect();
         names.sort_unstable();
         for (id, name) in names {
-            if !trees.contains_key(&id) {
-                let made = self.create(id, &name, &TreeOptions::default())?;
-                trees.insert(id, made);
+            if let Entry::Vacant(vacant) = trees.entry(id) {
+                vacant.insert(self.create(id, &name, &TreeOptions::default())?);
             }
         }
         Ok(trees)
