@@ -413,7 +413,8 @@ pub(super) fn finding(error: &Error, tree: Option<TreeId>) -> Finding {
     };
     let words = || message.split([' ', ',', ':', '=', '"']);
     let segment = words().find(|word| word.ends_with(".log"));
-    let file = segment.map(|path| path.rsplit('/').take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("/"));
+    let file = segment
+        .map(|path| path.rsplit('/').take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("/"));
     // A block knows its tree better than the run that it is in.
     let tree = number("tree=").and_then(|tree| u32::try_from(tree).ok()).map(TreeId).or(tree);
     Finding {

@@ -34,10 +34,10 @@
 pub mod builder;
 mod columns;
 mod decode;
-mod stored;
 pub mod entries;
 pub mod index;
 pub mod ranges;
+mod stored;
 
 pub use builder::{BLOCK_BYTES_MAX, EntryBlockBuilder, Layout};
 pub use entries::{EntryBlock, EntryCursor, Payload};
