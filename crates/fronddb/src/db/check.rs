@@ -296,7 +296,7 @@ impl Check<'_> {
         for problem in &walked.problems {
             let mut found = finding(&problem.error, Some(problem.tree));
             found.offset = found.offset.or(problem.extent.map(Extent::offset));
-            if problem.tree_last != problem.tree {
+            if problem.tree_last != problem.tree && !problem.error.message().contains("tree=") {
                 found.message = format!("{}, up to tree={}", found.message, problem.tree_last);
             }
             self.report.findings.push(found);
@@ -415,7 +415,8 @@ pub(super) fn finding(error: &Error, tree: Option<TreeId>) -> Finding {
     let segment = words().find(|word| word.ends_with(".log"));
     let file = segment
         .map(|path| path.rsplit('/').take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("/"));
-    let tree = tree.or_else(|| number("tree=").and_then(|tree| u32::try_from(tree).ok()).map(TreeId));
+    // A block knows its tree better than the run that it is in.
+    let tree = number("tree=").and_then(|tree| u32::try_from(tree).ok()).map(TreeId).or(tree);
     Finding {
         file: file.unwrap_or_else(|| DATA_FILE.to_owned()),
         offset: number("offset="),

@@ -85,7 +85,7 @@ setters! {
     log_dir: Option<PathBuf>,
     /// Length of a log segment, in bytes. Default: 100 MB.
     log_segment_bytes: u64,
-    /// Compresses log records. Default: false.
+    /// Compresses log records of 4 KiB and more (Zstandard, level 1). Default: true.
     log_compression: bool,
     /// Syncs the log this often, in milliseconds, for the sake of commits that did not wait
     /// ([`Durability::Write`], [`Durability::None`]). 0 (default): never by itself.
@@ -132,7 +132,7 @@ impl Default for Options {
             level0_bytes: 0,
             log_dir: None,
             log_segment_bytes: 100_000_000,
-            log_compression: false,
+            log_compression: true,
             log_sync_period_ms: 0,
             checkpoint_interval_ms: 60_000,
             recovery_target_ms: 200,

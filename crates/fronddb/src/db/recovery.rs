@@ -289,7 +289,7 @@ impl Recovery<'_> {
             segment_bytes: segment,
             buffer_bytes: ring,
             direct: options.direct_io,
-            codec: if options.log_compression { Codec::Lz4 } else { Codec::None },
+            codec: if options.log_compression { Codec::Zstd { level: 1 } } else { Codec::None },
             compress_bytes_min: COMPRESS_BYTES_MIN,
             clock: self.clock.clone(),
             ..LogOptions::new(uuid, &self.budget)

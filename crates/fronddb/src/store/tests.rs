@@ -1,3 +1,5 @@
+//! The store under crashes, faults and a model.
+
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod crash;

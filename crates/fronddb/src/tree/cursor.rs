@@ -12,23 +12,25 @@
 //! than a range-delete jumps over its interval.
 //!
 //! The order of the sources is kept as in [`super::merge`].
+//!
+//! Rooms: `leaf` (the merged sources of one leaf range), `chain` (passing over dead keys), `scratch`.
+
+mod chain;
+mod leaf;
+mod scratch;
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use super::dead::WatchId;
-use super::merge::head;
-use super::node::{Node, Target};
-use super::source::Source;
+use super::BeTree;
 use super::value::Value;
-use super::{BeTree, Version};
 use crate::base::{CommitNumber, Result, TxnId};
-use crate::format::message::{Kind, Message, RangeDelete, Stamp};
+use crate::format::message::{Kind, Message};
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::{Statuses, View};
-use crate::memtable::Level0;
 use crate::run::CursorMode;
+use chain::Chain;
+use leaf::{Direction, Leaf, Place};
+use scratch::Scratch;
 
 /// How a cursor reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,40 +73,6 @@ impl std::fmt::Debug for OwnedView {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Forward,
-    Backward,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    head: u128,
-    rank: u32,
-}
-
-#[derive(Debug)]
-struct Stream {
-    source: Source,
-    /// All its messages have sequence numbers up to this.
-    seq_max: u64,
-}
-
-/// The merged sources of one leaf range.
-#[derive(Debug)]
-struct Leaf {
-    /// Keeps what the sources read.
-    version: Arc<Version>,
-    /// The range of keys for which the sources are complete.
-    lower: Vec<u8>,
-    upper: Option<Vec<u8>>,
-    streams: Vec<Stream>,
-    /// Valid sources by position; the next one in the direction of travel is last.
-    order: Vec<Place>,
-    /// Visible range-deletes that touch the range.
-    ranges: Vec<RangeDelete>,
-}
-
 /// Where the current value lies.
 #[derive(Debug)]
 enum Current {
@@ -134,36 +102,6 @@ pub struct TreeCursor {
     chain: Chain,
     /// Set by resolving forward to no row: the commit of the delete that is the newest message.
     dead_since: Option<CommitNumber>,
-}
-
-/// Dead keys in a row before a scan begins to watch for a marker.
-const CHAIN_BEFORE_WATCH: u32 = 64;
-
-/// A row of dead keys that the cursor is passing over, forward.
-#[derive(Debug, Default)]
-struct Chain {
-    keys: u32,
-    /// The newest commit among their deletes.
-    since: CommitNumber,
-    watch: Option<WatchId>,
-}
-
-/// Messages of one key of one source, for going backward.
-#[derive(Debug, Default)]
-struct Scratch {
-    payloads: Vec<u8>,
-    entries: SmallVec<[Copied; 4]>,
-}
-
-/// A message whose payload is `payloads[start..end]`.
-#[derive(Debug)]
-struct Copied {
-    seq: u64,
-    stamp: Stamp,
-    kind: Kind,
-    blob: bool,
-    start: usize,
-    end: usize,
 }
 
 impl BeTree {
@@ -322,79 +260,8 @@ impl TreeCursor {
     fn open(&mut self, key: Option<&[u8]>) -> Result<()> {
         self.current = Current::None;
         self.leaf = None;
-        let version = self.tree.version();
-        let forward = self.direction == Direction::Forward;
-        let mut lower: &[u8] = &[];
-        let mut upper: Option<&[u8]> = None;
-        let mut runs = Vec::new();
-        let mut node: &Arc<Node> = &version.root;
-        loop {
-            let index = match key {
-                Some(key) if forward => node.find(key),
-                Some(key) => node.slots().partition_point(|slot| slot.lower().as_ref() < key).saturating_sub(1),
-                None => node.slots().len() - 1,
-            };
-            let slot = &node.slots()[index];
-            lower = if index == 0 { lower } else { slot.lower() };
-            upper = node.upper(index, upper);
-            runs.extend(slot.buffer().iter());
-            match slot.target() {
-                Target::Leaf(base) => {
-                    runs.extend(base.iter());
-                    break;
-                }
-                Target::Node(child) => node = child.load(&self.tree.env)?,
-            }
-        }
-        let lower = lower.max(self.lower.as_slice()).to_vec();
-        let upper = match (upper, self.upper.as_deref()) {
-            (Some(leaf), Some(own)) => Some(leaf.min(own).to_vec()),
-            (leaf, own) => leaf.or(own).map(<[u8]>::to_vec),
-        };
-        let touches =
-            |first: &[u8], last: &[u8]| last >= lower.as_slice() && upper.as_deref().is_none_or(|upper| first < upper);
-        let view = self.view.view();
-        let mut ranges: Vec<RangeDelete> = Vec::new();
-        let mut keep = |list: &[RangeDelete]| {
-            let wanted = |range: &&RangeDelete| {
-                range.end.as_slice() > lower.as_slice()
-                    && upper.as_deref().is_none_or(|upper| range.start.as_slice() < upper)
-                    && view.sees(range.stamp)
-            };
-            ranges.extend(list.iter().filter(wanted).cloned());
-        };
-        let mut streams = Vec::with_capacity(runs.len() + 2);
-        let active = Level0::Active(version.active.clone());
-        for level0 in std::iter::once(&active).chain(&version.sealed) {
-            if level0.has_range_deletes() {
-                keep(&level0.range_deletes());
-            }
-            let seq_max = level0.seq_bounds().map_or(0, |(_, max)| max);
-            let seq_max = if matches!(level0, Level0::Active(_)) { u64::MAX } else { seq_max };
-            streams.push(Stream { source: Source::Level0(level0.cursor()), seq_max });
-        }
-        for run in runs {
-            let meta = run.meta();
-            if meta.range_deletes > 0 {
-                keep(&run.range_deletes()?);
-            }
-            if meta.messages > 0 && touches(&meta.first_key, &meta.last_key) {
-                streams.push(Stream { source: Source::Run(run.cursor(self.mode)), seq_max: meta.max_seq });
-            }
-        }
-        let order = Vec::with_capacity(streams.len());
-        let mut leaf = Leaf { lower, upper, streams, order, ranges, version: version.clone() };
-        for rank in 0..leaf.streams.len() as u32 {
-            let source = &mut leaf.streams[rank as usize].source;
-            match (forward, key) {
-                (true, Some(key)) => source.seek(key.max(leaf.lower.as_slice()))?,
-                (true, None) => source.first()?,
-                (false, Some(key)) => source.seek_before(key)?,
-                (false, None) => source.last()?,
-            }
-            leaf.place(rank, self.direction)?;
-        }
-        self.leaf = Some(leaf);
+        let bounds = (self.lower.as_slice(), self.upper.as_deref());
+        self.leaf = Some(Leaf::open(&self.tree, &self.view.view(), bounds, self.mode, self.direction, key)?);
         Ok(())
     }
 
@@ -446,86 +313,6 @@ impl TreeCursor {
                 self.skip_key()?;
             }
         }
-    }
-
-    /// At a key without a row: jumps to the end of the marker around it, if there is one (true), or adds it
-    /// to the chain.
-    fn pass_dead(&mut self) -> Result<bool> {
-        let Some(since) = self.dead_since.filter(|_| !self.view.uncommitted) else {
-            self.end_chain(false);
-            return Ok(false);
-        };
-        self.chain.keys += 1;
-        if let Some(marker) = self.tree.dead.around(&self.key, self.view.snapshot) {
-            if self.chain.watch.is_some() {
-                self.chain.since = self.chain.since.max(marker.since);
-            } else {
-                self.begin_watch(&marker.upper);
-            }
-            self.jump_forward(marker.upper)?;
-            return Ok(true);
-        }
-        self.chain.since = self.chain.since.max(since);
-        if self.chain.watch.is_none() && self.chain.keys >= CHAIN_BEFORE_WATCH {
-            let mut next = self.key.clone();
-            next.push(0);
-            self.begin_watch(&next);
-        }
-        Ok(false)
-    }
-
-    /// Begins to watch writes from `lower` on, unless some may already have gone to a newer memtable.
-    fn begin_watch(&mut self, lower: &[u8]) {
-        let Some(leaf) = &self.leaf else { return };
-        let Some(watch) = self.tree.dead.watch(lower) else { return };
-        if Arc::ptr_eq(&self.tree.version_guard().active, &leaf.version.active) {
-            self.chain.watch = Some(watch);
-            self.chain.since = CommitNumber(0);
-        } else {
-            self.tree.dead.end_watch(watch, None);
-        }
-    }
-
-    /// Ends the chain; if `proved`, everything from the watch's begin to the current key is dead.
-    fn end_chain(&mut self, proved: bool) {
-        let chain = std::mem::take(&mut self.chain);
-        if let Some(watch) = chain.watch {
-            self.tree.dead.end_watch(watch, proved.then_some((self.key.as_slice(), chain.since)));
-        }
-    }
-
-    /// Moves all sources to `key`, in this leaf range or the one that it lies in.
-    fn jump_forward(&mut self, key: Vec<u8>) -> Result<()> {
-        let Some(leaf) = &mut self.leaf else { return Ok(()) };
-        leaf.order.clear();
-        if leaf.upper.as_deref().is_some_and(|upper| key.as_slice() >= upper) {
-            leaf.upper = Some(key);
-            return Ok(());
-        }
-        for rank in 0..leaf.streams.len() as u32 {
-            leaf.streams[rank as usize].source.seek(&key)?;
-            leaf.place(rank, Direction::Forward)?;
-        }
-        Ok(())
-    }
-
-    /// Jumps before the marker around the current key, if there is one.
-    fn jump_backward(&mut self) -> Result<()> {
-        let Some(marker) = self.tree.dead.around(&self.key, self.view.snapshot).filter(|_| !self.view.uncommitted)
-        else {
-            return Ok(());
-        };
-        let Some(leaf) = &mut self.leaf else { return Ok(()) };
-        leaf.order.clear();
-        if marker.lower <= leaf.lower {
-            leaf.lower = marker.lower;
-            return Ok(());
-        }
-        for rank in 0..leaf.streams.len() as u32 {
-            leaf.streams[rank as usize].source.seek_before(&marker.lower)?;
-            leaf.place(rank, Direction::Backward)?;
-        }
-        Ok(())
     }
 
     /// Resolves the lowest key of the sources, leaving the source with the value at its message.
@@ -675,83 +462,6 @@ impl TreeCursor {
 
 fn materialise(tree: &BeTree, message: &Message<'_>) -> Result<Vec<u8>> {
     if message.blob { tree.read_blob(message.payload) } else { Ok(message.payload.to_vec()) }
-}
-
-impl Scratch {
-    /// Takes all messages of `key` out of `source`, which stands at the oldest, and moves it before them.
-    fn collect(&mut self, source: &mut Source, key: &[u8]) -> Result<()> {
-        self.payloads.clear();
-        self.entries.clear();
-        while source.valid() && source.key() == key {
-            let message = source.message();
-            let start = self.payloads.len();
-            self.payloads.extend_from_slice(message.payload);
-            let end = self.payloads.len();
-            let Message { seq, stamp, kind, blob, .. } = message;
-            self.entries.push(Copied { seq, stamp, kind, blob, start, end });
-            source.prev()?;
-        }
-        Ok(())
-    }
-
-    fn newest_first<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = Message<'a>> {
-        self.entries.iter().rev().map(move |copied| Message {
-            key,
-            seq: copied.seq,
-            stamp: copied.stamp,
-            kind: copied.kind,
-            blob: copied.blob,
-            payload: &self.payloads[copied.start..copied.end],
-        })
-    }
-}
-
-impl Leaf {
-    /// Puts a source that has moved back in order, after jumping over what a range-delete has emptied.
-    #[inline]
-    fn place(&mut self, rank: u32, direction: Direction) -> Result<()> {
-        let stream = &mut self.streams[rank as usize];
-        if !self.ranges.is_empty() {
-            jump(stream, &self.ranges, direction)?;
-        }
-        if !stream.source.valid() {
-            return Ok(());
-        }
-        let place = Place { head: head(stream.source.key()), rank };
-        let mut at = self.order.len();
-        while at > 0 && self.comes_before(self.order[at - 1], place, direction) {
-            at -= 1;
-        }
-        self.order.insert(at, place);
-        Ok(())
-    }
-
-    /// True when `a` is reached before `b`; at one key the newer source first.
-    #[inline]
-    fn comes_before(&self, a: Place, b: Place, direction: Direction) -> bool {
-        let key = |place: Place| self.streams[place.rank as usize].source.key();
-        let by_key = if a.head == b.head { key(a).cmp(key(b)) } else { a.head.cmp(&b.head) };
-        let by_key = if direction == Direction::Forward { by_key } else { by_key.reverse() };
-        by_key.then(a.rank.cmp(&b.rank)).is_lt()
-    }
-
-    #[inline]
-    fn is_inside(&self, place: Place) -> bool {
-        self.upper.as_deref().is_none_or(|upper| self.streams[place.rank as usize].source.key() < upper)
-    }
-}
-
-fn jump(stream: &mut Stream, ranges: &[RangeDelete], direction: Direction) -> Result<()> {
-    let Stream { source, seq_max } = stream;
-    let dead = |key: &[u8]| ranges.iter().find(|range| *seq_max < range.seq && range.covers(key));
-    while source.valid() {
-        let Some(range) = dead(source.key()) else { return Ok(()) };
-        match direction {
-            Direction::Forward => source.seek(&range.end)?,
-            Direction::Backward => source.seek_before(&range.start)?,
-        }
-    }
-    Ok(())
 }
 
 impl Drop for TreeCursor {

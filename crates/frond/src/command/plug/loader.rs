@@ -2,7 +2,10 @@
 //!
 //! Lines, each written at once: `begin` when the table is open; `ack LAST` after a commit returned, with the last row of the transaction; `tick ROWS
 //! BYTES LEVEL0 LEVEL0_MAX P99` every 100 ms, with rows written so far (committed or not), bytes written to storage,
-//! fill and size of level 0, and the 99th percentile of commit times in µs.
+//! fill of level 0 and where it seals, and the 99th percentile of commit times in µs.
+//!
+//! Beside the transactions that commit, one stays open all the time and gets a few rows with each of them, whose syncs make
+//! its rows durable too: half-done work that is on the disk when the kill comes and must not be seen afterwards.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -25,6 +28,11 @@ const TICK: Duration = Duration::from_millis(100);
 const WRITE_ROWS: u64 = 250;
 /// Writes per second at a limited rate.
 const WRITES_PER_SECOND: u64 = 50;
+
+/// The first row of the transaction that never ends, far from all others.
+const STRAGGLER_FIRST: u64 = 1 << 40;
+/// Rows that it gets with each transaction that commits.
+const STRAGGLER_ROWS: u64 = 10;
 
 /// The loading process of `frond plug`
 #[derive(Debug, Args)]
@@ -67,7 +75,15 @@ impl PlugLoad {
         let start = Instant::now();
         let mut batch = WriteBatch::new();
         let mut next = self.first;
+        let straggler = db.begin(TxnOptions::default()).during("begin")?;
+        let mut straggler_next = STRAGGLER_FIRST;
         loop {
+            batch.clear();
+            for _ in 0..STRAGGLER_ROWS {
+                table.insert(&run.row(straggler_next), &mut batch).during("insert")?;
+                straggler_next += 1;
+            }
+            straggler.write(&batch).during("insert rows that are never committed")?;
             let txn = db.begin(TxnOptions::default()).during("begin")?;
             let end = next + TRANSACTION_ROWS;
             while next < end {

@@ -6,7 +6,7 @@
 //! every index), [`report`] (table and JSON), [`timeline`] and [`picture`] (the rate over time).
 //!
 //! What is promised and checked: P1, a transaction whose commit was acknowledged (a line on the child's pipe, written
-//! after `commit` returned) is there, whole. P2, of the one in flight all is there or nothing. P3, the four
+//! after `commit` returned) is there, whole. P2, of the one in flight all is there or nothing, and of one that was open all the time nothing. P3, the four
 //! indexes agree. A SIGKILL ends the process and not the machine: the operating system keeps what it was given. That a
 //! sync means what it says is for the crash tests on the simulated disk, which lose everything unsynced.
 
@@ -142,6 +142,7 @@ impl Plug {
             rate,
             rows_before: rows,
             rows_acknowledged: watched.acknowledged,
+            rows_inserted: watched.inserted,
             rows_found: verdict.rows,
             seconds: watched.seconds,
             bytes_written: watched.bytes_written,

@@ -141,9 +141,9 @@ pub(crate) fn svg(timeline: &Timeline) -> String {
         ));
     }
     let floor = height - bottom;
-    let mut spans = timeline.spans.iter().peekable();
-    while let Some(span) = spans.next() {
-        let next = spans.peek().map_or(timeline.end(), |next| next.start());
+    let mut spans = timeline.spans.iter().enumerate().peekable();
+    while let Some((at, span)) = spans.next() {
+        let next = spans.peek().map_or(timeline.end(), |(_, next)| next.start());
         line(format_args!(
             "<rect x=\"{:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"#f1f1f1\"/>",
             x(span.killed),
@@ -162,7 +162,7 @@ pub(crate) fn svg(timeline: &Timeline) -> String {
         ));
         line(format_args!(
             "<text x=\"{kill:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#c0392b\">✖ {}, answering after {:.0} ms </text>",
-            top - 4.0,
+            top + 14.0 + 16.0 * at as f64,
             span.name,
             (span.answering - span.killed) * 1e3
         ));

@@ -85,7 +85,7 @@ fn scan(
                 found = id;
             }
         }
-        if found % SHOW_EVERY == 0 {
+        if found.is_multiple_of(SHOW_EVERY) {
             progress.set(index as u64 * rows + found);
         }
     }

@@ -28,6 +28,8 @@ pub(crate) enum Goal {
 pub(crate) struct Watched {
     /// The last row acknowledged.
     pub acknowledged: u64,
+    /// Rows inserted, committed or not, as last told.
+    pub inserted: u64,
     /// Time from the first insert to the kill.
     pub seconds: f64,
     /// Bytes written to storage, as last told.
@@ -79,7 +81,7 @@ pub(crate) fn load_and_kill(
         None => 30_000,
         Some(rate) => (TRANSACTION_ROWS * 1_000_000 / rate).min(1_000_000),
     }));
-    let mut watched = Watched { acknowledged: rows, seconds: 0.0, bytes_written: 0, commit_p99_micros: 0 };
+    let mut watched = Watched { acknowledged: rows, inserted: 0, seconds: 0.0, bytes_written: 0, commit_p99_micros: 0 };
     let mut begun: Option<Instant> = None;
     let mut deadline: Option<Instant> = None;
     let mut last = Tick::default();
@@ -130,6 +132,7 @@ pub(crate) fn load_and_kill(
     }
     timeline.rows(killed, last.rows.max(watched.acknowledged - rows));
     timeline.killed(killed);
+    watched.inserted = last.rows.max(watched.acknowledged - rows);
     watched.seconds = begun.map_or(0.0, |begun| (killed - begun).as_secs_f64());
     watched.bytes_written = last.bytes;
     watched.commit_p99_micros = last.commit_p99;
@@ -236,7 +239,7 @@ impl View {
             Goal::Time(time) => format!("{:.0} of {:.0} s", self.started.elapsed().as_secs_f64(), time.as_secs_f64()),
         };
         let message = format!(
-            "{} rows {goal}, {} acknowledged · {} rows/s · {} written · level 0 {} of {} · commit p99 {}",
+            "{} rows {goal}, {} acknowledged · {} rows/s · {} written · level 0 {}, seals at {} · commit p99 {}",
             count(rows_before + tick.rows),
             count(acknowledged),
             count(rate as u64),

@@ -1,3 +1,5 @@
+//! Records are read back as they were written.
+
 use super::*;
 use crate::base::key::inner;
 use crate::format::{Kind, Message};

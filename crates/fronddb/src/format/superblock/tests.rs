@@ -1,3 +1,5 @@
+//! Superblocks: round trips, damage, versions.
+
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use proptest::prelude::*;
 

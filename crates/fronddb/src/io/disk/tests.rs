@@ -1,3 +1,5 @@
+//! Real files.
+
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;

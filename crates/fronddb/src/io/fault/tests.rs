@@ -1,3 +1,5 @@
+//! Faults come when the plan says so.
+
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The simulated disk: what a crash may leave.
+
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::HashSet;

@@ -1,3 +1,5 @@
+//! Traces can be played back to any point.
+
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;

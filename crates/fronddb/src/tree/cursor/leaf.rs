@@ -1,0 +1,179 @@
+//! The merged sources of one leaf range.
+
+use std::sync::Arc;
+
+use crate::base::Result;
+use crate::format::message::RangeDelete;
+use crate::format::visibility::View;
+use crate::memtable::Level0;
+use crate::run::CursorMode;
+use crate::tree::merge::head;
+use crate::tree::node::{Node, Target};
+use crate::tree::source::Source;
+use crate::tree::{BeTree, Version};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Forward,
+    Backward,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) head: u128,
+    pub(super) rank: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) source: Source,
+    /// All its messages have sequence numbers up to this.
+    pub(super) seq_max: u64,
+}
+
+/// The merged sources of one leaf range.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    /// Keeps what the sources read.
+    pub(super) version: Arc<Version>,
+    /// The range of keys for which the sources are complete.
+    pub(super) lower: Vec<u8>,
+    pub(super) upper: Option<Vec<u8>>,
+    pub(super) streams: Vec<Stream>,
+    /// Valid sources by position; the next one in the direction of travel is last.
+    pub(super) order: Vec<Place>,
+    /// Visible range-deletes that touch the range.
+    pub(super) ranges: Vec<RangeDelete>,
+}
+
+impl Leaf {
+    /// The leaf range of `key` (backward: of the keys just below it; `None`: below the end of all) inside
+    /// `bounds`, with every source at its first message in the direction of travel.
+    pub(super) fn open(
+        tree: &BeTree,
+        view: &View<'_>,
+        bounds: (&[u8], Option<&[u8]>),
+        mode: CursorMode,
+        direction: Direction,
+        key: Option<&[u8]>,
+    ) -> Result<Leaf> {
+        let version = tree.version();
+        let forward = direction == Direction::Forward;
+        let mut lower: &[u8] = &[];
+        let mut upper: Option<&[u8]> = None;
+        let mut runs = Vec::new();
+        let mut node: &Arc<Node> = &version.root;
+        loop {
+            let index = match key {
+                Some(key) if forward => node.find(key),
+                Some(key) => node.slots().partition_point(|slot| slot.lower().as_ref() < key).saturating_sub(1),
+                None => node.slots().len() - 1,
+            };
+            let slot = &node.slots()[index];
+            lower = if index == 0 { lower } else { slot.lower() };
+            upper = node.upper(index, upper);
+            runs.extend(slot.buffer().iter());
+            match slot.target() {
+                Target::Leaf(base) => {
+                    runs.extend(base.iter());
+                    break;
+                }
+                Target::Node(child) => node = child.load(&tree.env)?,
+            }
+        }
+        let lower = lower.max(bounds.0).to_vec();
+        let upper = match (upper, bounds.1) {
+            (Some(leaf), Some(own)) => Some(leaf.min(own).to_vec()),
+            (leaf, own) => leaf.or(own).map(<[u8]>::to_vec),
+        };
+        let touches =
+            |first: &[u8], last: &[u8]| last >= lower.as_slice() && upper.as_deref().is_none_or(|upper| first < upper);
+        let mut ranges: Vec<RangeDelete> = Vec::new();
+        let mut keep = |list: &[RangeDelete]| {
+            let wanted = |range: &&RangeDelete| {
+                range.end.as_slice() > lower.as_slice()
+                    && upper.as_deref().is_none_or(|upper| range.start.as_slice() < upper)
+                    && view.sees(range.stamp)
+            };
+            ranges.extend(list.iter().filter(wanted).cloned());
+        };
+        let mut streams = Vec::with_capacity(runs.len() + 2);
+        let active = Level0::Active(version.active.clone());
+        for level0 in std::iter::once(&active).chain(&version.sealed) {
+            if level0.has_range_deletes() {
+                keep(&level0.range_deletes());
+            }
+            let seq_max = level0.seq_bounds().map_or(0, |(_, max)| max);
+            let seq_max = if matches!(level0, Level0::Active(_)) { u64::MAX } else { seq_max };
+            streams.push(Stream { source: Source::Level0(level0.cursor()), seq_max });
+        }
+        for run in runs {
+            let meta = run.meta();
+            if meta.range_deletes > 0 {
+                keep(&run.range_deletes()?);
+            }
+            if meta.messages > 0 && touches(&meta.first_key, &meta.last_key) {
+                streams.push(Stream { source: Source::Run(run.cursor(mode)), seq_max: meta.max_seq });
+            }
+        }
+        let order = Vec::with_capacity(streams.len());
+        let mut leaf = Leaf { lower, upper, streams, order, ranges, version: version.clone() };
+        for rank in 0..leaf.streams.len() as u32 {
+            let source = &mut leaf.streams[rank as usize].source;
+            match (forward, key) {
+                (true, Some(key)) => source.seek(key.max(leaf.lower.as_slice()))?,
+                (true, None) => source.first()?,
+                (false, Some(key)) => source.seek_before(key)?,
+                (false, None) => source.last()?,
+            }
+            leaf.place(rank, direction)?;
+        }
+        Ok(leaf)
+    }
+
+    /// Puts a source that has moved back in order, after jumping over what a range-delete has emptied.
+    #[inline]
+    pub(super) fn place(&mut self, rank: u32, direction: Direction) -> Result<()> {
+        let stream = &mut self.streams[rank as usize];
+        if !self.ranges.is_empty() {
+            jump(stream, &self.ranges, direction)?;
+        }
+        if !stream.source.valid() {
+            return Ok(());
+        }
+        let place = Place { head: head(stream.source.key()), rank };
+        let mut at = self.order.len();
+        while at > 0 && self.comes_before(self.order[at - 1], place, direction) {
+            at -= 1;
+        }
+        self.order.insert(at, place);
+        Ok(())
+    }
+
+    /// True when `a` is reached before `b`; at one key the newer source first.
+    #[inline]
+    fn comes_before(&self, a: Place, b: Place, direction: Direction) -> bool {
+        let key = |place: Place| self.streams[place.rank as usize].source.key();
+        let by_key = if a.head == b.head { key(a).cmp(key(b)) } else { a.head.cmp(&b.head) };
+        let by_key = if direction == Direction::Forward { by_key } else { by_key.reverse() };
+        by_key.then(a.rank.cmp(&b.rank)).is_lt()
+    }
+
+    #[inline]
+    pub(super) fn is_inside(&self, place: Place) -> bool {
+        self.upper.as_deref().is_none_or(|upper| self.streams[place.rank as usize].source.key() < upper)
+    }
+}
+
+fn jump(stream: &mut Stream, ranges: &[RangeDelete], direction: Direction) -> Result<()> {
+    let Stream { source, seq_max } = stream;
+    let dead = |key: &[u8]| ranges.iter().find(|range| *seq_max < range.seq && range.covers(key));
+    while source.valid() {
+        let Some(range) = dead(source.key()) else { return Ok(()) };
+        match direction {
+            Direction::Forward => source.seek(&range.end)?,
+            Direction::Backward => source.seek_before(&range.start)?,
+        }
+    }
+    Ok(())
+}
