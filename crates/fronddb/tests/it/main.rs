@@ -4,6 +4,8 @@
 mod bad_days;
 mod basics;
 mod catalog;
+mod formats;
+mod fuzz_seeds;
 mod io_errors;
 mod model;
 mod support;
