@@ -112,8 +112,7 @@ fn write_all(db: &Database) {
     while db.step_background().unwrap() {}
 
     let mut program = Vec::new();
-    let add =
-        Op::Add { offset: 4, width: 4, big_endian: true, signed: false, delta: 1, overflow: Overflow::Saturate };
+    let add = Op::Add { offset: 4, width: 4, big_endian: true, signed: false, delta: 1, overflow: Overflow::Saturate };
     Program { ops: vec![add, Op::Append { bytes: b"!".to_vec() }] }.encode(&mut program);
     let txn = begin(db);
     txn.update(&numbers, &5u32.to_be_bytes(), &program).unwrap();

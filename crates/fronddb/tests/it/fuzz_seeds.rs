@@ -173,11 +173,19 @@ fn blocks(seeds: &mut Vec<Seed>) {
         seeds.push(("index_block", name, raw));
     }
 
-    let range = |start: &str, end: &str, stamp| RangeDelete { start: inner(1, start), end: inner(1, end), seq: 9, stamp };
+    let range =
+        |start: &str, end: &str, stamp| RangeDelete { start: inner(1, start), end: inner(1, end), seq: 9, stamp };
     let written = Stamp::Written { txn: TxnId(4), step: 1 };
     for (name, list) in [
         ("one", vec![range("a", "b", Stamp::Settled)]),
-        ("three", vec![range("a", "c", written), range("b", "x", Stamp::Committed(CommitNumber(8))), range("d", "e", written)]),
+        (
+            "three",
+            vec![
+                range("a", "c", written),
+                range("b", "x", Stamp::Committed(CommitNumber(8))),
+                range("d", "e", written),
+            ],
+        ),
     ] {
         let mut raw = Vec::new();
         RangeBlock::encode(&list, &mut raw);
@@ -226,17 +234,20 @@ fn run_description(id: u64) -> RunMeta {
 }
 
 fn nodes(seeds: &mut Vec<Seed>) {
-    for (name, run) in [("plain", run_description(1)), ("empty", RunMeta::default()), ("with_seq", run_description(8))] {
+    for (name, run) in [("plain", run_description(1)), ("empty", RunMeta::default()), ("with_seq", run_description(8))]
+    {
         let mut raw = Vec::new();
         run.encode(&mut raw);
         seeds.push(("run_meta", name, raw));
     }
-    let slot = |lower: Vec<u8>, target| SlotImage { lower, buffer: vec![run_description(6), run_description(5)], target };
+    let slot =
+        |lower: Vec<u8>, target| SlotImage { lower, buffer: vec![run_description(6), run_description(5)], target };
     let totals = Totals { base_messages: 5000, pending_puts: 8, urgency: 0.5, ..Totals::default() };
     let child = TargetImage::Node(BlockPtr { offset: 1 << 20, stored: 700 }, totals);
     let leaf = TargetImage::Leaf(Some(Box::new(run_description(2))));
     let upper = NodeImage { height: 2, slots: vec![slot(Vec::new(), child.clone()), slot(inner(1, "m"), child)] };
-    let lower = NodeImage { height: 1, slots: vec![slot(inner(1, "a"), leaf), slot(inner(2, ""), TargetImage::Leaf(None))] };
+    let lower =
+        NodeImage { height: 1, slots: vec![slot(inner(1, "a"), leaf), slot(inner(2, ""), TargetImage::Leaf(None))] };
     for (name, node) in [("upper", upper), ("lower", lower)] {
         let mut raw = Vec::new();
         node.encode(&mut raw);
@@ -282,7 +293,11 @@ fn records(seeds: &mut Vec<Seed>) {
     seeds.push(("record", "abort", encoded(&Record::Abort { txn })));
     seeds.push(("record", "abort_steps", encoded(&Record::AbortSteps { txn, from: 2, to: 5 })));
     let (start, end) = (inner(1, "a"), inner(1, "b"));
-    seeds.push(("record", "range_delete", encoded(&Record::RangeDelete { txn, step: 1, start: &start, end: &end, seq: 8 })));
+    seeds.push((
+        "record",
+        "range_delete",
+        encoded(&Record::RangeDelete { txn, step: 1, start: &start, end: &end, seq: 8 }),
+    ));
     let locks = [
         PreparedLock { tree: TreeId(1), exclusive: true, key: b"a key", end: None },
         PreparedLock { tree: TreeId(2), exclusive: false, key: b"from", end: Some(b"to") },
@@ -299,7 +314,7 @@ fn statuses(seeds: &mut Vec<Seed>) {
     table.note_run_added(&ids[..3]);
     table.commit_with(ids[0], |_| Ok(Lsn(8))).unwrap();
     table.abort_with(ids[1], 0, || Ok(Lsn(16))).unwrap();
-    table.abort_steps_with(ids[2], (1, 4), 0, || Ok(Lsn(24))).unwrap();
+    table.abort_steps_with(ids[2], 1, 4, 0, || Ok(Lsn(24))).unwrap();
     table.prepare_with(ids[3], b"external id", || Ok(Lsn(32))).unwrap();
     seeds.push(("status_image", "all_kinds", table.image()));
 }
