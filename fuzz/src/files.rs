@@ -34,7 +34,7 @@ fn storage() -> Arc<dyn Storage> {
 }
 
 /// A frame of the store (`store/frame.rs`) with a right checksum.
-pub fn frame(kind: u16, index: u32, payload: &[u8], address: u64) -> Vec<u8> {
+fn frame(kind: u16, index: u32, payload: &[u8], address: u64) -> Vec<u8> {
     let mut out = b"FSPC\x01\x00".to_vec();
     out.extend_from_slice(&kind.to_le_bytes());
     out.extend_from_slice(&[0; 8]);

@@ -21,7 +21,7 @@ use fronddb::format::superblock::{self, SUPERBLOCK_BYTES};
 use fronddb::format::{RunMeta, Slot, Superblock};
 use fronddb::txn::StatusTable;
 
-pub use files::{frame, log_frames, log_segment, segment_header, space_map};
+pub use files::{log_frames, log_segment, segment_header, space_map};
 pub use operations::operations;
 
 /// A target: bytes in, a panic for a defect.
