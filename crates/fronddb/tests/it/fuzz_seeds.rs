@@ -72,6 +72,36 @@ fn every_target_takes_every_seed_and_damaged_ones() {
     }
 }
 
+/// Fuzzing without a fuzzer: `FUZZ_SEED=17 FUZZ_ROUNDS=1000000 cargo test --test it random_damage -- --ignored`.
+#[test]
+#[ignore = "takes as long as it is told to"]
+fn random_damage_is_taken() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let mut random = Random::new(number("FUZZ_SEED").unwrap_or(1));
+    let seeds = seeds();
+    for round in 0..number("FUZZ_ROUNDS").unwrap_or(20_000) {
+        let (name, what, seed) = &seeds[random.below(seeds.len() as u64) as usize];
+        if SLOW.contains(name) && round % 20 > 0 || *name == "operations" && round % 200 > 0 {
+            continue;
+        }
+        let mut bytes = seed.clone();
+        for _ in 0..=random.below(6) {
+            let at = random.below(bytes.len() as u64 + 1) as usize;
+            match random.below(4) {
+                0 if at < bytes.len() => bytes[at] = random.next() as u8,
+                1 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+                2 => bytes.insert(at, random.next() as u8),
+                _ => {
+                    let end = (at + random.below(9) as usize).min(bytes.len());
+                    bytes.drain(at..end);
+                }
+            }
+        }
+        let (_, target) = TARGETS.iter().find(|(known, _)| known == name).unwrap();
+        run(name, *target, &format!("{what}, round {round}"), &bytes);
+    }
+}
+
 #[test]
 fn every_target_is_one_of_the_fuzzing_workspace() {
     for (name, _) in TARGETS {
