@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::*;
+use crate::base::clock::Clock;
+use crate::base::memory::MemoryBudget;
 use crate::base::sync::RwLock;
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
 
