@@ -191,6 +191,8 @@ impl Engine {
         self.tend()?;
         if let Some(cause) = self.due_checkpoint() {
             self.checkpoint(cause)?;
+        } else if self.due_publication() {
+            self.publish()?;
         }
         Ok(())
     }

@@ -330,7 +330,10 @@ impl Check<'_> {
         if walked.problems.is_empty() {
             for range in without(&stored, &used) {
                 let (offset, bytes) = (range.start * PAGE_BYTES, (range.end - range.start) * PAGE_BYTES);
-                self.found(&Error::corruption(format!("space counts as used by nobody, bytes={bytes} offset={offset}")), None);
+                self.found(
+                    &Error::corruption(format!("space counts as used by nobody, bytes={bytes} offset={offset}")),
+                    None,
+                );
             }
         }
     }
@@ -339,12 +342,7 @@ impl Check<'_> {
     fn catalog(&mut self, engine: &Engine) -> Result<()> {
         let trees = self.damage_is_finding(engine.trees())?.unwrap_or_default();
         self.report.trees = trees.len() as u64;
-        let view = View {
-            snapshot: CommitNumber::LATEST,
-            own: None,
-            uncommitted: false,
-            statuses: &*engine.statuses,
-        };
+        let view = View { snapshot: CommitNumber::LATEST, own: None, uncommitted: false, statuses: &*engine.statuses };
         for info in trees {
             let key = key::inner(CATALOG, &catalog::id_key(info.id));
             let name = engine.tree.get(&engine.tree.version(), &view, &key);
@@ -366,7 +364,9 @@ impl Check<'_> {
 
 /// Decodes a record with all that it holds.
 fn decode_whole(lsn: Lsn, bytes: &[u8]) -> Result<()> {
-    if let Record::Messages(mut messages) | Record::CommitWithMessages { mut messages, .. } = Record::decode(lsn, bytes)? {
+    if let Record::Messages(mut messages) | Record::CommitWithMessages { mut messages, .. } =
+        Record::decode(lsn, bytes)?
+    {
         while messages.next()?.is_some() {}
     }
     Ok(())
@@ -413,7 +413,8 @@ pub(super) fn finding(error: &Error, tree: Option<TreeId>) -> Finding {
     };
     let words = || message.split([' ', ',', ':', '=', '"']);
     let segment = words().find(|word| word.ends_with(".log"));
-    let file = segment.map(|path| path.rsplit('/').take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("/"));
+    let file = segment
+        .map(|path| path.rsplit('/').take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("/"));
     // A block knows its tree better than the run that it is in.
     let tree = number("tree=").and_then(|tree| u32::try_from(tree).ok()).map(TreeId).or(tree);
     Finding {
@@ -432,8 +433,8 @@ mod tests {
     fn ranges_are_joined_and_subtracted() {
         assert_eq!(joined(vec![4..6, 1..3, 3..4, 9..10]), [1..6, 9..10]);
         assert_eq!(without(&[1..6, 9..10], &[2..3, 5..9]), [1..2, 3..5, 9..10]);
-        assert_eq!(without(&[1..6], &[1..6]), []);
-        assert_eq!(without(&[1..6], &[]), [1..6]);
+        assert!(without(std::slice::from_ref(&(1..6)), std::slice::from_ref(&(1..6))).is_empty());
+        assert_eq!(without(std::slice::from_ref(&(1..6)), &[]), vec![1..6]);
     }
 
     #[test]

@@ -30,6 +30,11 @@ const RESTART_MICROS: u64 = 5_000;
 /// Replays shorter than this say nothing about the speed, in bytes.
 const REPLAY_MEASURED_MIN: u64 = 4 << 20;
 
+/// How long after a publication another is made for the sake of space alone, in microseconds.
+const IDLE_PUBLISH_MICROS: u64 = 2_000_000;
+/// How many of those follow a change of the tree.
+const IDLE_PUBLICATIONS: u32 = 2;
+
 /// Why a checkpoint is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
@@ -63,6 +68,10 @@ struct LedgerState {
     past: VecDeque<(u64, WeakLevel0)>,
     checkpoint_micros: u64,
     sync_micros: u64,
+    publish_micros: u64,
+    /// Publications still worth making for the sake of space, and the version that they were counted from.
+    idle_publications: u32,
+    counted_version: u64,
 }
 
 /// What checkpoints remember from one to the next.
@@ -155,6 +164,8 @@ impl Engine {
             let mut state = self.checkpoints.state.lock();
             state.previous_start = state.newest_start;
             state.newest_start = published.log_start;
+            state.publish_micros = self.clock.micros();
+            state.idle_publications = state.idle_publications.saturating_sub(1);
             state.previous_start
         };
         self.logged(log.release(release))?;
@@ -221,6 +232,19 @@ impl Engine {
             return Some(Cause::Target);
         }
         None
+    }
+
+    /// Whether to publish for the sake of space alone: what a compaction replaced is free again two publications
+    /// later, and no seal may come for a long time.
+    pub(crate) fn due_publication(&self) -> bool {
+        let version = self.tree.version_guard().number;
+        let now = self.clock.micros();
+        let mut state = self.checkpoints.state.lock();
+        if state.counted_version != version {
+            state.counted_version = version;
+            state.idle_publications = IDLE_PUBLICATIONS;
+        }
+        state.idle_publications > 0 && now.saturating_sub(state.publish_micros) >= IDLE_PUBLISH_MICROS
     }
 
     /// Whether the periodic sync of the log is due; the caller then does it.

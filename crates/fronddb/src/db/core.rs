@@ -199,7 +199,8 @@ impl TxnCore {
 
     /// How a lock is waited for. [`Wait::SkipLocked`] is the caller's affair: it tries.
     pub(crate) fn lock_wait(&self, wait: Wait) -> lock::Wait {
-        let timeout = |limit: Duration| if limit == Duration::MAX { lock::Wait::Forever } else { lock::Wait::Timeout(limit) };
+        let timeout =
+            |limit: Duration| if limit == Duration::MAX { lock::Wait::Forever } else { lock::Wait::Timeout(limit) };
         match wait {
             Wait::Default => timeout(self.options.lock_timeout.unwrap_or(self.engine.options.lock_timeout)),
             Wait::Timeout(limit) => timeout(limit),

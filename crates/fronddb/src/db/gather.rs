@@ -73,7 +73,10 @@ impl Engine {
             flush_bytes: tree.flush_bytes.get(),
             compact_bytes: tree.compaction_bytes.get(),
             publish_bytes: store.written_bytes.saturating_sub(
-                counters.blob_bytes.get() + tree.seal_bytes.get() + tree.flush_bytes.get() + tree.compaction_bytes.get(),
+                counters.blob_bytes.get()
+                    + tree.seal_bytes.get()
+                    + tree.flush_bytes.get()
+                    + tree.compaction_bytes.get(),
             ),
             seals: tree.seals.get(),
             compactions: tree.flushes.get() + tree.compactions.get() + tree.drops.get(),

@@ -70,7 +70,10 @@ impl Engine {
     /// Prepares; returns the end of the record, which must become durable before the caller hears of it.
     pub(crate) fn prepare(&self, writer: &Writer, xid: &[u8], catalog: &mut CatalogChanges) -> Result<Lsn> {
         if xid.is_empty() || xid.len() > XID_BYTES_MAX {
-            return Err(Error::invalid(format!("external id out of range, bytes={} bytes_max={XID_BYTES_MAX}", xid.len())));
+            return Err(Error::invalid(format!(
+                "external id out of range, bytes={} bytes_max={XID_BYTES_MAX}",
+                xid.len()
+            )));
         }
         let log = self.log()?;
         let bytes = record(writer.txn, xid, &self.locks.export(writer.txn));
@@ -88,7 +91,8 @@ impl Engine {
         self.logged(prepared)?;
         self.counters.log_records.add(1);
         self.counters.log_bytes.add(bytes.len() as u64);
-        entries.insert(xid.to_vec(), Entry { txn: writer.txn, catalog: Some(std::mem::take(catalog)), deciding: false });
+        entries
+            .insert(xid.to_vec(), Entry { txn: writer.txn, catalog: Some(std::mem::take(catalog)), deciding: false });
         Ok(end)
     }
 

@@ -47,7 +47,7 @@ impl Engine {
     pub(crate) fn read(&self, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
         let count = self.counters.gets.get();
         self.counters.gets.add(1);
-        if count % READ_SAMPLE != 0 {
+        if !count.is_multiple_of(READ_SAMPLE) {
             let value = self.tree.get(&self.tree.version_guard(), view, key)?;
             self.counters.gets_found.add(u64::from(value.is_some()));
             return Ok(value);
@@ -206,4 +206,3 @@ impl TxnCore {
         }
     }
 }
-

@@ -420,14 +420,15 @@ impl Recovery<'_> {
             Ok(reading)
         };
         let read = |tell: bool| read(tell).inspect_err(|_| failed.store(true, Ordering::Relaxed));
-        let readings: Vec<Result<Reading>> = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| read(false))).collect();
-            let mut all = vec![read(true)];
-            all.extend(others.into_iter().map(|thread| {
-                thread.join().unwrap_or_else(|_| Err(Error::internal("panic while reading the log")))
-            }));
-            all
-        });
+        let readings: Vec<Result<Reading>> =
+            std::thread::scope(|scope| {
+                let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| read(false))).collect();
+                let mut all = vec![read(true)];
+                all.extend(others.into_iter().map(|thread| {
+                    thread.join().unwrap_or_else(|_| Err(Error::internal("panic while reading the log")))
+                }));
+                all
+            });
         let readings = readings.into_iter().collect::<Result<Vec<_>>>()?;
         Ok((readings, reader.into_inner().finish()?))
     }

@@ -42,8 +42,11 @@ impl Sessions {
 
     /// All open transactions, in the order in which they began.
     pub(crate) fn all(&self) -> Vec<Arc<TxnCore>> {
-        let mut all: Vec<_> =
-            self.shards.iter().flat_map(|shard| shard.lock().values().filter_map(Weak::upgrade).collect::<Vec<_>>()).collect();
+        let mut all: Vec<_> = self
+            .shards
+            .iter()
+            .flat_map(|shard| shard.lock().values().filter_map(Weak::upgrade).collect::<Vec<_>>())
+            .collect();
         all.sort_by_key(|core| core.id);
         all
     }

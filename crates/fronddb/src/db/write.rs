@@ -164,7 +164,8 @@ impl TxnCore {
                 }
                 waited = true;
                 if granted == Granted::New {
-                    self.check_conflict(state, conflict, write.key).inspect_err(|_| state.failed_operation = Some(index))?;
+                    self.check_conflict(state, conflict, write.key)
+                        .inspect_err(|_| state.failed_operation = Some(index))?;
                 }
             }
             let large_insert = write.kind == Kind::InsertIfAbsent && self.is_large(&write);
@@ -284,7 +285,14 @@ impl TxnCore {
 
     /// Cuts a long batch, which has a step to itself, into several records. When one of them fails, those before
     /// it have been applied.
-    fn apply_long(&self, txn: TxnId, step: u32, batch: &WriteBatch, skipped: &[usize], blobs: &Blobs<'_>) -> Result<u64> {
+    fn apply_long(
+        &self,
+        txn: TxnId,
+        step: u32,
+        batch: &WriteBatch,
+        skipped: &[usize],
+        blobs: &Blobs<'_>,
+    ) -> Result<u64> {
         let engine = &self.engine;
         let mut messages = 0;
         RECORD.with_borrow_mut(|record| {
@@ -365,7 +373,14 @@ fn for_each_message_with<'b>(
 
 #[inline]
 fn message_of<'b>(index: usize, write: &Write<'b>, skipped: &[usize], blobs: &'b Blobs<'_>) -> Option<Message<'b>> {
-    let plain = Message { key: write.key, seq: 0, stamp: Stamp::Settled, kind: write.kind, blob: false, payload: write.payload };
+    let plain = Message {
+        key: write.key,
+        seq: 0,
+        stamp: Stamp::Settled,
+        kind: write.kind,
+        blob: false,
+        payload: write.payload,
+    };
     if skipped.is_empty() && blobs.references.is_empty() {
         return Some(plain);
     }

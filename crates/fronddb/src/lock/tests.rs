@@ -246,6 +246,25 @@ fn waits_end_by_timeout_cancellation_and_the_owners_end() {
 }
 
 #[test]
+fn those_behind_a_wait_that_was_given_up_go_on() {
+    for range in [false, true] {
+        let table = table();
+        let [a, b, c] = [1, 2, 3].map(|id| table.locker(TxnId(id)));
+        assert!(a.lock(TREE, b"k", Shared, Wait::Forever).is_ok());
+        let waiter = b.clone();
+        let given_up = in_background(&table, move || match range {
+            false => waiter.lock(TREE, b"k", Exclusive, Wait::Forever),
+            true => waiter.lock_range(TREE, b"a", b"z", Exclusive, Wait::Forever),
+        });
+        let waiter = c.clone();
+        let behind = in_background(&table, move || waiter.lock(TREE, b"k", Shared, Wait::Forever));
+        b.cancel();
+        assert_eq!(given_up.recv_timeout(WATCHDOG).ok().and_then(kind), Some(ErrorKind::Cancelled));
+        assert!(behind.recv_timeout(WATCHDOG).is_ok_and(|result| result.is_ok()), "b has not ended, only given up");
+    }
+}
+
+#[test]
 fn the_end_of_a_large_owner_is_cheap_and_its_memory_comes_back() {
     for count in [10_000u32, 100_000] {
         let (table, budget, _) = table_of(1 << 30);

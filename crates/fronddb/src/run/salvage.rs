@@ -46,13 +46,17 @@ impl Run {
         if self.meta.index.is_none() {
             return Ok(());
         }
-        let Some(root) = readable(self.read_index(self.meta.index), self.tree(), self.meta.messages, lost)? else { return Ok(()) };
+        let Some(root) = readable(self.read_index(self.meta.index), self.tree(), self.meta.messages, lost)? else {
+            return Ok(());
+        };
         for at in 0..root.count() {
             let entry = root.entry(at);
             let messages = root.totals_after(at).0.saturating_sub(entry.messages_before);
             if root.level() == 0 {
                 blocks.push((entry.ptr, key::tree_of(root.separator(at)), messages));
-            } else if let Some(part) = readable(self.read_index(entry.ptr), key::tree_of(root.separator(at)), messages, lost)? {
+            } else if let Some(part) =
+                readable(self.read_index(entry.ptr), key::tree_of(root.separator(at)), messages, lost)?
+            {
                 for at in 0..part.count() {
                     let entry = part.entry(at);
                     let messages = part.totals_after(at).0.saturating_sub(entry.messages_before);
@@ -65,12 +69,7 @@ impl Run {
 }
 
 /// Damage is told and passed over.
-fn readable<T>(
-    result: Result<T>,
-    tree: TreeId,
-    messages: u64,
-    lost: &mut dyn FnMut(Lost),
-) -> Result<Option<T>> {
+fn readable<T>(result: Result<T>, tree: TreeId, messages: u64, lost: &mut dyn FnMut(Lost)) -> Result<Option<T>> {
     use crate::base::ErrorKind::{Corruption, UnsupportedFormat};
     match result {
         Ok(value) => Ok(Some(value)),

@@ -12,6 +12,7 @@ pub(super) struct Room {
 }
 
 impl Room {
+    #[cfg(test)]
     pub(super) fn get(&self, region: usize) -> u32 {
         if region < self.leaves { self.bounds[self.leaves + region] } else { 0 }
     }

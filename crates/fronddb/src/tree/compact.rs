@@ -106,7 +106,7 @@ pub fn run(
     let mut merge = Merge::new(compaction.sources);
     let mut group = Group::default();
     while merge.next(&mut group)? {
-        writer.outcome.messages_in += group.len() as u64;
+        writer.outcome.messages_in += group.count() as u64;
         writer.start_key(group.key())?;
         let covering = active.covering(group.key());
         match group.single() {

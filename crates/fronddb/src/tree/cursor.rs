@@ -152,7 +152,18 @@ struct Chain {
 #[derive(Debug, Default)]
 struct Scratch {
     payloads: Vec<u8>,
-    entries: SmallVec<[(u64, Stamp, Kind, bool, usize, usize); 4]>,
+    entries: SmallVec<[Copied; 4]>,
+}
+
+/// A message whose payload is `payloads[start..end]`.
+#[derive(Debug)]
+struct Copied {
+    seq: u64,
+    stamp: Stamp,
+    kind: Kind,
+    blob: bool,
+    start: usize,
+    end: usize,
 }
 
 impl BeTree {
@@ -246,6 +257,7 @@ impl TreeCursor {
     /// # Errors
     /// As [`TreeCursor::seek`].
     #[inline]
+    #[expect(clippy::should_implement_trait, reason = "a cursor moves and may fail; it is no iterator")]
     pub fn next(&mut self) -> Result<bool> {
         if !self.valid() {
             return Ok(false);
@@ -675,20 +687,21 @@ impl Scratch {
             let start = self.payloads.len();
             self.payloads.extend_from_slice(message.payload);
             let end = self.payloads.len();
-            self.entries.push((message.seq, message.stamp, message.kind, message.blob, start, end));
+            let Message { seq, stamp, kind, blob, .. } = message;
+            self.entries.push(Copied { seq, stamp, kind, blob, start, end });
             source.prev()?;
         }
         Ok(())
     }
 
     fn newest_first<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = Message<'a>> {
-        self.entries.iter().rev().map(move |&(seq, stamp, kind, blob, start, end)| Message {
+        self.entries.iter().rev().map(move |copied| Message {
             key,
-            seq,
-            stamp,
-            kind,
-            blob,
-            payload: &self.payloads[start..end],
+            seq: copied.seq,
+            stamp: copied.stamp,
+            kind: copied.kind,
+            blob: copied.blob,
+            payload: &self.payloads[copied.start..copied.end],
         })
     }
 }

@@ -234,13 +234,11 @@ fn split(env: &TreeEnv, lower: &Arc<[u8]>, child: &Arc<Node>) -> Vec<Arc<Slot>> 
     vec![half(lower, left), half(right[0].lower(), right)]
 }
 
+/// What becomes of one slot of a node: the slots that replace it.
+type Change<'a> = &'a mut dyn FnMut(&Arc<Node>, usize) -> Vec<Arc<Slot>>;
+
 /// Copies the path from `node` to the named slot and replaces that slot by what `change` makes of it.
-fn replace(
-    env: &TreeEnv,
-    node: &Arc<Node>,
-    name: &SlotName,
-    change: &mut dyn FnMut(&Arc<Node>, usize) -> Vec<Arc<Slot>>,
-) -> Arc<Node> {
+fn replace(env: &TreeEnv, node: &Arc<Node>, name: &SlotName, change: Change<'_>) -> Arc<Node> {
     let index = node.find(&name.lower);
     let slot = &node.slots()[index];
     if node.height() == name.height {

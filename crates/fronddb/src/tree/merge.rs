@@ -54,7 +54,7 @@ impl Group {
     }
 
     /// Number of messages.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.entries.len()
     }
 

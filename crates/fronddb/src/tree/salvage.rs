@@ -183,14 +183,16 @@ impl Walk<'_> {
             }
         }
         let value = match value {
-            Some(reference) if blob => match blob_ref(&reference).and_then(|blob| run::read_blob(&self.env.store, &blob)) {
-                Ok(value) => Some(value),
-                Err(error) if is_damage(&error) => {
-                    self.damage(key::tree_of(key), None, error, 1);
-                    return Ok(());
+            Some(reference) if blob => {
+                match blob_ref(&reference).and_then(|blob| run::read_blob(&self.env.store, &blob)) {
+                    Ok(value) => Some(value),
+                    Err(error) if is_damage(&error) => {
+                        self.damage(key::tree_of(key), None, error, 1);
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
-            },
+            }
             other => other,
         };
         if updated && found == Found::Undecided && self.torn {

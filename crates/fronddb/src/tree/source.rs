@@ -18,6 +18,7 @@ macro_rules! forward {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*);)*) => {
         $($(#[$doc])*
         #[inline]
+        #[allow(clippy::should_implement_trait, reason = "a cursor moves and may fail; it is no iterator")]
         pub fn $name(&mut self $(, $arg: $type)*) -> Result<()> {
             match self {
                 Source::Level0(cursor) => {

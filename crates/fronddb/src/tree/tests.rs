@@ -31,14 +31,16 @@ impl RunHolders for NoHolders {
     fn run_released(&self, _txns: &[TxnId]) {}
 }
 
+/// (commit number, value), ascending.
+type Versions = Vec<(u64, Option<Vec<u8>>)>;
+
 struct Harness {
     storage: Arc<MemoryStorage>,
     tree: Arc<BeTree>,
     budget: MemoryBudget,
     now: u64,
     memtable: u64,
-    /// key → (commit number, value) ascending.
-    model: BTreeMap<Vec<u8>, Vec<(u64, Option<Vec<u8>>)>>,
+    model: BTreeMap<Vec<u8>, Versions>,
     /// Commits up to this one are in the tree's stored form.
     snapshots: Vec<CommitNumber>,
 }
@@ -161,7 +163,7 @@ impl Harness {
     }
 
     fn expected(&self, snapshot: CommitNumber) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let visible = |versions: &Vec<(u64, Option<Vec<u8>>)>| {
+        let visible = |versions: &Versions| {
             versions.iter().rev().find(|(number, _)| *number <= snapshot.0).and_then(|(_, value)| value.clone())
         };
         self.model.iter().filter_map(|(key, versions)| Some((key.clone(), visible(versions)?))).collect()

@@ -112,12 +112,22 @@ impl Snapshots {
     }
 
     /// A snapshot of everything that is committed now.
+    #[inline]
     pub fn acquire(&self) -> Snapshot {
+        self.acquire_pausing(|| {})
+    }
+
+    /// Acquires; `pause` is called between the steps, for tests to do something there.
+    fn acquire_pausing(&self, mut pause: impl FnMut()) -> Snapshot {
         let mut value = self.visible.load(Ordering::SeqCst);
+        pause();
         let slot = self.take_slot(value);
+        pause();
         while self.floor.load(Ordering::SeqCst) > value {
             value = self.visible.load(Ordering::SeqCst);
+            pause();
             slot.value.store(value + 1, Ordering::SeqCst);
+            pause();
         }
         slot.since.store(self.clock_micros.load(Ordering::Relaxed), Ordering::Relaxed);
         Snapshot { number: CommitNumber(value), slot }
@@ -185,5 +195,35 @@ impl Snapshots {
         let live = self.slots().filter(|slot| slot.value.load(Ordering::Acquire) != FREE);
         let oldest = live.map(|slot| slot.since.load(Ordering::Relaxed)).min()?;
         Some(self.clock_micros.load(Ordering::Relaxed).saturating_sub(oldest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{Lsn, Result};
+
+    #[test]
+    fn a_horizon_computed_amid_an_acquisition_is_not_above_the_snapshot() -> Result<()> {
+        // Bit n: commit and compute a horizon in the n-th pause.
+        for pattern in 0u32..64 {
+            let table = StatusTable::new();
+            let snapshots = Snapshots::new(&table);
+            let mut horizon = CommitNumber(0);
+            let mut failed = None;
+            let mut pauses = 0;
+            let snapshot = snapshots.acquire_pausing(|| {
+                if pauses < 6 && pattern >> pauses & 1 == 1 {
+                    failed = table.commit_with(table.begin(), |_| Ok(Lsn(0))).err();
+                    horizon = snapshots.horizon();
+                }
+                pauses += 1;
+            });
+            failed.map_or(Ok(()), Err)?;
+            assert!(snapshot.number() >= horizon, "N1: pattern={pattern:b}");
+            table.commit_with(table.begin(), |_| Ok(Lsn(0)))?;
+            assert!((horizon..=snapshot.number()).contains(&snapshots.horizon()), "N1: pattern={pattern:b}");
+        }
+        Ok(())
     }
 }

@@ -207,6 +207,15 @@ fn readers_never_miss_a_visible_commit_and_never_see_a_later_one() {
             });
         }
         scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let number = table.visible();
+                if number.0 > 0 {
+                    let txn = TxnId(by_number[number.0 as usize].load(Ordering::SeqCst));
+                    assert_ne!(table.status(txn, 0), Status::Active, "the newest commit is visible and not committed");
+                }
+            }
+        });
+        scope.spawn(|| {
             let mut last = CommitNumber(0);
             while !stop.load(Ordering::Relaxed) {
                 let horizon = snapshots.horizon();

@@ -106,7 +106,8 @@ fn unsynced_commits_are_covered_by_a_later_sync_and_torn_off_as_a_whole() {
         let (storage, db, tree) = fresh();
         (0..10).for_each(|key| commit(&db, &tree, key, Durability::None));
         commit(&db, &tree, 10, Durability::Sync);
-        (11..40).for_each(|key| commit(&db, &tree, key, if key % 2 == 0 { Durability::Write } else { Durability::None }));
+        (11..40)
+            .for_each(|key| commit(&db, &tree, key, if key % 2 == 0 { Durability::Write } else { Durability::None }));
         let db = open(&storage.crash(seed));
         let tree = db.open_tree("t").unwrap();
         let there = |key: u32| db.get(&tree, &key.to_be_bytes()).unwrap().is_some();

@@ -175,7 +175,10 @@ fn isolation_levels_see_what_they_promise() {
     assert_eq!(read(&repeatable), b"old");
     let writer = begin(&db);
     writer.put(&tree, b"k", b"new").unwrap();
-    assert_eq!((read(&uncommitted), read(&committed), read(&repeatable)), (b"new".into(), b"old".into(), b"old".into()));
+    assert_eq!(
+        (read(&uncommitted), read(&committed), read(&repeatable)),
+        (b"new".into(), b"old".into(), b"old".into())
+    );
     writer.commit().unwrap();
     assert_eq!((read(&committed), read(&repeatable)), (b"new".to_vec(), b"old".to_vec()));
 }

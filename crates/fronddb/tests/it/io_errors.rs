@@ -199,7 +199,8 @@ fn a_flipped_bit_in_any_read_is_never_served() {
             let db = Database::open(DIRECTORY, options(&image).storage(Some(Arc::new(storage))))?;
             let tree = db.open_tree("t")?;
             let txn = db.begin(TxnOptions::default())?;
-            let rows: BTreeMap<_, _> = collect(&mut txn.cursor(&tree, CursorOptions::default())?)?.into_iter().collect();
+            let rows: BTreeMap<_, _> =
+                collect(&mut txn.cursor(&tree, CursorOptions::default())?)?.into_iter().collect();
             for (number, heard) in &heard {
                 for row in 0..ROWS {
                     let wanted = (*heard == Heard::Committed).then(|| value(*number, row));
@@ -209,7 +210,10 @@ fn a_flipped_bit_in_any_read_is_never_served() {
             Ok(())
         };
         if let Err(error) = scan() {
-            assert!(matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat), "read {nth}: {error}");
+            assert!(
+                matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat),
+                "read {nth}: {error}"
+            );
         }
         if plan.fired() == 0 {
             return;

@@ -25,6 +25,7 @@ enum Change {
     InsertIfAbsent(Key, Vec<u8>),
     Delete(Key),
     Append(Key, Vec<u8>),
+    Nothing,
     DeleteRange(usize, Vec<u8>, Vec<u8>),
 }
 
@@ -45,6 +46,7 @@ impl Change {
                     value.extend_from_slice(bytes);
                 }
             }
+            Change::Nothing => {}
             Change::DeleteRange(tree, lower, upper) => {
                 map.retain(|(of, key), _| of != tree || key < lower || key >= upper);
             }
@@ -144,9 +146,7 @@ impl World {
                 self.single(durability);
             }
             98 if self.random.below(3) == 0 => self.crash(),
-            _ => {
-                while self.db.step_background().unwrap() {}
-            }
+            _ => while self.db.step_background().unwrap() {},
         }
     }
 
@@ -195,7 +195,16 @@ impl World {
         let tree = &self.trees[key.0];
         let (result, change) = match kind {
             0..8 => (open.txn.put(tree, &key.1, &value), Change::Put(key.clone(), value)),
-            8..10 => (open.txn.insert_if_absent(tree, &key.1, &value), Change::InsertIfAbsent(key.clone(), value)),
+            8..10 => {
+                let result = open.txn.insert_if_absent(tree, &key.1, &value);
+                // A large value is not written blindly: what counts is whether the latest row exists.
+                let change = match value.len() < crate::support::BLOB_BYTES_MIN {
+                    true => Change::InsertIfAbsent(key.clone(), value),
+                    false if latest.contains_key(&key) => Change::Nothing,
+                    false => Change::Put(key.clone(), value),
+                };
+                (result, change)
+            }
             10..13 => (open.txn.delete(tree, &key.1), Change::Delete(key.clone())),
             13..15 => {
                 let mut program = Vec::new();
@@ -213,7 +222,9 @@ impl World {
                 if let Ok(existed) = &existed {
                     assert_eq!(*existed, latest.contains_key(&key), "seed {}", self.seed);
                 }
-                (existed.map(|_| ()), Change::Delete(key.clone()))
+                // Without a latest row nothing is written, whatever an older snapshot shows.
+                let change = if matches!(existed, Ok(true)) { Change::Delete(key.clone()) } else { Change::Nothing };
+                (existed.map(|_| ()), change)
             }
             _ => {
                 let result = open.txn.insert(tree, &key.1, &value);
@@ -238,6 +249,7 @@ impl World {
         self.prepared.values().flatten().any(|change| match change {
             Change::Put(written, _) | Change::InsertIfAbsent(written, _) | Change::Append(written, _) => written == key,
             Change::Delete(written) => written == key,
+            Change::Nothing => false,
             Change::DeleteRange(tree, lower, upper) => key.0 == *tree && *lower <= key.1 && key.1 < *upper,
         })
     }
@@ -272,7 +284,8 @@ impl World {
                 }
             }
             _ => {
-                let options = CursorOptions { lower: std::ops::Bound::Included(key.1.clone()), ..CursorOptions::default() };
+                let options =
+                    CursorOptions { lower: std::ops::Bound::Included(key.1.clone()), ..CursorOptions::default() };
                 let mut cursor = open.txn.cursor(tree, options).unwrap();
                 let rows = if kind == 3 { collect(&mut cursor) } else { collect_backward(&mut cursor) };
                 if self.granted(&rows) {
@@ -312,7 +325,8 @@ impl World {
         let state = apply(&open.changes, self.committed());
         self.states.push(state);
         // A commit without messages logs nothing, so it waits for nothing.
-        if open.durability == Durability::Sync && !open.changes.is_empty() {
+        let wrote = open.changes.iter().any(|change| !matches!(change, Change::Nothing));
+        if open.durability == Durability::Sync && wrote {
             self.durable();
         }
     }
@@ -321,8 +335,7 @@ impl World {
         let (key, value) = (self.key(), self.value());
         let mut batch = fronddb::WriteBatch::new();
         batch.put(&self.trees[key.0], &key.1, &value).unwrap();
-        let options =
-            TxnOptions { durability, lock_timeout: Some(std::time::Duration::ZERO), ..TxnOptions::default() };
+        let options = TxnOptions { durability, lock_timeout: Some(std::time::Duration::ZERO), ..TxnOptions::default() };
         match self.db.write(&batch, options) {
             Ok(()) => {
                 let state = apply(&[Change::Put(key, value)], self.committed());

@@ -9,6 +9,9 @@ use fronddb::{Cursor, Database, Options, Result, Transaction, Tree, TreeOptions,
 /// The directory of every test database.
 pub(crate) const DIRECTORY: &str = "/db";
 
+/// Values from this length on are blobs in test databases.
+pub(crate) const BLOB_BYTES_MIN: usize = 4 << 10;
+
 /// Options for a database on `storage` with tiny nodes and no threads.
 pub(crate) fn options(storage: &MemoryStorage) -> Options {
     Options::new()
@@ -18,7 +21,7 @@ pub(crate) fn options(storage: &MemoryStorage) -> Options {
         .level0_bytes(64 << 10)
         .log_segment_bytes(1 << 20)
         .tree_tuning(Some(TreeTuning::tiny()))
-        .blob_bytes_min(4 << 10)
+        .blob_bytes_min(BLOB_BYTES_MIN)
         .checkpoint_interval_ms(0)
         .recovery_target_ms(0)
         .manual_background(true)

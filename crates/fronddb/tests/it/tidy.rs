@@ -27,7 +27,8 @@ const LINES_MAX: usize = 620;
 
 fn sources() -> Vec<(String, String)> {
     fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
-        let mut entries: Vec<_> = fs::read_dir(dir).expect("readable").map(|entry| entry.expect("readable").path()).collect();
+        let mut entries: Vec<_> =
+            fs::read_dir(dir).expect("readable").map(|entry| entry.expect("readable").path()).collect();
         entries.sort();
         for path in entries {
             if path.is_dir() {
@@ -84,7 +85,8 @@ fn imports_go_down_only() {
 
 #[test]
 fn every_file_opens_with_what_it_is() {
-    let bare: Vec<String> = sources().into_iter().filter(|(_, text)| !text.starts_with("//!")).map(|(path, _)| path).collect();
+    let bare: Vec<String> =
+        sources().into_iter().filter(|(_, text)| !text.starts_with("//!")).map(|(path, _)| path).collect();
     assert!(bare.is_empty(), "files without a header:\n{}", bare.join("\n"));
 }
 
@@ -109,7 +111,8 @@ fn unsafe_code_stands_where_it_is_allowed_and_says_why() {
                 continue;
             }
             assert!(UNSAFE.contains(&path.as_str()), "{path}:{}: unsafe code outside of the list", number + 1);
-            let said = lines[number.saturating_sub(12)..=number].iter().any(|line| line.to_lowercase().contains("safety"));
+            let said =
+                lines[number.saturating_sub(12)..=number].iter().any(|line| line.to_lowercase().contains("safety"));
             assert!(said, "{path}:{}: unsafe code without a Safety comment", number + 1);
         }
     }
@@ -118,10 +121,15 @@ fn unsafe_code_stands_where_it_is_allowed_and_says_why() {
 #[test]
 fn links_in_the_documents_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut documents: Vec<PathBuf> = vec![root.join("README.md"), root.join("CONTRIBUTING.md"), root.join("CHANGELOG.md")];
+    let mut documents: Vec<PathBuf> =
+        vec![root.join("README.md"), root.join("CONTRIBUTING.md"), root.join("CHANGELOG.md")];
     for dir in ["docs", "docs/decisions"] {
         let entries = fs::read_dir(root.join(dir)).expect("readable");
-        documents.extend(entries.map(|entry| entry.expect("readable").path()).filter(|path| path.extension().is_some_and(|e| e == "md")));
+        documents.extend(
+            entries
+                .map(|entry| entry.expect("readable").path())
+                .filter(|path| path.extension().is_some_and(|e| e == "md")),
+        );
     }
     let mut broken = BTreeMap::new();
     for document in documents.into_iter().filter(|document| document.exists()) {

@@ -202,7 +202,11 @@ fn a_transaction_larger_than_memory_rolls_back_at_once_and_commits_at_once() {
         let memory = db.statistics().unwrap();
         assert!(memory.memory_bytes < 9 << 20, "{}", memory.to_json());
         let started = Instant::now();
-        if commit { txn.commit().unwrap() } else { txn.rollback().unwrap() };
+        if commit {
+            txn.commit().unwrap()
+        } else {
+            txn.rollback().unwrap()
+        };
         assert!(started.elapsed() < Duration::from_millis(50), "took {:?}", started.elapsed());
         let seen = db.get(&tree, &1u32.wrapping_mul(2_654_435_761).to_be_bytes()).unwrap();
         assert_eq!(seen.is_some(), commit);

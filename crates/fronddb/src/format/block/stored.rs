@@ -1,0 +1,267 @@
+//! The parts of a raw entry block, read and checked but not yet laid out: tags, keys, payloads. Their form is
+//! described in [`super::builder`]; [`super::decode`] makes arrays of them.
+
+use super::builder::{TAG_BLOB, TAG_COMMITTED, TAG_KIND, TAG_SAME_KEY, TAG_WRITTEN};
+use super::columns::{Ints, Plane, take_plane};
+use crate::base::codec::Decoder;
+use crate::base::{Error, Result};
+use crate::format::Kind;
+
+pub(super) fn damaged(what: &str) -> Error {
+    Error::corruption(format!("entry block: {what}"))
+}
+
+/// Tags, every one of them valid.
+pub(super) struct Tags<'a> {
+    pub(super) ints: Ints<'a>,
+    /// Messages with a key of their own, with a stamp, with a step.
+    pub(super) distinct: usize,
+    pub(super) stamped: usize,
+    pub(super) written: usize,
+    /// Number of the key of each message; empty when each has its own.
+    pub(super) owners: Vec<u32>,
+}
+
+impl<'a> Tags<'a> {
+    pub(super) fn decode(decoder: &mut Decoder<'a>, count: usize) -> Result<Tags<'a>> {
+        let mut tags =
+            Tags { ints: Ints::decode(decoder, count)?, distinct: 0, stamped: 0, written: 0, owners: Vec::new() };
+        let checked = if tags.ints.is_constant() { 1 } else { count };
+        for index in 0..checked {
+            let tag = u8::try_from(tags.ints.get(index)).map_err(|_| damaged("impossible tag"))?;
+            Kind::from_number(tag & TAG_KIND)?;
+            let known = TAG_KIND | TAG_BLOB | TAG_SAME_KEY | TAG_COMMITTED | TAG_WRITTEN;
+            if tag & !known != 0 || tag & (TAG_COMMITTED | TAG_WRITTEN) == TAG_COMMITTED | TAG_WRITTEN {
+                return Err(damaged("impossible tag"));
+            }
+            tags.distinct += usize::from(tag & TAG_SAME_KEY == 0);
+            tags.stamped += usize::from(tag & (TAG_COMMITTED | TAG_WRITTEN) != 0);
+            tags.written += usize::from(tag & TAG_WRITTEN != 0);
+        }
+        if tags.is(0, TAG_SAME_KEY) {
+            return Err(damaged("the first message has no key"));
+        }
+        if checked < count {
+            tags.distinct *= count;
+            tags.stamped *= count;
+            tags.written *= count;
+        }
+        if tags.distinct < count {
+            let mut keys = 0;
+            tags.owners = (0..count)
+                .map(|index| {
+                    keys += u32::from(!tags.is(index, TAG_SAME_KEY));
+                    keys - 1
+                })
+                .collect();
+        }
+        Ok(tags)
+    }
+
+    pub(super) fn is(&self, index: usize, mask: u8) -> bool {
+        self.ints.get(index) as u8 & mask != 0
+    }
+
+    #[inline]
+    pub(super) fn key_of(&self, index: usize) -> usize {
+        self.owners.get(index).map_or(index, |key| *key as usize)
+    }
+}
+
+/// Strings as they are stored: the same byte of each in a plane, then what is left of each.
+pub(super) struct Strings<'a> {
+    pub(super) lengths: Ints<'a>,
+    pub(super) planes: Vec<PlaneAt>,
+    /// The varied planes. Working memory, see [`SCRATCH`].
+    pub(super) matrix: Vec<u8>,
+    pub(super) tails: &'a [u8],
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum PlaneAt {
+    Constant(u8),
+    /// Where in the matrix it begins.
+    Matrix(usize),
+}
+
+/// Sum of a column of lengths, or an error past `limit`.
+pub(super) fn total(lengths: &Ints<'_>, count: usize, limit: usize) -> Result<usize> {
+    let sum = if lengths.is_constant() {
+        usize::try_from(lengths.low()).ok().and_then(|length| length.checked_mul(count))
+    } else {
+        (0..count).try_fold(0usize, |sum, index| sum.checked_add(usize::try_from(lengths.get(index)).ok()?))
+    };
+    sum.filter(|sum| *sum <= limit).ok_or_else(|| damaged("strings too long"))
+}
+
+impl<'a> Strings<'a> {
+    #[expect(clippy::too_many_arguments, reason = "private, called twice, each argument of another kind")]
+    /// Reads `columns` planes of `rows` strings, which have `bytes` bytes in all, and their tails.
+    pub(super) fn decode(
+        decoder: &mut Decoder<'a>,
+        lengths: Ints<'a>,
+        columns: usize,
+        rows: usize,
+        bytes: usize,
+        limit: usize,
+        plane: &mut Vec<u8>,
+        mut matrix: Vec<u8>,
+    ) -> Result<Strings<'a>> {
+        if columns > decoder.remaining() / 2 {
+            return Err(damaged("more planes than bytes"));
+        }
+        let mut planes = Vec::with_capacity(columns);
+        matrix.clear();
+        for _ in 0..columns {
+            planes.push(match take_plane(decoder, rows, plane)? {
+                Plane::Constant(value) => PlaneAt::Constant(value),
+                Plane::Varied if matrix.len() + rows > limit => return Err(damaged("planes too large")),
+                Plane::Varied => {
+                    matrix.extend_from_slice(plane);
+                    PlaneAt::Matrix(matrix.len() - rows)
+                }
+            });
+        }
+        let tails = columns.checked_mul(rows).and_then(|in_planes| bytes.checked_sub(in_planes));
+        let tails = decoder.take(tails.ok_or_else(|| damaged("planes larger than their strings"))?)?;
+        Ok(Strings { lengths, planes, matrix, tails })
+    }
+
+    pub(super) fn length(&self, index: usize) -> usize {
+        self.lengths.get(index) as usize
+    }
+
+    /// Fills strings of one length into the `rows` rows of `out`, leaving out their first `skip` bytes.
+    pub(super) fn fill_fixed(&self, out: &mut [u8], stride: usize, skip: usize, rows: usize) {
+        if stride == 0 {
+            return;
+        }
+        for (column, plane) in self.planes.iter().skip(skip).enumerate() {
+            match *plane {
+                PlaneAt::Constant(0) => {}
+                PlaneAt::Constant(value) => out.chunks_exact_mut(stride).for_each(|row| row[column] = value),
+                PlaneAt::Matrix(at) => {
+                    let values = &self.matrix[at..at + rows];
+                    out.chunks_exact_mut(stride).zip(values).for_each(|(row, value)| row[column] = *value);
+                }
+            }
+        }
+        let in_planes = self.planes.len() - skip;
+        if stride > in_planes {
+            for (row, tail) in out.chunks_exact_mut(stride).zip(self.tails.chunks_exact(stride - in_planes)) {
+                row[in_planes..].copy_from_slice(tail);
+            }
+        }
+    }
+
+    /// Fills string `row`, whose tail begins at `tail`, into `out`, leaving out its first `skip` bytes.
+    pub(super) fn fill_one(&self, out: &mut [u8], skip: usize, row: usize, tail: usize) {
+        for (slot, plane) in out.iter_mut().zip(self.planes.iter().skip(skip)) {
+            *slot = match *plane {
+                PlaneAt::Constant(value) => value,
+                PlaneAt::Matrix(at) => self.matrix[at + row],
+            };
+        }
+        let in_planes = self.planes.len() - skip;
+        let rest = out.len() - in_planes;
+        out[in_planes..].copy_from_slice(&self.tails[tail..tail + rest]);
+    }
+}
+
+pub(super) fn decode_payloads<'a>(
+    decoder: &mut Decoder<'a>,
+    planes: bool,
+    count: usize,
+    limit: usize,
+    plane: &mut Vec<u8>,
+    matrix: Vec<u8>,
+) -> Result<Strings<'a>> {
+    let lengths = Ints::decode(decoder, count)?;
+    let bytes = total(&lengths, count, limit)?;
+    if !planes {
+        return Ok(Strings { lengths, planes: Vec::new(), matrix, tails: decoder.take(bytes)? });
+    }
+    let (mut columns, mut rows) = (usize::MAX, 0);
+    for length in (0..count).map(|index| lengths.get(index) as usize).filter(|length| *length > 0) {
+        columns = columns.min(length);
+        rows += 1;
+    }
+    Strings::decode(decoder, lengths, if rows == 0 { 0 } else { columns }, rows, bytes, limit, plane, matrix)
+}
+
+/// Keys as they are stored.
+pub(super) enum Keys<'a> {
+    Planes(Strings<'a>),
+    Rows { shared: Ints<'a>, rests: Ints<'a>, bytes: &'a [u8] },
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn decode(
+        decoder: &mut Decoder<'a>,
+        planes: bool,
+        distinct: usize,
+        limit: usize,
+        plane: &mut Vec<u8>,
+        matrix: Vec<u8>,
+    ) -> Result<Keys<'a>> {
+        let first = Ints::decode(decoder, distinct)?;
+        if planes {
+            // These lengths count the common prefix, which lies in memory once: the limit is checked later.
+            let bytes = total(&first, distinct, usize::MAX)?;
+            let columns = if first.is_constant() {
+                first.low() as usize
+            } else {
+                (0..distinct).map(|index| first.get(index) as usize).min().unwrap_or(0)
+            };
+            return Ok(Keys::Planes(Strings::decode(decoder, first, columns, distinct, bytes, limit, plane, matrix)?));
+        }
+        let rests = Ints::decode(decoder, distinct)?;
+        let bytes = decoder.take(total(&rests, distinct, decoder.remaining())?)?;
+        let mut before = 0u64;
+        for index in 0..distinct {
+            let shared = first.get(index);
+            if shared > before {
+                return Err(damaged("a key shares more than there is"));
+            }
+            before = shared + rests.get(index);
+        }
+        Ok(Keys::Rows { shared: first, rests, bytes })
+    }
+
+    /// Bytes that all keys have in common.
+    pub(super) fn prefix(&self, distinct: usize) -> usize {
+        match self {
+            Keys::Planes(strings) => {
+                strings.planes.iter().take_while(|plane| matches!(plane, PlaneAt::Constant(_))).count()
+            }
+            Keys::Rows { shared, rests, .. } => {
+                (1..distinct).map(|index| shared.get(index)).min().unwrap_or_else(|| rests.get(0)) as usize
+            }
+        }
+    }
+
+    pub(super) fn length(&self, index: usize) -> usize {
+        match self {
+            Keys::Planes(strings) => strings.length(index),
+            Keys::Rows { shared, rests, .. } => (shared.get(index) + rests.get(index)) as usize,
+        }
+    }
+
+    pub(super) fn same_length(&self, distinct: usize) -> bool {
+        match self {
+            Keys::Planes(strings) => strings.lengths.is_constant(),
+            Keys::Rows { .. } => (1..distinct).all(|index| self.length(index) == self.length(0)),
+        }
+    }
+
+    /// Appends the first `prefix` bytes of the first key.
+    pub(super) fn put_prefix(&self, prefix: usize, out: &mut Vec<u8>) {
+        match self {
+            Keys::Planes(strings) => out.extend(strings.planes[..prefix].iter().map(|plane| match plane {
+                PlaneAt::Constant(value) => *value,
+                PlaneAt::Matrix(_) => 0,
+            })),
+            Keys::Rows { bytes, .. } => out.extend_from_slice(&bytes[..prefix]),
+        }
+    }
+}
