@@ -4,6 +4,7 @@
 mod bad_days;
 mod basics;
 mod catalog;
+mod damage;
 mod io_errors;
 mod model;
 mod support;
