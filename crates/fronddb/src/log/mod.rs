@@ -5,7 +5,7 @@
 //!
 //! Rooms, in reading order: this file (what a writer of records calls), [`frame`] (one record's wrapping), [`ring`] (where
 //! records are copied in parallel), [`writer`] (from the ring to the files), [`segment`] (one file), [`pool`] (which files
-//! there are), [`reader`] (what recovery and `frond log` call), [`evidence`] (torn end or damage?).
+//! there are), [`reader`] (what recovery and `frond log` call), [`evidence`] (torn end or damage?), [`options`].
 //!
 //! # How it works
 //!
@@ -44,6 +44,7 @@
 
 mod evidence;
 mod frame;
+mod options;
 mod pool;
 pub mod reader;
 mod ring;
@@ -60,16 +61,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
+pub use options::{LogOptions, LogStatistics};
 pub use reader::{LogReader, LogTail, RecordBatch};
 pub use segment::LOG_FORMAT;
 
 use self::frame::Header;
+use self::options::Counters;
 use self::pool::Pool;
 use self::ring::Ring;
 use self::writer::Writer;
-use crate::base::clock::Clock;
 use crate::base::compress::{Codec, Compressor};
-use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::memory::Purpose;
 use crate::base::sync::{Condvar, Mutex, MutexGuard};
 use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::io::{File, Storage};
@@ -82,64 +84,6 @@ const RING_SHARE: usize = 4;
 const FILL_STEPS_AHEAD: u64 = 8;
 const NO_BOUNDARY: u64 = u64::MAX;
 
-/// How the log works. None of it is stored but `uuid`; all may differ at the next opening.
-#[derive(Debug, Clone)]
-pub struct LogOptions {
-    /// Names the database: segments of another one are refused.
-    pub uuid: [u8; 16],
-    /// Bytes of records in a segment; at least four times `buffer_bytes`.
-    pub segment_bytes: u64,
-    /// Bytes of the ring into which records are copied; a power of two.
-    pub buffer_bytes: usize,
-    /// Most bytes written and not synced; bounds what a restart reads beyond the end of the log.
-    pub unsynced_bytes_max: u64,
-    /// Bytes of zeros written at a time where a segment was never written.
-    pub fill_bytes: u64,
-    /// Bypass the page cache.
-    pub direct: bool,
-    /// Compression of records of at least `compress_bytes_min`.
-    pub codec: Codec,
-    /// Shorter records are never compressed.
-    pub compress_bytes_min: usize,
-    /// Where the buffers are counted.
-    pub budget: MemoryBudget,
-    /// Measures syncs.
-    pub clock: Clock,
-}
-
-impl LogOptions {
-    /// The usual sizes: segments of 96 MiB, a ring of 4 MiB, fast Zstandard from 4 KiB on, direct.
-    pub fn new(uuid: [u8; 16], budget: &MemoryBudget) -> LogOptions {
-        LogOptions {
-            uuid,
-            segment_bytes: 96 << 20,
-            buffer_bytes: 4 << 20,
-            unsynced_bytes_max: 4 << 20,
-            fill_bytes: 1 << 20,
-            direct: true,
-            codec: Codec::Zstd { level: 1 },
-            compress_bytes_min: 4 << 10,
-            budget: budget.clone(),
-            clock: Clock::machine(),
-        }
-    }
-
-    fn check(&self) -> Result<()> {
-        let ring = self.buffer_bytes as u64;
-        let pages = |bytes: u64| bytes > 0 && bytes.is_multiple_of(4096);
-        if !self.buffer_bytes.is_power_of_two() || ring < 16 << 10 || self.segment_bytes < 4 * ring {
-            return Err(Error::invalid(format!("log sizes, buffer={ring} segment={}", self.segment_bytes)));
-        }
-        if !pages(self.segment_bytes) || !pages(self.fill_bytes) {
-            return Err(Error::invalid(format!(
-                "unaligned log sizes, segment={} fill={}",
-                self.segment_bytes, self.fill_bytes
-            )));
-        }
-        Ok(())
-    }
-}
-
 /// Where a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
@@ -147,35 +91,6 @@ pub struct Appended {
     pub lsn: Lsn,
     /// The first position after it: what to wait for.
     pub end: Lsn,
-}
-
-/// What the log has done since it was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LogStatistics {
-    /// Bytes appended, with their frames.
-    pub appended_bytes: u64,
-    /// Bytes written, with headers and repeated pages, without zeros written ahead.
-    pub written_bytes: u64,
-    /// Writes.
-    pub batches: u64,
-    /// Syncs.
-    pub syncs: u64,
-    /// Time that syncs took, in microseconds.
-    pub sync_micros: u64,
-    /// Longest sync, in microseconds.
-    pub sync_micros_max: u64,
-    /// Appends that found the ring full.
-    pub ring_waits: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    written_bytes: AtomicU64,
-    batches: AtomicU64,
-    syncs: AtomicU64,
-    sync_micros: AtomicU64,
-    sync_micros_max: AtomicU64,
-    ring_waits: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -377,11 +292,13 @@ impl Log {
     /// Waits until everything below `end` is handed to the operating system: it then survives the process.
     ///
     /// # Errors
-    /// `Poisoned`.
+    /// `Poisoned`; `InvalidArgument` for a position above the end.
     pub fn wait_written(&self, end: Lsn) -> Result<()> {
         while self.written.load(Ordering::Acquire) < end.0 {
             self.check_poison()?;
-            debug_assert!(end.0 <= self.tail.load(Ordering::Relaxed), "waits for what was not appended");
+            if end > self.end_lsn() {
+                return Err(Error::invalid(format!("nothing was appended there, lsn={end} end={}", self.end_lsn())));
+            }
             self.write_pass()?;
             if self.written.load(Ordering::Acquire) < end.0 {
                 std::thread::yield_now();
@@ -393,7 +310,7 @@ impl Log {
     /// Waits until everything below `end` is durable.
     ///
     /// # Errors
-    /// `Poisoned`: whether it is durable is then not known.
+    /// `Poisoned`: whether it is durable is then not known. `InvalidArgument` for a position above the end.
     pub fn wait_durable(&self, end: Lsn) -> Result<()> {
         while self.durable.load(Ordering::Acquire) < end.0 {
             self.check_poison()?;

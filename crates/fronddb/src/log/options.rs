@@ -1,0 +1,96 @@
+//! How the log works, and what it has done.
+
+use std::sync::atomic::AtomicU64;
+
+use crate::base::clock::Clock;
+use crate::base::compress::Codec;
+use crate::base::memory::MemoryBudget;
+use crate::base::{Error, Result};
+
+/// How the log works. None of it is stored but `uuid`; all may differ at the next opening.
+#[derive(Debug, Clone)]
+pub struct LogOptions {
+    /// Names the database: segments of another one are refused.
+    pub uuid: [u8; 16],
+    /// Bytes of records in a segment; at least four times `buffer_bytes`.
+    pub segment_bytes: u64,
+    /// Bytes of the ring into which records are copied; a power of two.
+    pub buffer_bytes: usize,
+    /// Most bytes written and not synced; bounds what a restart reads beyond the end of the log.
+    pub unsynced_bytes_max: u64,
+    /// Bytes of zeros written at a time where a segment was never written.
+    pub fill_bytes: u64,
+    /// Bypass the page cache.
+    pub direct: bool,
+    /// Compression of records of at least `compress_bytes_min`.
+    pub codec: Codec,
+    /// Shorter records are never compressed.
+    pub compress_bytes_min: usize,
+    /// Where the buffers are counted.
+    pub budget: MemoryBudget,
+    /// Measures syncs.
+    pub clock: Clock,
+}
+
+impl LogOptions {
+    /// The usual sizes: segments of 96 MiB, a ring of 4 MiB, fast Zstandard from 4 KiB on, direct.
+    pub fn new(uuid: [u8; 16], budget: &MemoryBudget) -> LogOptions {
+        LogOptions {
+            uuid,
+            segment_bytes: 96 << 20,
+            buffer_bytes: 4 << 20,
+            unsynced_bytes_max: 4 << 20,
+            fill_bytes: 1 << 20,
+            direct: true,
+            codec: Codec::Zstd { level: 1 },
+            compress_bytes_min: 4 << 10,
+            budget: budget.clone(),
+            clock: Clock::machine(),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let ring = self.buffer_bytes as u64;
+        let pages = |bytes: u64| bytes > 0 && bytes.is_multiple_of(4096);
+        if !self.buffer_bytes.is_power_of_two() || ring < 16 << 10 || self.segment_bytes < 4 * ring {
+            return Err(Error::invalid(format!("log sizes, buffer={ring} segment={}", self.segment_bytes)));
+        }
+        if !pages(self.segment_bytes) || !pages(self.fill_bytes) {
+            return Err(Error::invalid(format!(
+                "unaligned log sizes, segment={} fill={}",
+                self.segment_bytes, self.fill_bytes
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// What the log has done since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogStatistics {
+    /// Bytes appended, with their frames.
+    pub appended_bytes: u64,
+    /// Bytes written, with headers and repeated pages, without zeros written ahead.
+    pub written_bytes: u64,
+    /// Writes.
+    pub batches: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Time that syncs took, in microseconds.
+    pub sync_micros: u64,
+    /// Longest sync, in microseconds.
+    pub sync_micros_max: u64,
+    /// Appends that found the ring full.
+    pub ring_waits: u64,
+}
+
+/// The same, as it is counted.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) written_bytes: AtomicU64,
+    pub(super) batches: AtomicU64,
+    pub(super) syncs: AtomicU64,
+    pub(super) sync_micros: AtomicU64,
+    pub(super) sync_micros_max: AtomicU64,
+    pub(super) ring_waits: AtomicU64,
+}
