@@ -103,10 +103,7 @@ pub enum Slot {
 
 fn put_pieces(out: &mut Vec<u8>, what: &str, pieces: &[BlockPtr]) -> Result<()> {
     if pieces.len() > PIECES_MAX {
-        return Err(Error::internal(format!(
-            "{what} of too many pieces, count={} count_max={PIECES_MAX}",
-            pieces.len()
-        )));
+        return Err(Error::internal(format!("{what} of too many pieces, count={} count_max={PIECES_MAX}", pieces.len())));
     }
     put_varint(out, pieces.len() as u64);
     pieces.iter().for_each(|piece| piece.encode(out));

@@ -379,11 +379,7 @@ impl File for MemoryFile {
         if self.mode.direct {
             check_aligned(&self.path, offset, buf)?;
         }
-        if self.inode.write(buf, offset, self.disk.next_moment()) {
-            Ok(())
-        } else {
-            Err(self.no_space("write", offset))
-        }
+        if self.inode.write(buf, offset, self.disk.next_moment()) { Ok(()) } else { Err(self.no_space("write", offset)) }
     }
 
     fn sync_data(&self) -> Result<()> {

@@ -69,13 +69,7 @@ impl std::ops::Deref for ReadBuf {
 pub struct Store {}
 
 impl Store {
-    pub fn create(
-        storage: Arc<dyn Storage>,
-        dir: &Path,
-        options: StoreOptions,
-        uuid: [u8; 16],
-        body: SuperblockBody,
-    ) -> Result<Arc<Store>> {
+    pub fn create(storage: Arc<dyn Storage>, dir: &Path, options: StoreOptions, uuid: [u8; 16], body: SuperblockBody) -> Result<Arc<Store>> {
         unimplemented!()
     }
     pub fn open(storage: Arc<dyn Storage>, dir: &Path, options: StoreOptions) -> Result<Opened> {
@@ -131,11 +125,7 @@ pub struct Publication<'a> {
 impl Publication<'_> {
     /// Allocates room for `bytes_max`, lets `seal` append the block's bytes for its address, writes them. The extent
     /// `Publication::extent_of(ptr)` belongs to the image when committed; the caller passes it in `removed` when superseded.
-    pub fn write_block(
-        &mut self,
-        bytes_max: usize,
-        seal: impl FnOnce(u64, &mut Vec<u8>) -> Result<()>,
-    ) -> Result<(BlockPtr, Extent)> {
+    pub fn write_block(&mut self, bytes_max: usize, seal: impl FnOnce(u64, &mut Vec<u8>) -> Result<()>) -> Result<(BlockPtr, Extent)> {
         unimplemented!()
     }
     /// Writes a status image in checksummed pieces. The store supersedes the previous one by itself.
