@@ -5,6 +5,8 @@ mod bad_days;
 mod basics;
 mod catalog;
 mod damage;
+mod formats;
+mod fuzz_seeds;
 mod io_errors;
 mod model;
 mod support;
