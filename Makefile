@@ -51,6 +51,7 @@ torture: setup ## crash tests with SEEDS=20000 random crashes, in release mode
 	FROND_TORTURE_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --test it -- crash --nocapture
 
 fuzz: setup ## every fuzz target for SECONDS_PER_TARGET=60 seconds (needs cargo-fuzz and a nightly compiler)
+	@[ -d fuzz ] || { echo "fuzz: this tree has no fuzz/ directory" >&2; exit 1; }
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { \
 	  echo "fuzz: cargo-fuzz is missing; install it by 'cargo install cargo-fuzz'" >&2; exit 1; }
 	@for target in $$($(CARGO) +nightly fuzz list); do \

@@ -90,7 +90,7 @@ const RECORDED_POINTS: usize = 300;
 impl RunCommand {
     /// Runs, prints the tables, writes the JSON.
     pub fn execute(self) -> Result<()> {
-        let spec = Spec { engine: self.engine, common: self.common, workload: self.workload };
+        let spec = Spec::new(self.engine, &self.common, &self.workload);
         let report = Report::new(&spec, run(&spec)?)?;
         if write_json(self.json.as_deref(), &report)? {
             return Ok(());
@@ -123,7 +123,7 @@ impl CompareCommand {
         let mut runs: Vec<Vec<Report>> = vec![Vec::new(); self.engines.len()];
         for _ in 0..self.repeat.max(1) {
             for (&engine, runs) in self.engines.iter().zip(&mut runs) {
-                let spec = Spec { engine, common: self.common.clone(), workload: self.workload.clone() };
+                let spec = Spec::new(engine, &self.common, &self.workload);
                 let outcome: Outcome = Worker::start(&self.common, &Task::Run(spec.clone()))?.finish()?;
                 runs.push(Report::new(&spec, outcome)?);
             }

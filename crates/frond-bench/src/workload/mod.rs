@@ -39,7 +39,7 @@ pub struct Common {
     /// Seed of everything random
     #[arg(long, global = true, default_value_t = 1)]
     pub seed: u64,
-    /// Setting of one engine, for experiments
+    /// Setting of an engine, for experiments; `engine.NAME=VALUE` is for that engine only
     #[arg(long = "set", global = true, value_name = "NAME=VALUE", value_parser = parse_setting)]
     pub tuning: Vec<(String, String)>,
     /// No progress bars
@@ -247,6 +247,23 @@ pub struct Spec {
     pub common: Common,
     /// What.
     pub workload: Workload,
+}
+
+impl Spec {
+    /// Of `engine`, with the settings that concern it.
+    pub fn new(engine: EngineName, common: &Common, workload: &Workload) -> Spec {
+        let mut common = common.clone();
+        common.tuning = common.tuning.into_iter().filter_map(|setting| setting_for(engine.name(), setting)).collect();
+        Spec { engine, common, workload: workload.clone() }
+    }
+}
+
+/// The setting without its engine, if it is for this one.
+fn setting_for(engine: &str, (name, value): (String, String)) -> Option<(String, String)> {
+    match name.split_once('.') {
+        None => Some((name, value)),
+        Some((meant, rest)) => (meant == engine).then(|| (rest.to_owned(), value)),
+    }
 }
 
 impl OnEngine for &Spec {

@@ -79,3 +79,18 @@ fn a_queue_is_followed_from_head_to_tail() -> Result<()> {
     assert_eq!(phase(&outcome, "queue").operations, 500);
     Ok(())
 }
+
+#[test]
+fn a_setting_reaches_the_engine_it_is_for() {
+    let common = Common {
+        tuning: vec![
+            ("frond.a".to_owned(), "1".to_owned()),
+            ("model.b".to_owned(), "2".to_owned()),
+            ("c".to_owned(), "3".to_owned()),
+        ],
+        ..Common::new(Path::new("."))
+    };
+    let workload = parse_workload("commit").expect("a workload");
+    let settings = Spec::new(EngineName::Model, &common, &workload).common.tuning;
+    assert_eq!(settings, [("b".to_owned(), "2".to_owned()), ("c".to_owned(), "3".to_owned())]);
+}

@@ -54,6 +54,16 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
+/// An exclusive lock of a file. Unlocks it in so many words: closing the file alone would leave it locked
+/// for as long as a child process that was being started at the time has a copy of the descriptor.
+struct FileLock(OwnedFd);
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 impl Storage for DiskStorage {
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
         let mut missing = Vec::new();
@@ -124,7 +134,7 @@ impl Storage for DiskStorage {
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
         let file = open_with(path, OFlags::RDWR | OFlags::CREATE).map_err(|error| failed("open", path, error))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Box::new(file)),
+            Ok(()) => Ok(Box::new(FileLock(file))),
             Err(Errno::WOULDBLOCK) => {
                 Err(Error::new(ErrorKind::AlreadyOpen, format!("the file is locked, path={}", path.display())))
             }

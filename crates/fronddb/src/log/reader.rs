@@ -10,6 +10,9 @@
 //! ([`super::evidence`]); then it is `Corruption`, naming file and offset. Records are handed out only up to there, so
 //! what comes out is always a prefix of what was appended.
 //!
+//! Segments before the position stay live: a root older than the newest one may still need them, and only
+//! [`super::Log::release`] says when not.
+//!
 //! Segments that were begun after the torn end hold nothing that was acknowledged: they are left to
 //! [`super::Log::open`] to recycle, before it writes anything.
 
@@ -40,7 +43,9 @@ struct Found {
 pub struct LogReader {
     /// In order; the first holds `from`, or begins the log.
     segments: Vec<Found>,
-    /// Numbers of files that hold nothing of the log from `from` on.
+    /// Segments before those, which a restart from an older root would need: number, first position, end.
+    earlier: Vec<(u64, u64, u64)>,
+    /// Numbers of files that hold nothing of the log.
     leftovers: Vec<u64>,
     next_number: u64,
     index: usize,
@@ -117,9 +122,14 @@ impl LogReader {
             let (path, start) = (first.path.display(), first.header.start);
             return Err(Error::corruption(format!("log segments are missing before {path}, lsn={from} start={start}")));
         }
-        let unused: Vec<u64> =
-            reader.segments.drain(..before.saturating_sub(1)).map(|found| found.header.number).collect();
-        reader.leftovers.extend(unused);
+        let last = before.saturating_sub(1);
+        let ends = reader.segments.iter().skip(1).map(|next| next.header.start);
+        reader.earlier = reader.segments[..last]
+            .iter()
+            .zip(ends)
+            .map(|(found, end)| (found.header.number, found.header.start, end))
+            .collect();
+        reader.segments.drain(..last);
         reader.position = from.0;
         Ok(reader)
     }
@@ -170,7 +180,7 @@ impl LogReader {
             }
         }
         let next_number = numbers.last().map_or(1, |last| last + 1);
-        Ok(LogReader { segments, leftovers, next_number, index: 0, position: 0, ended: false })
+        Ok(LogReader { segments, earlier: Vec::new(), leftovers, next_number, index: 0, position: 0, ended: false })
     }
 
     /// The next records; `None` at the end of the log.
@@ -238,14 +248,14 @@ impl LogReader {
         if !self.ended {
             return Err(Error::internal("the log was not read to its end"));
         }
-        let LogReader { segments, mut leftovers, next_number, index, position: end, .. } = self;
+        let LogReader { segments, earlier: mut live, mut leftovers, next_number, index, position: end, .. } = self;
         let kept = segments.len().min(index + 1);
         leftovers.extend(segments[kept..].iter().map(|found| found.header.number));
-        let live = segments[..kept].iter().enumerate().map(|(index, found)| {
+        live.extend(segments[..kept].iter().enumerate().map(|(index, found)| {
             let upto = segments[..kept].get(index + 1).map_or(end, |next| next.header.start);
             (found.header.number, found.header.start, upto)
-        });
-        Ok(LogTail { end, live: live.collect(), leftovers, next_number })
+        }));
+        Ok(LogTail { end, live, leftovers, next_number })
     }
 }
 

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::*;
+use crate::base::clock::Clock;
+use crate::base::memory::MemoryBudget;
 use crate::base::sync::RwLock;
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
 
@@ -319,6 +321,18 @@ fn a_missing_damaged_foreign_or_newer_segment_is_refused() {
     let error = LogReader::open(&*storage, &dir(), &other, Lsn(0)).map(drop).expect_err("foreign");
     assert!(error.message().contains("another database"));
     assert_eq!(create(&storage).map(drop).expect_err("exists").kind(), ErrorKind::InvalidArgument);
+    let error = log.wait_durable(Lsn(log.end_lsn().0 + 8)).expect_err("not appended");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    // A restart from the newest root leaves the segments of an older one alone until they are released.
+    let copy: Arc<dyn Storage> = Arc::new(memory.snapshot());
+    let tail = read_from(&*copy, starts[2]).expect("read").1;
+    let again = Log::open(Arc::clone(&copy), &dir(), options(), tail).expect("open");
+    again.append(b"of the new opening").expect("append");
+    again.sync().expect("sync");
+    assert_eq!(read_from(&*copy, starts[0]).expect("older").0.len(), 5);
+    again.release(starts[1]).expect("release");
+    assert_eq!(read_from(&*copy, starts[0]).map(drop).expect_err("released").kind(), ErrorKind::Corruption);
+    assert_eq!(read_from(&*copy, starts[1]).expect("kept").0.len(), 4);
     for start in starts {
         let (records, tail) = read_from(&*storage, start).expect("from a boundary on");
         assert!(records.iter().all(|(lsn, _)| *lsn >= start) && !records.is_empty());
@@ -347,6 +361,39 @@ fn released_segments_are_written_again_and_the_directory_stays_small() {
     assert!(log.live_bytes() < 4 * 20 * 816);
     let (records, _) = read_from(&*storage, released).expect("read");
     assert!(records.is_empty());
+}
+
+#[test]
+fn what_a_crash_left_beyond_the_end_never_passes_although_positions_are_given_out_again() {
+    let (memory, storage) = memory();
+    let plain = || LogOptions { codec: Codec::None, ..options() };
+    let log = Log::create(Arc::clone(&storage), &dir(), plain(), Lsn(0)).expect("create");
+    log.append(b"first").expect("append");
+    log.sync().expect("sync");
+    let boundary = log.rotate().expect("rotate");
+    // Frames of one page each.
+    let record = |text: &[u8]| text.repeat(510);
+    for _ in 0..10 {
+        log.append(&record(b"obsolete")).expect("append");
+    }
+    log.wait_written(log.end_lsn()).expect("written");
+    drop(log);
+    // A legal image: the records of the second segment reached the disk, its header did not.
+    let path = segment::path_of(&dir(), 2);
+    memory.overwrite(&path, 0, &[0; 4096]).expect("overwrite");
+    let obsolete = crate::io::read_file(&memory, &path).expect("read");
+    let (records, tail) = read_from(&*storage, Lsn(0)).expect("read");
+    assert_eq!((records.len(), tail.end()), (1, boundary));
+    let log = Log::open(Arc::clone(&storage), &dir(), plain(), tail).expect("open");
+    let at = log.append(&record(b"new life")).expect("append");
+    assert_eq!((at.lsn, at.end), (boundary, Lsn(boundary.0 + 4096)));
+    log.wait_written(at.end).expect("written");
+    drop(log);
+    // Another: the new record reached the disk, the zeros written after it did not.
+    memory.overwrite(&segment::path_of(&dir(), 3), 8192, &obsolete[8192..]).expect("overwrite");
+    let (records, tail) = read_from(&*storage, Lsn(0)).expect("read");
+    assert_eq!((records.len(), tail.end()), (2, at.end));
+    assert!(records[1].1 == record(b"new life"));
 }
 
 #[test]

@@ -189,6 +189,7 @@ fn map_zeroed(bytes: usize) -> NonNull<u8> {
     }
 }
 
+/// Safety: `base` and `bytes` are a whole map of [`map_zeroed`] that nothing uses any more.
 #[cfg(not(miri))]
 unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
     // Safety: the caller passes a whole map of `map_zeroed` that nothing uses any more.
@@ -203,6 +204,7 @@ fn map_zeroed(bytes: usize) -> NonNull<u8> {
     NonNull::new(pointer).unwrap_or_else(|| std::alloc::handle_alloc_error(layout(bytes)))
 }
 
+/// Safety: as above.
 #[cfg(miri)]
 unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
     // Safety: allocated by `map_zeroed` with the same layout.

@@ -233,3 +233,53 @@ pub(super) unsafe fn split(
 
 /// Null.
 pub(super) const NO_LINK: Link = null_mut();
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::base::TreeId;
+    use crate::base::TxnId;
+    use crate::base::key::inner;
+    use crate::base::memory::MemoryBudget;
+    use crate::format::{Kind, Message, Stamp};
+
+    fn message(arena: &Arena, number: u64) -> (u64, Node) {
+        let key = inner(TreeId(1), &number.to_be_bytes());
+        let message =
+            Message { key: &key, seq: 1, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload: b"payload" };
+        (number, node::write(arena, 1, TxnId(1), 0, &message))
+    }
+
+    #[test]
+    fn a_reader_that_meets_a_split_reads_again() {
+        let arena = Arena::new(&MemoryBudget::new(1 << 30));
+        let first = make(&arena, 1, 1, 0, (0, null_mut()));
+        // Safety: the arena outlives the test's use of the leaf.
+        let leaf = unsafe { first.as_ref() };
+        for rank in 0..SLOTS {
+            let (prefix, node) = message(&arena, 10 * rank as u64);
+            leaf.put(rank, prefix, node);
+        }
+        let key = inner(TreeId(1), &100u64.to_be_bytes());
+        let target = Target::new(&key, u64::MAX);
+        let reads = Cell::new(0);
+        let (.., rank) = leaf.read(|order| {
+            reads.set(reads.get() + 1);
+            if reads.get() == 1 {
+                // Another thread splits after the order was loaded, and inserts into slots that became free.
+                leaf.latch();
+                let (prefix, node) = message(&arena, 5);
+                // Safety: latched, full, and 5 belongs between 0 and 10.
+                unsafe { split(&arena, first.as_ptr(), NO_LINK, 1, (prefix, node, node)) };
+                let (prefix, node) = message(&arena, 6);
+                leaf.put(2, prefix, node);
+                leaf.unlatch();
+            }
+            leaf.lower_bound(order, &target)
+        });
+        assert_eq!((reads.get(), rank), (2, 10), "the old order names slots that hold other messages now");
+        assert_eq!(order::count(leaf.order.load(Ordering::Relaxed)), 10);
+    }
+}

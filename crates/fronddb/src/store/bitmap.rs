@@ -18,7 +18,8 @@ pub(super) struct Bitmap(Box<[u64; WORDS]>);
 fn masks(start: u32, pages: u32) -> impl Iterator<Item = (usize, u64)> {
     let end = start + pages;
     debug_assert!(end <= REGION_PAGES, "start={start} pages={pages}");
-    (start / 64..end.div_ceil(64)).map(move |word| {
+    let words = if pages == 0 { 0..0 } else { start / 64..end.div_ceil(64) };
+    words.map(move |word| {
         let low = start.saturating_sub(word * 64);
         let high = (end - word * 64).min(64);
         (word as usize, (u64::MAX >> (64 - (high - low))) << low)
@@ -246,5 +247,11 @@ mod tests {
             prop_assert_eq!(a.without(&b).count(), count(|a, b| a & !b));
             prop_assert_eq!(a.neither(&b).count(), count(|a, b| !(a | b)));
         }
+    }
+
+    #[test]
+    fn an_empty_range_touches_nothing() {
+        assert_eq!(masks(1, 0).count(), 0);
+        assert_eq!(masks(64, 0).count(), 0);
     }
 }

@@ -256,7 +256,7 @@ fn collect_below(env: &TreeEnv, slot: &Slot, runs: &mut Vec<Arc<Run>>) -> Result
 }
 
 /// Adds the extents of all blobs that a run's messages hold.
-pub(super) fn collect_blobs(run: &Arc<Run>, extents: &mut Vec<Extent>) -> Result<()> {
+fn collect_blobs(run: &Arc<Run>, extents: &mut Vec<Extent>) -> Result<()> {
     let mut cursor = run.cursor(BULK);
     cursor.first()?;
     while cursor.valid() {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::compact::blob_ref;
 use super::node::{Node, Slot, Target, node_extent};
-use super::step::collect_blobs;
 use super::{BeTree, TreeEnv};
-use crate::base::{Error, Extent, TreeId, key};
-use crate::run::Run;
+use crate::base::{Error, Extent, Result, TreeId, key};
+use crate::run::{CursorMode, Run, read_blob};
 
 /// Something wrong with a part of the tree.
 #[derive(Debug, Clone)]
@@ -106,12 +106,28 @@ impl Walk<'_> {
             let error = Error::corruption(format!("N2: run {} leaves its slot", meta.id));
             self.problem(lower, upper, extent, error);
         }
-        let mut blobs = Vec::new();
-        let checked = run.verify().and_then(|()| if meta.blobs > 0 { collect_blobs(run, &mut blobs) } else { Ok(()) });
-        self.report.extents.extend(blobs);
+        let checked = run.verify().and_then(|()| if meta.blobs > 0 { self.blobs(run) } else { Ok(()) });
         if let Err(error) = checked {
             self.problem(&meta.first_key, Some(&meta.last_key), extent, error);
         }
         (self.progress)(&self.report);
+    }
+
+    /// Reads every blob of a run; damage in one does not hide the next.
+    fn blobs(&mut self, run: &Arc<Run>) -> Result<()> {
+        let mut cursor = run.cursor(CursorMode { fill_cache: false, ..CursorMode::default() });
+        let mut more = cursor.first()?;
+        while more {
+            let message = cursor.message();
+            if message.blob {
+                let blob = blob_ref(message.payload)?;
+                self.report.extents.extend(&blob.extents);
+                if let Err(error) = read_blob(&self.env.store, &blob) {
+                    self.problem(message.key, Some(message.key), blob.extents.first().copied(), error);
+                }
+            }
+            more = cursor.next()?;
+        }
+        Ok(())
     }
 }

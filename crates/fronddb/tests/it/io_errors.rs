@@ -21,7 +21,7 @@ enum Heard {
 }
 
 fn value(txn: usize, row: usize) -> Vec<u8> {
-    let length = if row == 0 && txn % 5 == 0 { 9000 } else { 150 };
+    let length = if row == 0 && txn.is_multiple_of(5) { 9000 } else { 150 };
     vec![(txn * 7 + row) as u8; length]
 }
 
@@ -35,7 +35,7 @@ fn write(db: &Database, tree: &Tree, txn: usize) -> Result<Heard> {
     for row in 0..ROWS {
         batch.put(tree, &key(txn, row), &value(txn, row))?;
     }
-    if txn % 3 == 0 {
+    if txn.is_multiple_of(3) {
         return db.write(&batch, TxnOptions::default()).map(|()| Heard::Committed);
     }
     let open = db.begin(TxnOptions::default())?;

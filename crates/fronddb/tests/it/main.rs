@@ -4,6 +4,7 @@
 mod bad_days;
 mod basics;
 mod catalog;
+mod damage;
 mod formats;
 mod fuzz_seeds;
 mod io_errors;

@@ -276,7 +276,7 @@ impl World {
                 }
             }
             5 => {
-                let mode = if key.1.len() % 2 == 0 { LockMode::Shared } else { LockMode::Exclusive };
+                let mode = if key.1.len().is_multiple_of(2) { LockMode::Shared } else { LockMode::Exclusive };
                 match open.txn.get_locked(tree, &key.1, mode, Wait::SkipLocked).unwrap() {
                     Locked::Skipped => assert!(self.contended(), "{context}"),
                     Locked::Absent => assert_eq!(seen.get(&key), None, "{context}"),

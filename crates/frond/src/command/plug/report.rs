@@ -138,10 +138,11 @@ impl Report {
             None => "not made".to_owned(),
         };
         format!(
-            "A row is four index entries; a transaction is {} rows, acknowledged after its sync. Rows found beyond those \
-             acknowledged\nwere committed when the kill came and not yet acknowledged; half-done transactions (one is left open on\npurpose) were undone. Both times are from \
-             opening, with the page cache dropped, to the answer of the first query;\na clean close is a checkpoint and a close.\n\
-             First load: {} written, {per_row} bytes per row, commit p99 {}. Disk at the end: {}, {} bytes per row. \
+            "A row is four index entries; a transaction is {} rows, acknowledged after its sync. Rows found beyond those\n\
+             acknowledged were committed when the kill came and not yet acknowledged; half-done transactions were undone\n\
+             (one is left open on purpose). Both times are from opening, with the page cache dropped, to the answer of the\n\
+             first query; a clean close is a checkpoint and a close.\n\
+             First load: {} written, {per_row} bytes per row, commit p99 {}. Disk at the end: {}, {} bytes per row.\n\
              frond check: {check}.",
             count(super::TRANSACTION_ROWS),
             bytes(load.map_or(0, |drop| drop.bytes_written)),
