@@ -1,2 +1,5 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fronddb_fuzz::space_map(bytes));
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| fronddb_fuzz::space_map(bytes));

@@ -255,7 +255,7 @@ fn run_description(id: u64) -> RunMeta {
         last_key: inner(3, "z"),
         min_seq: 5,
         max_seq: 90_000,
-        has_seq: id % 2 == 0,
+        has_seq: id.is_multiple_of(2),
         newest_commit: CommitNumber(id * 3),
         unresolved: vec![TxnId(3), TxnId(900)],
         blobs: 1,
