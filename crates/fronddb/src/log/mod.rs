@@ -292,11 +292,13 @@ impl Log {
     /// Waits until everything below `end` is handed to the operating system: it then survives the process.
     ///
     /// # Errors
-    /// `Poisoned`.
+    /// `Poisoned`; `InvalidArgument` for a position above the end.
     pub fn wait_written(&self, end: Lsn) -> Result<()> {
         while self.written.load(Ordering::Acquire) < end.0 {
             self.check_poison()?;
-            debug_assert!(end.0 <= self.tail.load(Ordering::Relaxed), "waits for what was not appended");
+            if end > self.end_lsn() {
+                return Err(Error::invalid(format!("nothing was appended there, lsn={end} end={}", self.end_lsn())));
+            }
             self.write_pass()?;
             if self.written.load(Ordering::Acquire) < end.0 {
                 std::thread::yield_now();
