@@ -48,7 +48,9 @@ bench: setup ## all workloads side by side with RocksDB; writes docs/benchmarks.
 	$(CARGO) run --release -p frond-bench --features rocksdb -- suite
 
 torture: setup ## crash tests with SEEDS=20000 random crashes, in release mode
-	FROND_TORTURE_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --test it -- crash --nocapture
+	MODEL_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --test it -- model --nocapture
+	FROND_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --lib -- log:: store:: --nocapture
+	FAULT_STRIDE=1 $(CARGO) test --release -p fronddb --test it -- io_errors --nocapture
 
 fuzz: setup ## every fuzz target for SECONDS_PER_TARGET=60 seconds (needs cargo-fuzz and a nightly compiler)
 	@[ -d fuzz ] || { echo "fuzz: this tree has no fuzz/ directory" >&2; exit 1; }
