@@ -22,7 +22,7 @@ use crate::run::{Run, RunOptions, RunWriter};
 pub enum Cuts {
     /// At these keys, ascending: one output for each interval that gets messages.
     At(Vec<Arc<[u8]>>),
-    /// After so many stored bytes, between keys.
+    /// After so many stored bytes, between keys; from an eighth of them on also between trees.
     Bytes(u64),
 }
 
@@ -187,7 +187,9 @@ impl Writer<'_> {
                 }
             }
             Cuts::Bytes(bytes) => {
-                if self.open.as_ref().is_some_and(|writer| writer.stored_bytes() >= *bytes) {
+                let stored = self.open.as_ref().map_or(0, RunWriter::stored_bytes);
+                let border = stored >= *bytes / 8 && key::tree_of(&self.last_key) != key::tree_of(key);
+                if stored >= *bytes || border {
                     let cut = key::separator(&self.last_key, key);
                     self.close(Some(Arc::from(cut)))?;
                 }

@@ -8,6 +8,7 @@ use super::compact::{Outcome, Output};
 use super::node::{Node, Slot, Target};
 use super::plan::{Job, SlotName};
 use super::{BeTree, Retired, State, TreeEnv, Version, extents_of};
+use crate::base::key::PREFIX_BYTES;
 use crate::base::{Extent, TxnId};
 use crate::memtable::{Level0, Memtable};
 use crate::run::Run;
@@ -224,9 +225,14 @@ fn without(buffer: &[Arc<Run>], taken: &[Arc<Run>]) -> Vec<Arc<Run>> {
     buffer.iter().filter(|run| !taken.iter().any(|other| Arc::ptr_eq(run, other))).cloned().collect()
 }
 
-/// Two slots with empty buffers for the halves of `child`.
+/// Two slots with empty buffers for the parts of `child`: its halves, or what lies on the two sides of a border
+/// between trees that is not too far from the middle. Runs that are cut at such a border can move down whole.
 fn split(env: &TreeEnv, lower: &Arc<[u8]>, child: &Arc<Node>) -> Vec<Arc<Slot>> {
-    let (left, right) = child.slots().split_at(child.slots().len() / 2);
+    let slots = child.slots();
+    let (count, middle) = (slots.len(), slots.len() / 2);
+    let borders = (count / 8).max(1)..=count * 7 / 8;
+    let border = borders.filter(|at| slots[*at].lower().len() == PREFIX_BYTES).min_by_key(|at| at.abs_diff(middle));
+    let (left, right) = slots.split_at(border.unwrap_or(middle));
     let half = |lower: &Arc<[u8]>, slots: &[Arc<Slot>]| {
         let node = Node::new(&env.budget, child.height(), slots.to_vec());
         Slot::new(&env.options, lower.clone(), Vec::new(), Target::node(node))

@@ -53,6 +53,8 @@ pub struct Job {
 pub struct Reservations {
     next_id: u64,
     held: Vec<Reservation>,
+    /// Slots whose runs are damaged: their jobs would fail again and again, and keep others from running.
+    quarantined: Vec<SlotName>,
 }
 
 #[derive(Debug)]
@@ -118,6 +120,13 @@ impl Reservations {
     /// Gives a reservation back.
     pub fn end(&mut self, id: u64) {
         self.held.retain(|held| held.id != id);
+    }
+
+    /// Leaves the job's slot alone until the database is opened again: what it reads is damaged.
+    pub fn quarantine(&mut self, job: &Job) {
+        if !self.quarantined.contains(&job.name) {
+            self.quarantined.push(job.name.clone());
+        }
     }
 
     /// Gives a job's reservation back.
@@ -209,6 +218,9 @@ fn reserve(
     upper: Option<&[u8]>,
 ) -> Result<Option<Job>> {
     let name = SlotName { height, lower: slot.lower().clone() };
+    if reservations.quarantined.contains(&name) {
+        return Ok(None);
+    }
     let alone = slot.buffer().iter().any(|run| run.meta().range_deletes > 0);
     let (receives_at, splits) = match slot.target() {
         Target::Leaf(base) => {

@@ -13,7 +13,7 @@ use super::plan::{self, Job};
 use super::source::Source;
 use super::{BeTree, TreeEnv};
 use crate::base::metrics::Counter;
-use crate::base::{Extent, Result};
+use crate::base::{ErrorKind, Extent, Result};
 use crate::format::message::{RangeDelete, Stamp};
 use crate::format::visibility::Retention;
 use crate::memtable::Level0;
@@ -33,6 +33,8 @@ pub struct TreeCounters {
     pub flushes: Counter,
     /// Stored bytes written by flushes.
     pub flush_bytes: Counter,
+    /// Flushes that wrote nothing, because each run lay within one slot of the child.
+    pub moves: Counter,
     /// Leaves compacted.
     pub compactions: Counter,
     /// Stored bytes written by compactions.
@@ -96,7 +98,8 @@ impl BeTree {
     /// 0: whatever is pending). False when there is none that can be begun now.
     ///
     /// # Errors
-    /// Those of reading and writing runs and nodes.
+    /// Those of reading and writing runs and nodes. After `Corruption` the slot is left alone, so that the
+    /// rest of the tree goes on.
     pub fn work_step(&self, retention: &Retention<'_>, threshold: f32) -> Result<bool> {
         let job = {
             let mut state = self.state.lock();
@@ -105,8 +108,12 @@ impl BeTree {
         };
         let Some(job) = job else { return Ok(false) };
         let done = self.work(retention, &job);
-        if done.is_err() {
-            self.state.lock().reservations.end_job(&job);
+        if let Err(error) = &done {
+            let mut state = self.state.lock();
+            state.reservations.end_job(&job);
+            if error.kind() == ErrorKind::Corruption {
+                state.reservations.quarantine(&job);
+            }
         }
         done.map(|()| true)
     }
@@ -120,6 +127,12 @@ impl BeTree {
         match job.slot.target() {
             Target::Node(child) => {
                 let child = child.load(&self.env)?.clone();
+                if let Some(moved) = moves(&child, &job.slot) {
+                    self.counters.moves.add(1);
+                    let mut state = self.state.lock();
+                    self.install_flush(&mut state, job, &moved, Vec::new());
+                    return Ok(());
+                }
                 let cuts = child.slots().iter().skip(1).map(|slot| slot.lower().clone()).collect();
                 let compaction = self.compaction(job, job.slot.buffer().to_vec(), false, Cuts::At(cuts))?;
                 let outcome = compact::run(&self.env, retention, compaction, false)?;
@@ -232,6 +245,18 @@ impl BeTree {
         self.counters.messages_in.add(outcome.messages_in);
         self.counters.messages_out.add(outcome.messages_out);
     }
+}
+
+/// The slots of `child` that the runs of `slot` belong to, the oldest run first, when each lies within one:
+/// then they move down as they are. So rows in key order are not written again on their way.
+fn moves(child: &Node, slot: &Slot) -> Option<Vec<Output>> {
+    let place = |run: &Arc<Run>| {
+        let meta = run.meta();
+        let at = child.find(&meta.first_key);
+        let inside = meta.range_deletes == 0 && meta.messages > 0 && at == child.find(&meta.last_key);
+        inside.then(|| Output { lower: child.slots()[at].lower().clone(), run: run.clone() })
+    };
+    slot.buffer().iter().rev().map(place).collect()
 }
 
 /// The lowest key of the runs in a slot's buffer.

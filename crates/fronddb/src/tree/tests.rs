@@ -340,3 +340,43 @@ fn a_queue_leaves_dead_ranges_that_scans_jump_over() {
     harness.write(&key(100 * 3), Kind::Put, b"again");
     harness.check();
 }
+
+#[test]
+fn a_damaged_run_keeps_no_other_slot_from_being_compacted() {
+    let mut harness = Harness::new();
+    for round in 0..6u16 {
+        for number in 0..600 {
+            harness.write(
+                &key(number),
+                Kind::Put,
+                format!("{round} {number} {:0100}", u32::from(number) * 7919).as_bytes(),
+            );
+        }
+        harness.seal_all();
+        while round < 3 && harness.tree.work_step(&harness.retention(), 1.0).expect("work") {}
+    }
+    let version = harness.tree.version();
+    let pending: Vec<_> = version.root.slots().iter().filter(|slot| !slot.buffer().is_empty()).cloned().collect();
+    assert!(pending.len() > 1, "several slots have something to do");
+    let damaged = &pending[0].buffer()[0].meta().extents[0];
+    harness
+        .storage
+        .flip_bit(Path::new("db").join(crate::store::DATA_FILE).as_path(), damaged.offset() + 30, 3)
+        .expect("flip");
+    let mut failures = 0;
+    loop {
+        match harness.tree.work_step(&harness.retention(), 0.01) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                assert_eq!(error.kind(), crate::base::ErrorKind::Corruption, "{error}");
+                failures += 1;
+                assert!(failures < 3, "the damaged slot is tried once");
+            }
+        }
+    }
+    assert_eq!(failures, 1);
+    let version = harness.tree.version();
+    let left: Vec<_> = version.root.slots().iter().filter(|slot| !slot.buffer().is_empty()).collect();
+    assert_eq!(left.len(), 1, "all other slots were compacted");
+}

@@ -31,8 +31,8 @@ impl Default for TreeTuning {
         TreeTuning {
             fanout_max: 24,
             leaf_bytes_max: 2 << 20,
-            leaf_runs: 12,
-            leaf_pending_ratio: 0.7,
+            leaf_runs: 16,
+            leaf_pending_ratio: 0.8,
             leaf_pending_bytes_min: 256 << 10,
             node_runs: 8,
             node_buffer_bytes: 16 << 20,
