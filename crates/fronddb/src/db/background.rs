@@ -114,6 +114,7 @@ impl Threads {
             Ok(())
         })?;
         threads.spawn(engine, "frond-flush".to_owned(), |engine| {
+            engine.begin_once()?;
             if !engine.flush_step()? {
                 engine.wake.wait_for_work(IDLE);
             }
@@ -121,6 +122,7 @@ impl Threads {
         })?;
         for number in 1..engine.options.background_threads.max(2) {
             threads.spawn(engine, format!("frond-work-{number}"), |engine| {
+                engine.begin_once()?;
                 if engine.tree.work_step(&engine.retention(), WORK_THRESHOLD)? {
                     engine.wake.progress();
                 } else {
@@ -198,8 +200,10 @@ impl Engine {
     }
 
     /// The first background work after opening: what opening need not wait for.
+    /// Nobody moves messages before it is done, because runs are written with the codecs of their trees.
     fn begin_once(&self) -> Result<()> {
-        if self.begun.swap(true, Ordering::AcqRel) {
+        let mut begun = self.begun.lock();
+        if std::mem::replace(&mut *begun, true) {
             return Ok(());
         }
         self.load_codecs()?;

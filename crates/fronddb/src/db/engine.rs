@@ -82,7 +82,7 @@ pub(crate) struct Engine {
 
     pub(crate) directory_lock: DirectoryLock,
     /// The first background work has been done.
-    pub(crate) begun: AtomicBool,
+    pub(crate) begun: Mutex<bool>,
     pub(crate) closed: AtomicBool,
     pub(crate) poison: OnceLock<Error>,
 }

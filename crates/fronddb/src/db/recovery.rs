@@ -558,7 +558,7 @@ impl Recovery<'_> {
             checkpoint_interval_ms: AtomicU64::new(self.options.checkpoint_interval_ms),
             recovery_target_ms: AtomicU64::new(self.options.recovery_target_ms),
             directory_lock: Mutex::new(None),
-            begun: AtomicBool::new(false),
+            begun: Mutex::new(false),
             closed: AtomicBool::new(false),
             poison: Default::default(),
         })
