@@ -172,7 +172,8 @@ impl SuiteCommand {
                 json: None,
                 workload: parse_workload(if self.quick { entry.quick } else { entry.line })?,
             };
-            compare.execute_as(format!("frond-bench compare {}", if self.quick { entry.quick } else { entry.line }))?;
+            let line = if self.quick { entry.quick } else { entry.line };
+            compare.execute_as(format!("frond-bench compare --memory {} {line}", self.common.memory))?;
         }
         Ok(())
     }
