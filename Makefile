@@ -3,16 +3,18 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench torture fuzz
+.PHONY: help setup run test check bench torture fuzz server server-stop plugin stock
 
 CARGO ?= cargo
 SEEDS ?= 20000
 SECONDS_PER_TARGET ?= 60
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 	@echo
 	@echo "  make run ROWS=20M MEMORY=1G RATE=max,2000,200 SEED=1   the same, larger, or otherwise"
+	@echo "  make server PORT=3307                                  the server on a TCP port of this machine as well"
+	@echo "  mariadb/tools/server.sh client                         a SQL prompt on the running server"
 
 setup: ## verify the tools that building needs; installs a C compiler where there is none
 	@command -v $(CARGO) >/dev/null || { \
@@ -60,6 +62,32 @@ fuzz: setup ## every fuzz target for SECONDS_PER_TARGET=60 seconds (needs cargo-
 	  echo "fuzz: $$target"; \
 	  $(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(SECONDS_PER_TARGET); \
 	done
+
+server: plugin ## a private stock MariaDB with FROND as its default engine; prints the client command
+	@mariadb/tools/server.sh start
+
+server-stop: ## stop that server
+	@mariadb/tools/server.sh stop
+
+plugin: setup stock ## build ha_frond.so against the stock server (fetched once, about 180 MB)
+	@echo "plugin: building the engine's library"
+	@$(CARGO) build --quiet --release -p fronddb-capi
+	@$(MAKE) --no-print-directory -j2 -C mariadb STOCK=$(stock) OUT=$(CURDIR)/target/mariadb ENGINE=$(engine)
+
+# The stock MariaDB packages and the headers of their version: fetched into FROND_SERVER_DIR, which checkouts may share.
+stock = $(abspath $(or $(FROND_SERVER_DIR),target/mariadb/stock))
+engine = $(abspath $(or $(CARGO_TARGET_DIR),target))/release/libfronddb.a
+stock:
+	@$(call install_missing,missing-tools)
+	@mariadb/tools/fetch.sh packages
+	@$(call install_missing,missing-libraries)
+	@mariadb/tools/fetch.sh headers
+
+install_missing = missing=$$(mariadb/tools/fetch.sh $(1)); \
+	if [ -n "$$missing" ]; then \
+	  echo "server: installing $$missing by apt-get"; \
+	  $(call apt_install,$$missing); \
+	fi
 
 # Installs Debian packages, as root or by sudo.
 apt_install = as_root=; if [ "$$(id -u)" -ne 0 ]; then as_root=sudo; fi; \
