@@ -47,7 +47,8 @@ impl Log {
             }
             if self.wants(event) {
                 left -= 1;
-                written = output.line(self.line(event));
+                let mut encode = |bytes: &[u8], line: &mut Vec<u8>| self.encoding.encoding.encode(bytes, line);
+                written = output.line(event.line(&mut encode));
             }
             written.is_ok()
         });
@@ -65,34 +66,5 @@ impl Log {
         event.lsn.0 >= self.from
             && self.txn.is_none_or(|txn| txn == event.txn.0)
             && self.tree.is_none_or(|wanted| tree == Some(wanted))
-    }
-
-    fn line(&self, event: &LogEvent<'_>) -> Vec<u8> {
-        let mut line = format!("lsn={} txn={} ", event.lsn, event.txn).into_bytes();
-        let mut field = |name: &str, bytes: &[u8]| {
-            line.extend_from_slice(name.as_bytes());
-            self.encoding.encoding.encode(bytes, &mut line);
-        };
-        match event.action {
-            LogAction::Message { kind, tree, key, payload, blob } => {
-                field(&format!("step={} {kind} tree={tree} key=", event.step), key);
-                if blob {
-                    field(" value=(blob)", b"");
-                } else if !kind.ends_with("delete") {
-                    field(" value=", payload);
-                }
-            }
-            LogAction::RangeDelete { tree, start, end } => {
-                field(&format!("step={} range-delete tree={tree} from=", event.step), start);
-                field(" to=", end);
-            }
-            LogAction::Commit { number } => field(&format!("commit number={number}"), b""),
-            LogAction::Abort => field("abort", b""),
-            LogAction::AbortSteps { from, to } => field(&format!("abort-steps from={from} to={to}"), b""),
-            LogAction::Prepare { xid, locks } => {
-                field(&format!("prepare locks={locks} xid="), xid);
-            }
-        }
-        line
     }
 }

@@ -341,6 +341,15 @@ impl Database {
         Ok(())
     }
 
+    /// The shape of the tree as text, for people and tests: memtables, nodes, runs, leaves. Its form may change.
+    ///
+    /// # Errors
+    /// `Closed`; `Io`, `Corruption` when a node cannot be loaded.
+    pub fn tree_shape(&self) -> Result<String> {
+        self.engine().check_open()?;
+        self.engine().tree.shape()
+    }
+
     /// The failure that poisoned the database, if one did.
     pub fn poisoned(&self) -> Option<Error> {
         self.engine().poison.get().cloned()

@@ -68,6 +68,38 @@ pub enum LogAction<'a> {
     },
 }
 
+impl LogEvent<'_> {
+    /// The event as one line of text; `encode` writes keys, values and external ids.
+    pub fn line(&self, encode: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> Vec<u8> {
+        let mut line = format!("lsn={} txn={} ", self.lsn, self.txn).into_bytes();
+        let mut field = |name: &str, bytes: &[u8]| {
+            line.extend_from_slice(name.as_bytes());
+            encode(bytes, &mut line);
+        };
+        match self.action {
+            LogAction::Message { kind, tree, key, payload, blob } => {
+                field(&format!("step={} {kind} tree={tree} key=", self.step), key);
+                if blob {
+                    field(" value=(blob)", b"");
+                } else if !kind.ends_with("delete") {
+                    field(" value=", payload);
+                }
+            }
+            LogAction::RangeDelete { tree, start, end } => {
+                field(&format!("step={} range-delete tree={tree} from=", self.step), start);
+                field(" to=", end);
+            }
+            LogAction::Commit { number } => field(&format!("commit number={number}"), b""),
+            LogAction::Abort => field("abort", b""),
+            LogAction::AbortSteps { from, to } => field(&format!("abort-steps from={from} to={to}"), b""),
+            LogAction::Prepare { xid, locks } => {
+                field(&format!("prepare locks={locks} xid="), xid);
+            }
+        }
+        line
+    }
+}
+
 /// Tells `visit` everything that the live segments of the log at `path` say, oldest first, until it answers false.
 ///
 /// # Errors

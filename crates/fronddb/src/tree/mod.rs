@@ -38,7 +38,8 @@
 //!
 //! Rooms, in reading order: [`tuning`], [`node`], [`source`], [`merge`], [`compact`] (the merge rules on
 //! streams), [`plan`] (what next), [`step`] (flush, compaction, drop, seal), [`install`] (new versions),
-//! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`verify`], [`salvage`].
+//! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`verify`], [`salvage`],
+//! [`shape`].
 
 pub mod compact;
 pub mod cursor;
@@ -51,6 +52,7 @@ pub mod plan;
 pub mod publish;
 pub mod read;
 pub mod salvage;
+pub mod shape;
 pub mod source;
 pub mod step;
 pub mod tuning;

@@ -9,6 +9,7 @@ mod formats;
 mod fuzz_seeds;
 mod io_errors;
 mod model;
+mod scripts;
 mod support;
 mod threads;
 mod tidy;
