@@ -238,7 +238,7 @@ pub struct TxnOptions {
     /// How long it waits for a lock; `None`: as [`Options::lock_timeout`] says.
     pub lock_timeout: Option<Duration>,
     /// At REPEATABLE READ: a write or locking read of a row that somebody changed after the snapshot is
-    /// `Conflict`, instead of acting on the latest row.
+    /// `Conflict`, instead of acting on the latest row. Rows that a range-delete removes are not looked at.
     pub first_updater_wins: bool,
     /// Takes the snapshot at once and not at the first read.
     pub consistent_snapshot: bool,

@@ -118,13 +118,11 @@ impl TxnCore {
         self.check_tree(&state, &tree.inner)?;
         match self.lock_point(&mut state, tree.id(), key, mode_of(mode), wait)? {
             Attempt::Busy => Ok(Locked::Skipped),
-            Attempt::Granted(granted) => {
+            Attempt::Granted(_) => {
                 tree.inner.check()?;
                 let key = inner(tree.id(), key);
-                if granted == Granted::New {
-                    let snapshot = self.conflict_snapshot(&mut state);
-                    self.check_conflict(&state, snapshot, &key)?;
-                }
+                let snapshot = self.conflict_snapshot(&mut state);
+                self.check_conflict(&state, snapshot, &key)?;
                 let value = self.engine.read(&self.latest_view(&state), &key)?;
                 Ok(value.map_or(Locked::Absent, Locked::Row))
             }

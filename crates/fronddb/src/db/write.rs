@@ -163,10 +163,9 @@ impl TxnCore {
                     }
                 }
                 waited = true;
-                if granted == Granted::New {
-                    self.check_conflict(state, conflict, write.key)
-                        .inspect_err(|_| state.failed_operation = Some(index))?;
-                }
+                // Also for a lock held already: it may be left from a conflict before, or be a range's.
+                self.check_conflict(state, conflict, write.key)
+                    .inspect_err(|_| state.failed_operation = Some(index))?;
             }
             let large_insert = write.kind == Kind::InsertIfAbsent && self.is_large(&write);
             if write.unique || large_insert {

@@ -52,6 +52,7 @@ scripts! {
     crashes
     ddl
     estimates
+    first_updater_wins
     inserts
     isolation_dirty_read
     isolation_dirty_write
