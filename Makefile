@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench torture fuzz server server-stop plugin stock
+.PHONY: help setup run test check bench torture fuzz server server-stop plugin deb stock
 
 CARGO ?= cargo
 SEEDS ?= 20000
@@ -15,6 +15,7 @@ help: ## this list
 	@echo "  make run ROWS=20M MEMORY=1G RATE=max,2000,200 SEED=1   the same, larger, or otherwise"
 	@echo "  make server PORT=3307                                  the server on a TCP port of this machine as well"
 	@echo "  mariadb/tools/server.sh client                         a SQL prompt on the running server"
+	@echo "  mariadb/tools/mtr.sh --suite=main 1st                  the server's own tests, with the plugin at hand"
 
 setup: ## verify the tools that building needs; installs a C compiler where there is none
 	@command -v $(CARGO) >/dev/null || { \
@@ -73,6 +74,9 @@ plugin: setup stock ## build ha_frond.so against the stock server (fetched once,
 	@echo "plugin: building the engine's library"
 	@$(CARGO) build --quiet --release -p fronddb-capi
 	@$(MAKE) --no-print-directory -j2 -C mariadb STOCK=$(stock) OUT=$(CURDIR)/target/mariadb ENGINE=$(engine)
+
+deb: plugin ## that plugin as a Debian package, for exactly the server's version
+	@mariadb/tools/deb.sh
 
 # The stock MariaDB packages and the headers of their version: fetched into FROND_SERVER_DIR, which checkouts may share.
 stock = $(abspath $(or $(FROND_SERVER_DIR),target/mariadb/stock))

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# The server's own test runner, from the fetched packages, with the plugin and the suites of mariadb/mysql-test.
+#
+#   mtr.sh [--as-default] [OPTION...] [TEST...]
+#
+#   --as-default      load the plugin in every server and make FROND the default engine (own suites load it themselves)
+#   anything else     goes to mysql-test-run: --suite=LIST, --parallel=N, --mysqld=--OPTION, --record, tests by name
+#
+#   mtr.sh --suite=frond                         our suite
+#   mtr.sh --suite=storage_engine-frond          the server's suite for any engine, as our overlay sees it
+#   mtr.sh --as-default --suite=engines/funcs    a stock suite with FROND as the default engine
+#   mtr.sh --suite=main 1st                      one stock test, without us
+#
+# A folder of mysql-test/ whose name is that of a stock suite overlays it; any other is a suite of its own. The runner
+# looks for both in plugin/*/ of its own tree, so it gets a tree of its own under target/mariadb/mtr: links to the
+# fetched files, and to our suites, so that --record writes into this checkout.
+#
+# Defaults, given first so that options can change them: 2 at a time, go on after failures, nothing tried again, files in
+# memory where /dev/shm has 4 GB free. Environment: FROND_VARDIR (target/mariadb/var).
+
+source "$(dirname "$0")/common.sh"
+
+tree=$out/mtr/usr
+tests=$tree/share/mysql/mysql-test
+vardir=${FROND_VARDIR:-$out/var}
+
+build_tree() {
+    local stamp=$out/mtr/stamp source=$prefix/usr name
+    if [ "$(cat "$stamp" 2>/dev/null)" != "$stock $(<"$stock/version")" ]; then
+        say "linking the test runner's tree into $out/mtr"
+        rm -rf "$out/mtr"
+        mkdir -p "$tree/share/mysql" "$tree/lib/mysql"
+        ln -s "$source"/{bin,sbin} "$tree/"
+        ln -s "$source"/share/mysql/* "$tree/share/mysql/"
+        rm "$tests"
+        cp -al "$source/share/mysql/mysql-test" "$tests" 2>/dev/null || {
+            rm -rf "$tests"
+            cp -a "$source/share/mysql/mysql-test" "$tests"
+        }
+        for name in "$source"/lib/*; do
+            [ "$name" = "$source/lib/mysql" ] || ln -s "$name" "$tree/lib/"
+        done
+        ln -s "$plugin_dir" "$tree/lib/mysql/plugin"
+        echo "$stock $(<"$stock/version")" >"$stamp"
+    fi
+    rm -rf "$tests/plugin/frond"
+    mkdir "$tests/plugin/frond"
+    for name in "$repo"/mariadb/mysql-test/*/; do
+        [ ! -d "$name" ] || ln -s "$name" "$tests/plugin/frond/$(basename "$name")"
+    done
+    ln -sf "$source"/lib/mysql/plugin/*.so "$plugin_dir/"
+}
+
+# What the runner printed about tests, in one line.
+summary() {
+    awk '/ \[ (pass|fail|skipped|disabled) / {
+             for (i = 2; $i != "["; i++);
+             count[$(i + 1)]++
+             if ($(i + 1) == "fail") failed = failed " " $1
+         }
+         END {
+             printf "%d passed, %d failed, %d skipped, %d disabled", count["pass"], count["fail"], count["skipped"], count["disabled"]
+             print failed == "" ? "" : ":" failed
+         }' "$1"
+}
+
+require_stock
+[ -e "$plugin_dir/ha_frond.so" ] || die "the plugin is missing: $plugin_dir/ha_frond.so; run 'make plugin'"
+
+# Files in memory are a folder that $vardir links to; they go when all passed, and stay to be looked at when not.
+memory=
+files=$vardir
+free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)
+if [ -w /dev/shm ] && [ "${free:-0}" -ge 4000000 ]; then
+    memory=/dev/shm/frond-mtr-$(cksum <<<"$vardir" | cut -d' ' -f1)
+    files=$memory
+fi
+options=(--force --max-test-fail=0 --retry=0 --parallel=2 --vardir="$files" "${as_user[@]}")
+for argument in "$@"; do
+    case $argument in
+    --as-default) options+=(--mysqld=--plugin-load-add=ha_frond --mysqld=--default-storage-engine=FROND) ;;
+    *) options+=("$argument") ;;
+    esac
+done
+
+build_tree
+mkdir -p "$(dirname "$vardir")"
+rm -rf "$vardir"
+[ -z "$memory" ] || ln -s "$memory" "$vardir"
+log=$vardir.log
+status=0
+(cd "$tests" && perl mysql-test-run.pl "${options[@]}") 2>&1 | tee "$log" || status=$?
+echo
+say "$(summary "$log")"
+if [ "$status" -ne 0 ]; then
+    say "the runner says $status; what failed left its files in $vardir/log, and all output is in $log"
+elif [ -n "$memory" ]; then
+    rm -rf "$memory" "$vardir"
+fi
+exit "$status"
