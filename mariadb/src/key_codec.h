@@ -91,7 +91,7 @@ class Key_codec
 };
 
 /* Whether Key_codec::restorable would hold for this part of a key. */
-bool key_part_restorable(const KEY_PART_INFO *part);
+bool key_part_restorable(const TABLE *table, const KEY_PART_INFO *part);
 
 }  // namespace frond
 

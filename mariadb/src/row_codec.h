@@ -68,9 +68,14 @@ class Row_codec
  private:
   const Row_plan *plan_of(uint64_t version) const;
 
-  std::vector<Row_plan> m_plans;   /* one per layout; the last is current */
-  const TABLE *m_table= nullptr;
+  bool wants_key(const MY_BITMAP *wanted) const;
+
+  std::vector<Row_plan> m_plans;     /* one per layout; the last is current */
+  std::vector<uint> m_key_fields;    /* read from the key */
   const Key_codec *m_primary= nullptr;
+  const uchar *m_defaults= nullptr;  /* the table's default record */
+  size_t m_null_bytes= 0;
+  size_t m_length_max= 0;            /* of a row without its blobs */
 };
 
 }  // namespace frond
