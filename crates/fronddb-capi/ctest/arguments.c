@@ -98,6 +98,12 @@ static void null_handles(void)
   WRONG(frond_cursor_open(NULL, NULL, NULL, &cursor));
   WRONG(frond_cursor_move(NULL, FROND_MOVE_FIRST, none(), &row));
   WRONG(frond_cursor_row(NULL, &row));
+  WRONG(frond_options_set_wait_observer(NULL, NULL, NULL));
+  WRONG(frond_options_set_log(NULL, NULL, NULL));
+  WRONG(frond_cursor_unlock_row(NULL));
+  WRONG(frond_txn_unlock(NULL, NULL, text("k")));
+  WRONG(frond_txn_begin_statement(NULL));
+  WRONG(frond_txn_end_statement(NULL));
   WRONG(frond_cursor_lock_row(NULL, FROND_LOCK_SHARED, FROND_WAIT_DEFAULT, &row));
   WRONG(frond_cursor_fetch(NULL, FROND_MOVE_FIRST, none(), &fetch));
 

@@ -118,6 +118,54 @@ static void locking_cursors(void)
   OK(frond_txn_rollback(reader));
 }
 
+/* At READ COMMITTED a row that was locked and not wanted is given back; a statement has one snapshot. */
+static void statements(void)
+{
+  frond_txn_options options;
+  frond_cursor_options range;
+  frond_txn *txn, *other;
+  frond_cursor *cursor;
+  frond_slice value;
+  frond_row row;
+  OK(frond_db_put(db, tree, text("s"), text("1")));
+  memset(&options, 0, sizeof options);
+  options.isolation = FROND_ISOLATION_READ_COMMITTED;
+  options.lock_wait_ms = FROND_WAIT_NONE;
+  OK(frond_txn_begin(db, &options, &txn));
+  OK(frond_txn_begin(db, &options, &other));
+
+  OK(frond_txn_begin_statement(txn));
+  OK(frond_txn_get(txn, tree, text("s"), &value));
+  OK(frond_db_put(db, tree, text("s"), text("2")));
+  OK(frond_txn_get(txn, tree, text("s"), &value));
+  CHECK(is(value, "1"));
+  OK(frond_txn_begin_statement(txn));
+  OK(frond_txn_get(txn, tree, text("s"), &value));
+  CHECK(is(value, "2"));
+
+  OK(frond_txn_get_locked(txn, tree, text("s"), FROND_LOCK_EXCLUSIVE, FROND_WAIT_NONE, &value, NULL));
+  IS(FROND_LOCK_TIMEOUT, frond_txn_put(other, tree, text("s"), text("3")));
+  OK(frond_txn_unlock(txn, tree, text("s")));
+  OK(frond_txn_put(other, tree, text("s"), text("3")));
+  OK(frond_txn_rollback(other));
+
+  OK(frond_txn_begin(db, &options, &other));
+  memset(&range, 0, sizeof range);
+  range.lower = text("s");
+  range.lock = FROND_LOCK_EXCLUSIVE;
+  OK(frond_cursor_open(txn, tree, &range, &cursor));
+  OK(frond_cursor_unlock_row(cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.key, "s"));
+  IS(FROND_LOCK_TIMEOUT, frond_txn_put(other, tree, text("s"), text("3")));
+  OK(frond_cursor_unlock_row(cursor));
+  OK(frond_txn_put(other, tree, text("s"), text("3")));
+  frond_cursor_close(cursor);
+  OK(frond_txn_end_statement(txn));
+  OK(frond_txn_rollback(other));
+  OK(frond_txn_rollback(txn));
+}
+
 static void cancelled_waits(void)
 {
   frond_txn *holder = begin(db), *waiter = begin(db);
@@ -167,15 +215,55 @@ static void deadlocks(void)
   OK(frond_txn_commit(one));
 }
 
+struct watch {
+  frond_db *db;
+  frond_txn *blocker;
+  uint64_t waiter;
+  int calls;
+};
+
+/* Ends who is in the way. */
+static void observe(void *context, uint64_t waiter, uint64_t blocker)
+{
+  struct watch *watch = context;
+  CHECK(blocker == frond_txn_id(watch->blocker));
+  watch->waiter = waiter;
+  watch->calls++;
+  OK(frond_txn_rollback(watch->blocker));
+}
+
+static void observers(void)
+{
+  frond_options *options = frond_options_new();
+  struct watch watch = {NULL, NULL, 0, 0};
+  frond_tree *own;
+  frond_txn *waiter;
+  OK(frond_options_set(options, FROND_OPTION_CREATE_IF_MISSING, 1));
+  OK(frond_options_set_wait_observer(options, observe, &watch));
+  OK(frond_db_open(path_of("observer"), options, &watch.db));
+  frond_options_free(options);
+  OK(frond_db_create_tree(watch.db, "t", NULL, &own));
+  watch.blocker = begin(watch.db);
+  waiter = begin(watch.db);
+  OK(frond_txn_put(watch.blocker, own, text("a"), text("1")));
+  OK(frond_txn_put(waiter, own, text("a"), text("2")));
+  CHECK(watch.calls == 1 && watch.waiter == frond_txn_id(waiter));
+  OK(frond_txn_commit(waiter));
+  frond_tree_close(own);
+  OK(frond_db_close(watch.db));
+}
+
 void test_locks(void)
 {
   db = open_new("locks");
   OK(frond_db_create_tree(db, "t", NULL, &tree));
   timeouts();
   locking_cursors();
+  statements();
   cancelled_waits();
   granted_waits();
   deadlocks();
+  observers();
   frond_tree_close(tree);
   OK(frond_db_close(db));
 }

@@ -15,6 +15,18 @@ static void progress(void *context, const frond_recovery_progress *now)
   seen->calls++;
 }
 
+struct told {
+  int notes;
+  int others;
+};
+
+static void take_event(void *context, frond_log_level level, const char *message)
+{
+  struct told *told = context;
+  CHECK(strlen(message) > 0 && level >= FROND_LOG_ERROR && level <= FROND_LOG_NOTE);
+  *(level == FROND_LOG_NOTE ? &told->notes : &told->others) += 1;
+}
+
 static void prepare(frond_db *db, frond_tree *tree, const char *key, const char *xid)
 {
   frond_txn *txn = begin(db);
@@ -46,6 +58,7 @@ void test_recovery(void)
   frond_recovery_report report;
   frond_recovery_estimate estimate;
   struct seen seen = {0, 0};
+  struct told told = {0, 0};
   char *json;
   bool found;
 
@@ -56,6 +69,7 @@ void test_recovery(void)
   options = frond_options_new();
   OK(frond_options_set(options, FROND_OPTION_CREATE_IF_MISSING, 1));
   OK(frond_options_set(options, FROND_OPTION_ERROR_IF_EXISTS, 1));
+  OK(frond_options_set_log(options, take_event, &told));
   IS(FROND_ALREADY_OPEN, frond_db_open(path_of("recovery"), NULL, &second));
 
   OK(frond_db_create_tree(db, "t", NULL, &tree));
@@ -78,8 +92,11 @@ void test_recovery(void)
   frond_options_free(options);
 
   options = frond_options_new();
+  CHECK(told.notes == 0 && told.others == 0);
   OK(frond_options_set_progress(options, progress, &seen));
+  OK(frond_options_set_log(options, take_event, &told));
   OK(frond_db_open(path_of("recovery"), options, &db));
+  CHECK(told.notes == 2 && told.others == 0); /* begun, done */
   CHECK(seen.calls > 0 && seen.last == FROND_RECOVERY_DONE);
   OK(frond_db_recovery_report(db, &report));
   CHECK(report.created == 0 && report.prepared == 2 && report.messages > 0 && report.total_micros > 0);
@@ -110,6 +127,7 @@ void test_recovery(void)
 
   OK(frond_options_set(options, FROND_OPTION_READ_ONLY, 1));
   OK(frond_options_set_progress(options, NULL, NULL));
+  OK(frond_options_set_log(options, NULL, NULL));
   OK(frond_db_open(path_of("recovery"), options, &db));
   frond_options_free(options);
   OK(frond_db_open_tree(db, "t", &tree));

@@ -188,6 +188,23 @@ typedef struct frond_recovery_progress {
 /* Called while recovery runs, in the thread that opens the database; progress is lent for the call. */
 typedef void (*frond_progress_fn)(void *context, const frond_recovery_progress *progress);
 
+/* Called before a transaction waits for a lock, once for each transaction in the way, with their frond_txn_id (0 for a
+ * prepared one). In the waiting thread, with no latch of the engine held: it may end the wait of the transaction in the way
+ * (frond_db_cancel), or have its session killed, and must not use the waiting one. */
+typedef void (*frond_wait_observer_fn)(void *context, uint64_t waiter, uint64_t blocker);
+
+/* How grave an event is. */
+typedef uint32_t frond_log_level;
+enum {
+  FROND_LOG_ERROR = 1,   /* something is broken and somebody has to act: poisoned, damaged */
+  FROND_LOG_WARNING = 2, /* something goes badly and may pass: the disk is full, writers stopped for long */
+  FROND_LOG_NOTE = 3     /* good to know: recovery begins, goes on, is done; space is back */
+};
+
+/* Told what a server's error log should hold: rare events, from any thread, also under latches. It must be quick and must
+ * not call the library. message is lent for the call. */
+typedef void (*frond_log_fn)(void *context, frond_log_level level, const char *message);
+
 /* The defaults; to be freed with frond_options_free. NULL cannot happen: no memory ends the process. */
 frond_options *frond_options_new(void);
 /* NULL is allowed. */
@@ -200,6 +217,10 @@ frond_status frond_options_set_log_dir(frond_options *options, const char *path)
 frond_status frond_options_set_codec(frond_options *options, frond_codec codec, int32_t level);
 /* Who is told how recovery goes on; NULL: nobody. context must stay valid while the database opens. */
 frond_status frond_options_set_progress(frond_options *options, frond_progress_fn progress, void *context);
+/* Who is told of waits for locks, and of events; NULL: nobody. context must stay valid, and usable from any thread, until the
+ * database is closed. */
+frond_status frond_options_set_wait_observer(frond_options *options, frond_wait_observer_fn observer, void *context);
+frond_status frond_options_set_log(frond_options *options, frond_log_fn log, void *context);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 3 The database. Any number of threads at once, except frond_db_close.
@@ -271,7 +292,7 @@ typedef uint32_t frond_isolation;
 enum {
   FROND_ISOLATION_DEFAULT = 0, /* repeatable read */
   FROND_ISOLATION_READ_UNCOMMITTED = 1,
-  FROND_ISOLATION_READ_COMMITTED = 2,  /* each call sees what was committed when it began */
+  FROND_ISOLATION_READ_COMMITTED = 2,  /* each call, or each statement, sees what was committed when it began */
   FROND_ISOLATION_REPEATABLE_READ = 3, /* plain reads see one snapshot; locking reads and writes the latest rows */
   FROND_ISOLATION_SERIALIZABLE = 4     /* plain reads take shared locks and see the latest rows */
 };
@@ -330,6 +351,14 @@ frond_status frond_savepoint_rollback(frond_txn *txn, uint32_t savepoint);
 /* Forgets the mark and all later ones; what was done since stays. FROND_NOT_FOUND when it is gone. */
 frond_status frond_savepoint_release(frond_txn *txn, uint32_t savepoint);
 
+/* Begins a statement, and ends the one before. At FROND_ISOLATION_READ_COMMITTED plain reads and cursors until the next
+ * call see one snapshot, taken at the first of them; without this call each takes its own. At other levels reads are as
+ * always. Touches nothing shared. */
+frond_status frond_txn_begin_statement(frond_txn *txn);
+/* Ends the statement and releases its snapshot (a cursor keeps what it reads until it is positioned anew or closed). Locks
+ * are kept. The transaction's end does the same. */
+frond_status frond_txn_end_statement(frond_txn *txn);
+
 /* ---------------------------------------------------------------------------------------------------------------
  * 6 Reading. Values are lent until the next call of a function of this section with the same transaction, or its end.
  *   An absent key is FROND_OK with value.data NULL.
@@ -352,6 +381,11 @@ frond_status frond_txn_get_many(frond_txn *txn, const frond_tree *tree, const fr
  * locked. *skipped (may be NULL unless wait_ms is FROND_WAIT_SKIP) says that another transaction holds the lock. */
 frond_status frond_txn_get_locked(frond_txn *txn, const frond_tree *tree, frond_slice key, frond_lock_mode mode,
                                   int64_t wait_ms, frond_slice *value, bool *skipped);
+/* Gives back the lock of key, for a row that was locked, looked at and not wanted: only if a locking read of this statement
+ * newly took it (the transaction did not hold it before, in whatever mode) and nothing was written to the row since.
+ * Otherwise, at FROND_ISOLATION_REPEATABLE_READ and FROND_ISOLATION_SERIALIZABLE, and beyond the last 256 rows locked,
+ * it does nothing. Index entries written with FROND_OPERATION_COVERED count as written with the row that covers them. */
+frond_status frond_txn_unlock(frond_txn *txn, const frond_tree *tree, frond_slice key);
 /* Locks the keys from lower (included) to upper (excluded; empty: to the end), also those that do not exist.
  * wait_ms must not be FROND_WAIT_SKIP. */
 frond_status frond_txn_lock_range(frond_txn *txn, const frond_tree *tree, frond_slice lower, frond_slice upper,
@@ -393,7 +427,8 @@ typedef struct frond_cursor_options {
   frond_slice upper;  /* data NULL: to the end */
   frond_slice prefix; /* only keys that begin with this, inside the bounds */
   uint32_t flags;     /* FROND_CURSOR_* */
-  frond_lock_mode lock; /* locks each row that it stops at and the gaps it passes, and sees the latest rows */
+  frond_lock_mode lock; /* locks each row that it stops at, from repeatable read on also the gaps it passes, and sees
+                         * the latest rows */
   int64_t wait_ms;      /* with lock: milliseconds or FROND_WAIT_* */
   uint64_t read_ahead_bytes; /* 0: the default */
 } frond_cursor_options;
@@ -422,6 +457,8 @@ frond_status frond_cursor_row(const frond_cursor *cursor, frond_row *row);
 /* Locks the row that it is at and reads it again as it is now; row->key.data is NULL when it is gone, or held by
  * another and skipped: the cursor is then between its neighbours. row may be NULL. */
 frond_status frond_cursor_lock_row(frond_cursor *cursor, frond_lock_mode mode, int64_t wait_ms, frond_row *row);
+/* Gives back the lock of the row that it is at, as frond_txn_unlock; the cursor stays there. At no row: does nothing. */
+frond_status frond_cursor_unlock_row(frond_cursor *cursor);
 
 enum {
   FROND_FETCH_KEYS_ONLY = 1 /* packs empty values */

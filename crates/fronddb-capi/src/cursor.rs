@@ -174,3 +174,8 @@ pub extern "C" fn frond_cursor_lock_row(
         Ok(())
     })
 }
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_cursor_unlock_row(cursor: Option<&mut frond_cursor>) -> Status {
+    enter("frond_cursor_unlock_row", || need(cursor, "cursor")?.inner.unlock_row().map(|_| ()))
+}

@@ -1,13 +1,13 @@
 //! Options of a database that is to be opened. Names options by number; knows no default and no limit.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Error, Options, RecoveryPhase, RecoveryProgress, Result};
 
-use crate::border::{Status, Text, enter, guard, need, unknown};
+use crate::border::{Status, Text, c_string, enter, guard, need, unknown};
 use crate::constants::*;
 use crate::types::{c_structs, codec};
 
@@ -159,6 +159,63 @@ pub extern "C" fn frond_options_set_progress(
     })
 }
 
+/// Told who is about to wait for whom.
+pub type frond_wait_observer_fn = Option<unsafe extern "C" fn(*mut c_void, u64, u64)>;
+/// Told of events.
+pub type frond_log_fn = Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char)>;
+
+/// The context of a function that any thread may call.
+#[derive(Clone, Copy)]
+struct Context(*mut c_void);
+
+// Safety: the context is only handed back; that any thread may use it is what the header asks of the caller.
+unsafe impl Send for Context {}
+// Safety: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    fn get(self) -> *mut c_void {
+        self.0
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_options_set_wait_observer(
+    options: Option<&mut frond_options>,
+    observer: frond_wait_observer_fn,
+    context: *mut c_void,
+) -> Status {
+    enter("frond_options_set_wait_observer", || {
+        let context = Context(context);
+        let callback = observer.map(|observer| {
+            // Safety: C1 and the header bind the callback: it takes what it was declared for, returns and does not throw.
+            let tell = move |waiter, blocker| unsafe { observer(context.get(), waiter, blocker) };
+            Arc::new(tell) as engine::WaitCallback
+        });
+        need(options, "options")?.apply(Ok(callback), Options::on_lock_wait)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_options_set_log(
+    options: Option<&mut frond_options>,
+    log: frond_log_fn,
+    context: *mut c_void,
+) -> Status {
+    enter("frond_options_set_log", || {
+        let context = Context(context);
+        let callback = log.map(|log| {
+            let tell = move |level: engine::LogLevel, message: &str| {
+                let message = c_string(message.to_owned());
+                // Safety: as for the observer.
+                unsafe { log(context.get(), level as u32, message.as_ptr()) }
+            };
+            Arc::new(tell) as engine::LogCallback
+        });
+        need(options, "options")?.apply(Ok(callback), Options::on_log)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +230,13 @@ mod tests {
         assert_eq!(frond_options_set(Some(&mut options), FROND_OPTION_READ_ONLY, 2), 5);
         assert_eq!(frond_options_set(Some(&mut options), FROND_OPTION_FILTER_BITS_PER_KEY, 256), 5);
         assert_eq!(frond_options_set(None, 1, 1), 5);
+    }
+
+    #[test]
+    fn levels_have_the_numbers_of_the_engine() {
+        use engine::LogLevel::{Error, Note, Warning};
+        let numbers = [Error, Warning, Note].map(|level| level as u32);
+        assert_eq!(numbers, [FROND_LOG_ERROR, FROND_LOG_WARNING, FROND_LOG_NOTE]);
     }
 
     #[test]

@@ -106,6 +106,14 @@ pub extern "C" fn frond_txn_get_locked(
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn frond_txn_unlock(txn: Option<&mut frond_txn>, tree: Option<&frond_tree>, key: Bytes<'_>) -> Status {
+    enter("frond_txn_unlock", || {
+        let (txn, tree) = (need(txn, "txn")?, need(tree, "tree")?);
+        txn.inner.unlock(&tree.inner, key.get()?).map(|_| ())
+    })
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn frond_txn_lock_range(
     txn: Option<&mut frond_txn>,
     tree: Option<&frond_tree>,

@@ -65,6 +65,16 @@ pub extern "C" fn frond_txn_rollback(txn: Option<Box<frond_txn>>) -> Status {
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn frond_txn_begin_statement(txn: Option<&mut frond_txn>) -> Status {
+    enter("frond_txn_begin_statement", || need(txn, "txn")?.inner.begin_statement())
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_txn_end_statement(txn: Option<&mut frond_txn>) -> Status {
+    enter("frond_txn_end_statement", || need(txn, "txn")?.inner.end_statement())
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn frond_db_cancel(db: Option<&frond_db>, id: u64) -> Status {
     enter("frond_db_cancel", || need(db, "db")?.inner.cancel(id))
 }

@@ -32,11 +32,12 @@ pub use db::batch::WriteBatch;
 pub use db::check::{CheckOptions, CheckProgress, CheckReport, check};
 pub use db::cursor::Cursor;
 pub use db::database::Database;
+pub use db::events::{LogCallback, LogLevel};
 pub use db::log_print::{LogAction, LogEvent, log_records};
 pub use db::monitor::{Finding, LockInfo, PreparedInfo, TransactionInfo};
 pub use db::options::{
     CursorOptions, Durability, Isolation, LockMode, MEMORY_BYTES_MIN, Options, ProgressCallback, TreeOptions,
-    TxnOptions, Wait,
+    TxnOptions, Wait, WaitCallback,
 };
 pub use db::report::{RecoveryEstimate, RecoveryPhase, RecoveryProgress, RecoveryReport};
 pub use db::salvage::{SalvageReport, SalvagedTree, salvage};

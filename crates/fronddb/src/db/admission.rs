@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::engine::Engine;
+use super::events::LogLevel;
 use crate::base::{Error, ErrorKind, Result};
 
 /// Sealed memtables beside the active one before writers stop.
@@ -137,9 +138,27 @@ impl Engine {
                 Ok(false) => self.wake.wait_for_progress(),
             }
         };
+        let now = self.clock.micros();
+        let waited = now.saturating_sub(started);
         self.counters.stalls.add(1);
-        self.counters.stall.record(self.clock.micros().saturating_sub(started));
+        self.counters.stall.record(waited);
+        self.events.stall(now, waited);
         outcome
+    }
+
+    /// Background work has met a full disk.
+    pub(crate) fn disk_is_full(&self, error: &Error) {
+        if !self.admission.disk_full.swap(true, Ordering::AcqRel) {
+            self.events
+                .tell(LogLevel::Warning, || format!("the disk is full, writes will fail when level 0 is: {error}"));
+        }
+    }
+
+    /// Background work has found space again.
+    pub(crate) fn disk_has_space(&self) {
+        if self.admission.disk_full.swap(false, Ordering::AcqRel) {
+            self.events.tell(LogLevel::Note, || "the disk has space again".to_owned());
+        }
     }
 
     /// Seals the active memtable when a write has filled it. That it could not be sealed is for the next
@@ -159,7 +178,7 @@ impl Engine {
         match self.seal_active(limit) {
             Ok(true) => self.counters.checkpoints_by_size.add(1),
             Ok(false) => {}
-            Err(error) if error.kind() == ErrorKind::NoSpace => self.admission.disk_full.store(true, Ordering::Release),
+            Err(error) if error.kind() == ErrorKind::NoSpace => self.disk_is_full(&error),
             Err(error) => {
                 self.poison(&error);
             }

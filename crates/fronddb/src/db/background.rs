@@ -178,11 +178,15 @@ impl Engine {
     fn may_pass(&self, error: &Error) -> bool {
         match error.kind() {
             ErrorKind::NoSpace => {
-                self.admission.disk_full.store(true, Ordering::Release);
+                self.disk_is_full(error);
                 self.wake.progress();
                 true
             }
-            ErrorKind::Corruption | ErrorKind::Closed => true,
+            ErrorKind::Corruption => {
+                self.events.damage(error);
+                true
+            }
+            ErrorKind::Closed => true,
             _ => false,
         }
     }
@@ -226,7 +230,7 @@ impl Engine {
         more |= !self.store.shrink_step(ShrinkLimits::default())?.is_done;
         self.cache.trim();
         if self.admission.disk_full.load(Ordering::Acquire) && self.tree.version_guard().sealed.is_empty() {
-            self.admission.disk_full.store(false, Ordering::Release);
+            self.disk_has_space();
         }
         Ok(more)
     }

@@ -25,6 +25,7 @@ use std::time::Duration;
 use super::catalog::CatalogChanges;
 use super::engine::Engine;
 use super::options::{Durability, Isolation, TxnOptions, Wait};
+use super::statement::Statement;
 use super::transaction::Savepoint;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TxnId};
@@ -56,6 +57,7 @@ pub(crate) struct TxnState {
     ended: bool,
     pub(crate) writer: Option<Writer>,
     snapshot: Option<Arc<Snapshot>>,
+    pub(crate) statement: Statement,
     savepoints: Vec<Mark>,
     next_savepoint: u32,
     pub(crate) step: u32,
@@ -184,7 +186,7 @@ impl TxnCore {
             // A snapshot is serializable for who only reads.
             Isolation::Serializable if !self.options.read_only => None,
             Isolation::ReadUncommitted => None,
-            Isolation::ReadCommitted => Some(Arc::new(self.engine.snapshots.acquire())),
+            Isolation::ReadCommitted => Some(state.statement.snapshot(|| self.engine.snapshots.acquire())),
             Isolation::RepeatableRead | Isolation::Serializable => {
                 Some(state.snapshot.get_or_insert_with(|| Arc::new(self.engine.snapshots.acquire())).clone())
             }
@@ -367,6 +369,7 @@ impl TxnCore {
         state.ended = true;
         self.over.store(true, Ordering::Release);
         state.snapshot = None;
+        state.statement = Statement::default();
         state.writer = None;
         state.savepoints = Vec::new();
         self.engine.sessions.remove(self.id);

@@ -282,6 +282,19 @@ impl Cursor {
         self.take_row(&core, &mut state, key)
     }
 
+    /// Gives back the lock of the row that it is at, where this statement took it and nothing was written to the row since;
+    /// whether it did. See [`crate::Transaction::unlock`]. The cursor stays at the row.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn unlock_row(&mut self) -> Result<bool> {
+        if self.at != At::Own {
+            return Ok(false);
+        }
+        let mut state = self.core.active()?;
+        Ok(self.core.unlock_fresh(&mut state, &self.key))
+    }
+
     // Plain reading.
 
     /// Steps the tree's cursor.
@@ -294,7 +307,7 @@ impl Cursor {
         }
         self.steps += 1;
         self.at = At::End;
-        if step(&mut source.cursor)? {
+        if step(&mut source.cursor).inspect_err(|error| self.core.engine.events.damage(error))? {
             self.at = At::Source;
         }
         Ok(self.valid())
@@ -322,12 +335,16 @@ impl Cursor {
 
     fn forward(&mut self, from: Vec<u8>) -> Result<bool> {
         let core = self.core.clone();
+        self.forward_from(&core, from).inspect_err(|error| core.engine.events.damage(error))
+    }
+
+    fn forward_from(&mut self, core: &TxnCore, from: Vec<u8>) -> Result<bool> {
         self.at = At::End;
         let mut state = core.active()?;
         core.check_tree(&state, &self.tree)?;
         core.engine.counters.cursor_seeks.add(1);
         if self.lock.is_some() {
-            return self.forward_locked(&core, &mut state, from);
+            return self.forward_locked(core, &mut state, from);
         }
         if self.source(&mut state).seek(&from)? {
             self.at = At::Source;
@@ -337,12 +354,16 @@ impl Cursor {
 
     fn backward(&mut self, below: Option<Vec<u8>>) -> Result<bool> {
         let core = self.core.clone();
+        self.backward_from(&core, below).inspect_err(|error| core.engine.events.damage(error))
+    }
+
+    fn backward_from(&mut self, core: &TxnCore, below: Option<Vec<u8>>) -> Result<bool> {
         self.at = At::End;
         let mut state = core.active()?;
         core.check_tree(&state, &self.tree)?;
         core.engine.counters.cursor_seeks.add(1);
         if self.lock.is_some() {
-            return self.backward_locked(&core, &mut state, below);
+            return self.backward_locked(core, &mut state, below);
         }
         let source = self.source(&mut state);
         let found = match &below {
@@ -378,8 +399,11 @@ impl Cursor {
             if self.gaps && self.wait != Wait::SkipLocked {
                 return self.accept(core, state, key, value);
             }
-            if self.lock_found(core, state, &key)? && self.take_row(core, state, key.clone())? {
-                return Ok(true);
+            if self.lock_found(core, state, &key)? {
+                if self.take_row(core, state, key.clone())? {
+                    return Ok(true);
+                }
+                core.unlock_fresh(state, &key);
             }
             from = successor(&key);
         }
@@ -413,8 +437,11 @@ impl Cursor {
             if self.gaps && self.wait != Wait::SkipLocked {
                 return self.accept(core, state, key, value);
             }
-            if self.lock_found(core, state, &key)? && self.take_row(core, state, key.clone())? {
-                return Ok(true);
+            if self.lock_found(core, state, &key)? {
+                if self.take_row(core, state, key.clone())? {
+                    return Ok(true);
+                }
+                core.unlock_fresh(state, &key);
             }
             below = Some(key);
         }

@@ -27,6 +27,7 @@ use super::admission::Admission;
 use super::background::Wake;
 use super::catalog::Catalog;
 use super::counters::Counters;
+use super::events::{EventLog, LogLevel};
 use super::options::Options;
 use super::prepared::PreparedTable;
 use super::report::RecoveryReport;
@@ -65,9 +66,10 @@ pub(crate) struct Engine {
     pub(crate) locks: LockTable,
     pub(crate) catalog: Catalog,
     pub(crate) prepared: PreparedTable,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Arc<Sessions>,
     pub(crate) admission: Admission,
     pub(crate) counters: Counters,
+    pub(crate) events: Arc<EventLog>,
     pub(crate) wake: Wake,
     pub(crate) report: RecoveryReport,
 
@@ -129,7 +131,14 @@ impl Engine {
 
     /// Stops all writing for good (E1) and returns what callers get from now on.
     pub(crate) fn poison(&self, cause: &Error) -> Error {
-        let first = self.poison.get_or_init(|| cause.clone());
+        let mut is_first = false;
+        let first = self.poison.get_or_init(|| {
+            is_first = true;
+            cause.clone()
+        });
+        if is_first {
+            self.events.tell(LogLevel::Error, || format!("the database is poisoned and refuses writes: {cause}"));
+        }
         self.wake.everybody();
         poisoned(first)
     }

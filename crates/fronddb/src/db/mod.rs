@@ -2,9 +2,9 @@
 //!
 //! Rooms, in reading order. For users: [`options`] (every knob), [`database`] (open, close, upkeep), [`transaction`],
 //! [`batch`], [`cursor`], [`tree_handle`] (trees and their names), [`monitor`] (transactions and locks),
-//! [`statistics`], [`report`] (recovery). Behind them: `engine` (what an open database consists of), `core` (one
-//! transaction's state and ends), `write` and `read` (the two paths), `ddl` and `catalog` (trees), `prepared`
-//! (distributed transactions), `checkpoint`, `recovery`, `admission`, `background` (the only threads), `sessions`,
+//! [`statistics`], [`report`] (recovery), [`events`] (what an error log should hold). Behind them: `engine` (what an open database consists of), `core` (one
+//! transaction's state and ends), `statement` (its statements), `write` and `read` (the two paths), `ddl` and `catalog` (trees), `prepared`
+//! (distributed transactions), `checkpoint`, `recovery` and `replay`, `admission`, `background` (the only threads), `sessions`,
 //! `counters`, `gather`, `json`. For databases that nobody has open: [`check`], [`salvage`], [`log_print`].
 
 mod admission;
@@ -19,6 +19,7 @@ pub mod cursor;
 pub mod database;
 mod ddl;
 mod engine;
+pub mod events;
 mod gather;
 mod json;
 pub mod log_print;
@@ -27,9 +28,11 @@ pub mod options;
 mod prepared;
 mod read;
 mod recovery;
+mod replay;
 pub mod report;
 pub mod salvage;
 mod sessions;
+mod statement;
 pub mod statistics;
 pub mod transaction;
 pub mod tree_handle;

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::events::LogCallback;
 use super::report::RecoveryProgress;
 use crate::base::clock::Clock;
 use crate::base::compress::Codec;
@@ -21,6 +22,9 @@ pub const MEMORY_BYTES_MIN: usize = 8 << 20;
 
 /// Called while recovery runs, from the thread that opens the database.
 pub type ProgressCallback = Arc<dyn Fn(&RecoveryProgress) + Send + Sync>;
+
+/// Told that the transaction whose number is first is about to wait for a lock that the other one is in the way of.
+pub type WaitCallback = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// How a database is opened. Made by [`Options::new`], changed by its setters:
 ///
@@ -53,6 +57,8 @@ pub struct Options {
     pub(crate) tree_tuning: Option<TreeTuning>,
     pub(crate) manual_background: bool,
     pub(crate) on_recovery_progress: Option<ProgressCallback>,
+    pub(crate) on_lock_wait: Option<WaitCallback>,
+    pub(crate) on_log: Option<LogCallback>,
 }
 
 macro_rules! setters {
@@ -120,6 +126,13 @@ setters! {
     manual_background: bool,
     /// Told how recovery goes on while the database opens. Default: none.
     on_recovery_progress: Option<ProgressCallback>,
+    /// Told before a wait for a lock begins, once for each transaction in the way, by their numbers
+    /// ([`crate::Transaction::id`]; 0 for a prepared one, which has no session). Called in the waiting thread with no latch of
+    /// the engine held: it may end or cancel the transaction in the way, and must not use the waiting one. Default: none.
+    on_lock_wait: Option<WaitCallback>,
+    /// Told what a server's error log should hold: rare events, from any thread. Must be quick and must not call the database.
+    /// Default: none.
+    on_log: Option<LogCallback>,
 }
 
 impl Default for Options {
@@ -148,6 +161,8 @@ impl Default for Options {
             tree_tuning: None,
             manual_background: false,
             on_recovery_progress: None,
+            on_lock_wait: None,
+            on_log: None,
         }
     }
 }

@@ -48,15 +48,20 @@ impl Engine {
         let count = self.counters.gets.get();
         self.counters.gets.add(1);
         if !count.is_multiple_of(READ_SAMPLE) {
-            let value = self.tree.get(&self.tree.version_guard(), view, key)?;
+            let value = self.find(view, key)?;
             self.counters.gets_found.add(u64::from(value.is_some()));
             return Ok(value);
         }
         let started = std::time::Instant::now();
-        let value = self.tree.get(&self.tree.version_guard(), view, key)?;
+        let value = self.find(view, key)?;
         self.counters.gets_found.add(u64::from(value.is_some()));
         self.counters.read.record(started.elapsed().as_nanos() as u64);
         Ok(value)
+    }
+
+    #[inline]
+    fn find(&self, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
+        self.tree.get(&self.tree.version_guard(), view, key).inspect_err(|error| self.events.damage(error))
     }
 
     /// The latest committed value.
@@ -98,7 +103,7 @@ impl TxnCore {
         }
         let snapshot = match self.options.isolation {
             // One key is read once: the latest committed state is a snapshot of it.
-            Isolation::ReadCommitted => None,
+            Isolation::ReadCommitted if !state.statement.is_open() => None,
             _ => self.snapshot(&mut state),
         };
         let view = View {
@@ -144,7 +149,11 @@ impl TxnCore {
             Wait::SkipLocked => writer.locker.try_lock(tree, key, mode),
             _ => writer.locker.lock(tree, key, mode, limit).map(Attempt::Granted),
         };
-        attempt.map_err(|error| self.lock_failed(state, error))
+        let attempt = attempt.map_err(|error| self.lock_failed(state, error))?;
+        if let Attempt::Granted(granted) = attempt {
+            self.note_locked(state, tree, key, granted);
+        }
+        Ok(attempt)
     }
 
     /// Locks the user keys from `lower` up to `upper` (empty: all that follow).

@@ -20,28 +20,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::background::Wake;
-use super::catalog::{self, CATALOG, Catalog};
+use super::catalog::{self, Catalog};
 use super::checkpoint::Ledger;
 use super::engine::Engine;
+use super::events::{EventLog, LogLevel};
 use super::options::Options;
-use super::prepared::held;
+use super::replay::{Event, Reading};
 use super::report::{RecoveryPhase, RecoveryProgress, RecoveryReport};
+use super::sessions::Sessions;
 use crate::base::clock::Clock;
-use crate::base::codec::Decoder;
 use crate::base::compress::Codec;
-use crate::base::key;
 use crate::base::memory::MemoryBudget;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
-use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TxnId};
+use crate::base::{Error, ErrorKind, Lsn, Result, TxnId};
 use crate::cache::Cache;
-use crate::format::blob::BlobRef;
-use crate::format::record::{Messages, Record};
 use crate::format::{Superblock, SuperblockBody};
 use crate::io::{DiskStorage, Storage, replace_file};
-use crate::lock::{HeldLock, LockOptions, LockTable};
+use crate::lock::{HeldLock, LockOptions, LockTable, WaitObserver};
 use crate::log::{Log, LogOptions, LogReader, LogTail};
-use crate::memtable::{Level0, Memtable, SortedMemtable, SortedPart};
+use crate::memtable::{Level0, Memtable, SortedMemtable};
 use crate::run::{CodecTable, RunCounters};
 use crate::store::{Opened, Store, StoreOptions};
 use crate::tree::{BeTree, RunHolders, TreeEnv, TreeTuning};
@@ -57,96 +55,6 @@ const REPORT_FILE: &str = "recovery.json";
 pub(super) const LOG_DIRECTORY: &str = "log";
 /// Log records from this size on are compressed, if that is asked for.
 const COMPRESS_BYTES_MIN: usize = 512;
-
-/// A decision about a transaction, in the log.
-#[derive(Debug)]
-enum Event {
-    Seen(TxnId),
-    Commit(TxnId, CommitNumber),
-    Abort(TxnId),
-    AbortSteps(TxnId, u32, u32),
-    Prepare(TxnId, Vec<u8>, Vec<HeldLock>),
-}
-
-/// What one reading thread collects.
-#[derive(Debug)]
-struct Reading {
-    part: SortedPart,
-    events: Vec<(Lsn, Event)>,
-    last_seen: Option<TxnId>,
-    records: u64,
-    messages: u64,
-    bytes: u64,
-    next_tree: u32,
-}
-
-impl Reading {
-    fn new() -> Reading {
-        Reading {
-            part: SortedPart::new(),
-            events: Vec::new(),
-            last_seen: None,
-            records: 0,
-            messages: 0,
-            bytes: 0,
-            next_tree: 0,
-        }
-    }
-
-    fn seen(&mut self, lsn: Lsn, txn: TxnId) {
-        if self.last_seen != Some(txn) {
-            self.last_seen = Some(txn);
-            self.events.push((lsn, Event::Seen(txn)));
-        }
-    }
-
-    fn record(&mut self, store: &Store, lsn: Lsn, bytes: &[u8]) -> Result<()> {
-        self.records += 1;
-        self.bytes += bytes.len() as u64;
-        let record = Record::decode(lsn, bytes)?;
-        match record {
-            Record::Messages(messages) => self.take(store, lsn, messages)?,
-            Record::CommitWithMessages { number, messages } => {
-                let txn = messages.txn();
-                self.take(store, lsn, messages)?;
-                self.events.push((lsn, Event::Commit(txn, number)));
-            }
-            Record::RangeDelete { txn, .. } => {
-                self.seen(lsn, txn);
-                self.messages += 1;
-                if let Some(range) = record.to_range_delete() {
-                    self.part.add_range(range);
-                }
-            }
-            Record::Commit { txn, number } => self.events.push((lsn, Event::Commit(txn, number))),
-            Record::Abort { txn } => self.events.push((lsn, Event::Abort(txn))),
-            Record::AbortSteps { txn, from, to } => self.events.push((lsn, Event::AbortSteps(txn, from, to))),
-            Record::Prepare { txn, external_id, locks } => {
-                let locks = locks.map(|lock| held(&lock)).collect();
-                self.events.push((lsn, Event::Prepare(txn, external_id.to_vec(), locks)));
-            }
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, store: &Store, lsn: Lsn, mut messages: Messages<'_>) -> Result<()> {
-        self.seen(lsn, messages.txn());
-        while let Some(message) = messages.next()? {
-            self.messages += 1;
-            if message.blob {
-                let reference = BlobRef::decode(&mut Decoder::new(message.payload))?;
-                reference.extents.iter().try_for_each(|extent| store.mark_used(*extent))?;
-            }
-            if let Some((CATALOG, row)) = key::split(message.key)
-                && let Some(tree) = catalog::id_of_key(row)
-            {
-                self.next_tree = self.next_tree.max(tree.0.saturating_add(1));
-            }
-            self.part.add(&message);
-        }
-        Ok(())
-    }
-}
 
 /// Passes the counts of undecided transactions on to the status table.
 struct Holders(Arc<StatusTable>);
@@ -174,6 +82,7 @@ struct Recovery<'a> {
     clock: Clock,
     budget: MemoryBudget,
     report: RecoveryReport,
+    events: Arc<EventLog>,
     started: u64,
     phase_started: u64,
     /// For salvage: damage to the log is collected here and ends the log.
@@ -207,6 +116,7 @@ fn open_with(
         storage: options.storage.clone().unwrap_or_else(|| Arc::new(DiskStorage::new())),
         budget: MemoryBudget::new(options.memory_bytes),
         report: RecoveryReport::default(),
+        events: Arc::new(EventLog::new(options.on_log.clone())),
         clock,
         started,
         phase_started: started,
@@ -219,6 +129,7 @@ fn open_with(
         // The new active memtable begins here, so replay may begin here one day.
         engine.log_prepared_again()?;
     }
+    recovery.events.recovered(&recovery.report, &recovery.directory);
     Ok((engine, recovery.tolerated.map(Mutex::into_inner).unwrap_or_default()))
 }
 
@@ -321,6 +232,9 @@ impl Recovery<'_> {
         let first = match opened {
             Ok(opened) => {
                 self.report.superblocks_skipped = opened.damaged.len() as u32;
+                for error in &opened.damaged {
+                    self.events.tell(LogLevel::Warning, || format!("a superblock is passed over: {error}"));
+                }
                 candidates.extend(opened.superblocks.iter().skip(1).map(|superblock| Some(superblock.generation)));
                 self.open_generation(opened)
             }
@@ -331,6 +245,7 @@ impl Recovery<'_> {
             match outcome {
                 Err(error) if error.kind() == ErrorKind::Corruption => {
                     self.report.superblocks_skipped += 1;
+                    self.events.tell(LogLevel::Warning, || format!("an older generation is tried: {error}"));
                     if let Some(tolerated) = &self.tolerated {
                         tolerated.lock().push(error.clone());
                     }
@@ -400,6 +315,11 @@ impl Recovery<'_> {
         let reader = LogReader::open(&*self.storage, &self.log_directory, options, start)?;
         // The last segment is counted as full: where it ends shows when it is read.
         let total = reader.last_start().0.saturating_sub(start.0) + options.segment_bytes;
+        self.events.begin_progress(self.clock.micros());
+        if !self.report.created {
+            let (generation, shown) = (self.report.generation, self.directory.display());
+            self.events.tell(LogLevel::Note, || format!("recovery begins, generation={generation} directory={shown}"));
+        }
         let reader = Mutex::new(reader);
         let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(READERS));
         let threads = if self.options.manual_background { 1 } else { threads };
@@ -415,6 +335,7 @@ impl Recovery<'_> {
                 }
                 if tell {
                     self.progress(RecoveryPhase::Log, done, total.max(done));
+                    self.events.progress(self.clock.micros(), done, total.max(done));
                 }
             }
             Ok(reading)
@@ -503,7 +424,13 @@ impl Recovery<'_> {
         let budget = self.budget.clone();
         let cache = Arc::new(Cache::new(budget.clone()));
         let run_counters = Arc::new(RunCounters::default());
-        let lock_options = LockOptions { bytes_max: lock_bytes(self.options.memory_bytes), ..LockOptions::default() };
+        let sessions = Arc::new(Sessions::default());
+        let observer = self.options.on_lock_wait.clone().map(|callback| {
+            let sessions = sessions.clone();
+            WaitObserver::new(move |waiter, blocker| callback(sessions.of_txn(waiter), sessions.of_txn(blocker)))
+        });
+        let bytes_max = lock_bytes(self.options.memory_bytes);
+        let lock_options = LockOptions { bytes_max, observer, ..LockOptions::default() };
         let lock_table = LockTable::new(budget.clone(), self.clock.clone(), lock_options);
         let env = TreeEnv {
             store: store.clone(),
@@ -545,9 +472,10 @@ impl Recovery<'_> {
             locks: lock_table,
             catalog: Catalog::default(),
             prepared,
-            sessions: Default::default(),
+            sessions,
             admission: Default::default(),
             counters: Default::default(),
+            events: self.events.clone(),
             wake: Wake::default(),
             report: self.report.clone(),
             gate: Default::default(),

@@ -156,6 +156,36 @@ impl Transaction {
         self.core.lock_range(tree, lower, upper, mode, wait)
     }
 
+    /// Gives back the lock of `key` if this statement's locking read newly took it and nothing was written to it since;
+    /// whether it did. For rows at READ COMMITTED and READ UNCOMMITTED that were locked, looked at and not wanted; at
+    /// the other levels it does nothing, as it does when an earlier statement held the lock already, when a
+    /// range covers the key, and beyond the last 256 rows locked.
+    ///
+    /// # Errors
+    /// `Closed`, `InvalidArgument` for a key that is too long.
+    pub fn unlock(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        self.core.unlock(tree, key)
+    }
+
+    /// Begins a statement, and ends the one before: at READ COMMITTED its plain reads and cursors see one snapshot, taken at
+    /// the first of them. Without this call each of them takes its own. No effect on reads at other levels. Costs
+    /// nothing shared.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn begin_statement(&self) -> Result<()> {
+        self.core.begin_statement()
+    }
+
+    /// Ends a statement: its snapshot is released (a cursor that reads it keeps it until it is positioned anew or dropped), and
+    /// its locks stay.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn end_statement(&self) -> Result<()> {
+        self.core.end_statement()
+    }
+
     /// A cursor over `tree`.
     ///
     /// # Errors

@@ -163,6 +163,9 @@ impl TxnCore {
                     }
                 }
                 waited = true;
+                if granted != Granted::New && !state.statement.fresh.is_empty() {
+                    state.statement.fresh.remove(write.key);
+                }
                 // Also for a lock held already: it may be left from a conflict before, or be a range's.
                 self.check_conflict(state, conflict, write.key)
                     .inspect_err(|_| state.failed_operation = Some(index))?;
@@ -326,6 +329,7 @@ impl TxnCore {
     pub(crate) fn write_range_delete(&self, state: &mut TxnState, start: &[u8], end: &[u8]) -> Result<()> {
         let engine = &self.engine;
         engine.admit(start.len() + end.len())?;
+        state.statement.fresh.clear();
         let step = state.step;
         let writer = self.writer(state);
         writer.logged = true;

@@ -8,7 +8,7 @@ use super::key::LockKey;
 use super::owner::Owner;
 use super::points::{ENTRY_BYTES, Entry, Shard, Waiter};
 use super::table::Inner;
-use super::wait::{Registered, Request, Search};
+use super::wait::{Registered, Request, Search, Told};
 use super::{Attempt, Granted, Mode, Wait};
 use crate::base::sync::MutexGuard;
 use crate::base::{Result, TreeId};
@@ -57,7 +57,7 @@ impl Inner {
                     }
                     if no_ranges {
                         entry.mode = mode;
-                        return Ok(Attempt::Granted(Granted::New));
+                        return Ok(Attempt::Granted(Granted::Raised));
                     }
                 } else if no_ranges && entry.more.is_none() && entry.holder.as_ref().is_some_and(|one| one.has_ended())
                 {
@@ -101,18 +101,20 @@ impl Inner {
         let request = Request { owner, mode, seq: self.next_seq.fetch_add(1, Ordering::SeqCst), wait };
         let deadline = self.deadline(wait);
         let mut queued = false;
+        let mut told = Told::new();
         loop {
             let failure = match self.examine_point(&mut shard, key, &request, &mut queued) {
-                Decision::Granted(Granted::New) => {
+                Decision::Granted(Granted::New | Granted::Raised) => {
                     let entry = shard.entry(key);
                     // A holder that was in the way may have ended since the examination began.
                     entry.purge();
                     let listed = entry.mode_of(owner).is_some();
                     entry.remove_waiter(owner);
                     entry.grant(owner, mode);
-                    if !listed {
-                        self.note_granted(shard, owner, key.tree(), &key.to_bytes());
+                    if listed {
+                        return Ok(Attempt::Granted(Granted::Raised));
                     }
+                    self.note_granted(shard, owner, key.tree(), &key.to_bytes());
                     return Ok(Attempt::Granted(Granted::New));
                 }
                 Decision::Granted(Granted::Already) => {
@@ -128,9 +130,16 @@ impl Inner {
                 }
                 Decision::Wait(Registered::Again) => continue,
                 Decision::Wait(Registered::Failed(error)) => error,
-                Decision::Wait(Registered::Sleep(graph)) => {
+                Decision::Wait(Registered::Sleep(mut graph)) => {
                     self.report(&mut shard);
                     drop(shard);
+                    let untold = self.untold(&mut graph, owner, &mut told);
+                    if !untold.is_empty() {
+                        drop(graph);
+                        self.tell(owner, &untold);
+                        shard = self.shard(key).lock();
+                        continue;
+                    }
                     let woken = self.sleep(owner, graph, deadline);
                     shard = self.shard(key).lock();
                     match woken {

@@ -10,7 +10,7 @@ use super::key::LockKey;
 use super::owner::Owner;
 use super::points::conflict;
 use super::table::Inner;
-use super::wait::{Registered, Request, Search};
+use super::wait::{Registered, Request, Search, Told};
 use super::{Attempt, Granted, Mode, Wait};
 use crate::base::{Error, Result, TreeId};
 
@@ -59,6 +59,7 @@ impl Inner {
         let request = Request { owner, mode, seq, wait };
         let deadline = self.deadline(wait);
         let mut queued = false;
+        let mut told = Told::new();
         let failure = loop {
             match self.examine_range(&span, id, &request, &mut queued) {
                 Decision::Granted => {
@@ -83,7 +84,13 @@ impl Inner {
                 }
                 Decision::Wait(Registered::Again) => {}
                 Decision::Wait(Registered::Failed(error)) => break error,
-                Decision::Wait(Registered::Sleep(graph)) => {
+                Decision::Wait(Registered::Sleep(mut graph)) => {
+                    let untold = self.untold(&mut graph, owner, &mut told);
+                    if !untold.is_empty() {
+                        drop(graph);
+                        self.tell(owner, &untold);
+                        continue;
+                    }
                     if let Err(error) = self.sleep(owner, graph, deadline) {
                         break error;
                     }

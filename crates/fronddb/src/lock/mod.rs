@@ -79,7 +79,9 @@ use std::time::Duration;
 pub use monitor::{LockInfo, LockSnapshot, LockStats, WaitInfo};
 pub use table::{LockTable, Locker};
 
-use crate::base::TreeId;
+use std::sync::Arc;
+
+use crate::base::{TreeId, TxnId};
 
 /// What a lock allows others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,8 +107,10 @@ pub enum Wait {
 /// How a lock was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granted {
-    /// The owner holds more than before.
+    /// The owner did not hold it before.
     New,
+    /// The owner held it before in a weaker mode.
+    Raised,
     /// The owner held it, or more, before.
     Already,
 }
@@ -133,6 +137,25 @@ pub struct HeldLock {
     pub mode: Mode,
 }
 
+/// Told who is about to wait for whom: in the waiting thread, once for each blocker, with no latch held. The request
+/// stands in its queue and in the graph already and is examined again afterwards, so that the observer may end the
+/// blocker.
+#[derive(Clone)]
+pub struct WaitObserver(Arc<dyn Fn(TxnId, TxnId) + Send + Sync>);
+
+impl WaitObserver {
+    /// An observer that is called with the waiter and the blocker.
+    pub fn new(observe: impl Fn(TxnId, TxnId) + Send + Sync + 'static) -> WaitObserver {
+        WaitObserver(Arc::new(observe))
+    }
+}
+
+impl std::fmt::Debug for WaitObserver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WaitObserver")
+    }
+}
+
 /// How a table is made.
 #[derive(Debug, Clone)]
 pub struct LockOptions {
@@ -141,10 +164,12 @@ pub struct LockOptions {
     pub shards: usize,
     /// Above this many bytes, point locks coalesce into ranges.
     pub bytes_max: usize,
+    /// Who is told of waits.
+    pub observer: Option<WaitObserver>,
 }
 
 impl Default for LockOptions {
     fn default() -> LockOptions {
-        LockOptions { shards: 16, bytes_max: 64 << 20 }
+        LockOptions { shards: 16, bytes_max: 64 << 20, observer: None }
     }
 }

@@ -11,7 +11,7 @@ use super::monitor::Metrics;
 use super::owner::Owner;
 use super::points::Shard;
 use super::release::Sweeper;
-use super::{Attempt, Granted, LockOptions, Mode, Wait};
+use super::{Attempt, Granted, LockOptions, Mode, Wait, WaitObserver};
 use crate::base::clock::Clock;
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::sync::{Mutex, MutexGuard};
@@ -49,6 +49,7 @@ pub(super) struct Inner {
     pub(super) budget: MemoryBudget,
     pub(super) clock: Clock,
     pub(super) metrics: Metrics,
+    pub(super) observer: Option<WaitObserver>,
 }
 
 /// The lock table of a database. Clones share it.
@@ -79,6 +80,7 @@ impl LockTable {
             budget,
             clock,
             metrics: Metrics::default(),
+            observer: options.observer,
         }))
     }
 

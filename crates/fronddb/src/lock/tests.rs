@@ -70,7 +70,7 @@ fn shared_locks_share_and_exclusive_ones_do_not() {
     assert!(busy(b.try_lock(TREE, b"k", Exclusive)));
     assert_eq!(b.lock(TreeId(8), b"k", Exclusive, Wait::NoWait).ok(), Some(Granted::New), "another tree");
     a.release_all();
-    assert_eq!(b.lock(TREE, b"k", Exclusive, Wait::NoWait).ok(), Some(Granted::New), "an upgrade");
+    assert_eq!(b.lock(TREE, b"k", Exclusive, Wait::NoWait).ok(), Some(Granted::Raised), "an upgrade");
     assert_eq!(b.lock(TREE, b"k", Shared, Wait::NoWait).ok(), Some(Granted::Already));
     assert_eq!(kind(a.lock(TREE, b"x", Shared, Wait::NoWait)), Some(ErrorKind::Closed));
     assert_eq!(table.export(TxnId(2)).len(), 2);
@@ -144,7 +144,7 @@ fn an_upgrade_passes_those_who_wait_for_it() {
     assert!(a.lock(TREE, b"k", Shared, Wait::Forever).is_ok());
     let waiter = b.clone();
     let granted = in_background(&table, move || waiter.lock(TREE, b"k", Exclusive, Wait::Forever));
-    assert_eq!(a.lock(TREE, b"k", Exclusive, Wait::Forever).ok(), Some(Granted::New));
+    assert_eq!(a.lock(TREE, b"k", Exclusive, Wait::Forever).ok(), Some(Granted::Raised));
     a.release_all();
     assert!(granted.recv_timeout(WATCHDOG).is_ok_and(|result| result.is_ok()));
 }

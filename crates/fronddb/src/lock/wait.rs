@@ -13,7 +13,7 @@ use super::key::LockKey;
 use super::owner::Owner;
 use super::points::conflict;
 use super::table::Inner;
-use super::{Mode, Wait};
+use super::{Mode, Wait, WaitObserver};
 use crate::base::sync::MutexGuard;
 use crate::base::{Error, ErrorKind, Result, TxnId};
 
@@ -31,6 +31,9 @@ impl Request<'_> {
         !matches!(self.wait, None | Some(Wait::NoWait))
     }
 }
+
+/// Blockers that the observer was told of.
+pub(super) type Told = SmallVec<[TxnId; 4]>;
 
 /// Collects who is in the way of a request. The graph is locked when it is first needed and stays so.
 pub(super) struct Search<'a, 'r> {
@@ -193,6 +196,25 @@ impl Inner {
                 Some(self.clock.micros().saturating_add(u64::try_from(after.as_micros()).unwrap_or(u64::MAX)))
             }
             _ => None,
+        }
+    }
+
+    /// Those in the way of a registered request whom the observer has not been told of; they count as told from now on.
+    pub(super) fn untold(&self, graph: &mut Graph, owner: &Owner, told: &mut Told) -> Told {
+        let mut untold = Told::new();
+        if self.observer.is_some()
+            && let Some(wait) = graph.wait_of(owner)
+        {
+            untold.extend(wait.blockers.iter().map(|blocker| blocker.id).filter(|id| !told.contains(id)));
+            told.extend_from_slice(&untold);
+        }
+        untold
+    }
+
+    /// Tells the observer. No latch may be held.
+    pub(super) fn tell(&self, owner: &Owner, blockers: &[TxnId]) {
+        if let Some(WaitObserver(observe)) = &self.observer {
+            blockers.iter().for_each(|blocker| observe(owner.id, *blocker));
         }
     }
 

@@ -1,0 +1,168 @@
+//! What a front end is told: who is about to wait for whom, and what an error log should hold.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
+use fronddb::{
+    Database, ErrorKind, LockMode, LogCallback, LogLevel, Options, Transaction, TreeOptions, TxnOptions, Wait,
+};
+
+use crate::support::{DIRECTORY, begin, open, options};
+
+type Events = Arc<Mutex<Vec<(LogLevel, String)>>>;
+
+fn keep(events: &Events) -> Option<LogCallback> {
+    let events = events.clone();
+    Some(Arc::new(move |level, message: &str| events.lock().unwrap().push((level, message.to_owned()))))
+}
+
+fn told(events: &Events, level: LogLevel, beginning: &str) -> usize {
+    let events = events.lock().unwrap();
+    events.iter().filter(|(at, message)| *at == level && message.starts_with(beginning)).count()
+}
+
+/// What the observer was told, and the transactions that it ends when it is told of them.
+#[derive(Default)]
+struct Watch {
+    waits: Vec<(u64, u64)>,
+    victims: Vec<Transaction>,
+}
+
+fn watched() -> (Database, Arc<Mutex<Watch>>) {
+    let watch: Arc<Mutex<Watch>> = Arc::default();
+    let copy = watch.clone();
+    let observe = move |waiter: u64, blocker: u64| {
+        let mut watch = copy.lock().unwrap();
+        watch.waits.push((waiter, blocker));
+        if let Some(at) = watch.victims.iter().position(|txn| txn.id() == blocker) {
+            watch.victims.remove(at).rollback().unwrap();
+        }
+    };
+    let options: Options = options(&MemoryStorage::new()).on_lock_wait(Some(Arc::new(observe)));
+    (Database::open(DIRECTORY, options).unwrap(), watch)
+}
+
+#[test]
+fn the_observer_hears_of_each_blocker_once_before_the_wait_and_may_end_it() {
+    let (db, watch) = watched();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let blockers: Vec<Transaction> = (0..3).map(|_| begin(&db)).collect();
+    let ids: Vec<u64> = blockers.iter().map(Transaction::id).collect();
+    for blocker in &blockers {
+        blocker.get_locked(&tree, b"k", LockMode::Shared, Wait::Default).unwrap();
+    }
+    watch.lock().unwrap().victims = blockers;
+    let waiter = begin(&db);
+    // Nobody else runs: without the observer's help this would wait for good.
+    waiter.put(&tree, b"k", b"1").unwrap();
+    let mut waits = std::mem::take(&mut watch.lock().unwrap().waits);
+    waits.sort_unstable();
+    assert_eq!(waits, ids.iter().map(|id| (waiter.id(), *id)).collect::<Vec<_>>());
+
+    let ranged = begin(&db);
+    let id = waiter.id();
+    watch.lock().unwrap().victims.push(waiter);
+    ranged.lock_range(&tree, b"a", b"z", LockMode::Shared, Wait::Default).unwrap();
+    assert_eq!(watch.lock().unwrap().waits, [(ranged.id(), id)]);
+}
+
+#[test]
+fn who_does_not_wait_is_not_reported_and_a_prepared_transaction_is_0() {
+    let (db, watch) = watched();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let blocker = begin(&db);
+    blocker.put(&tree, b"k", b"1").unwrap();
+    let waiter = db
+        .begin(TxnOptions { lock_timeout: Some(std::time::Duration::from_millis(1)), ..TxnOptions::default() })
+        .unwrap();
+    let refused = waiter.get_locked(&tree, b"k", LockMode::Shared, Wait::NoWait);
+    assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::LockTimeout));
+    waiter.get_locked(&tree, b"k", LockMode::Shared, Wait::SkipLocked).unwrap();
+    assert!(watch.lock().unwrap().waits.is_empty());
+    blocker.prepare(b"xid").unwrap();
+    assert_eq!(waiter.put(&tree, b"k", b"2").map_err(|error| error.kind()), Err(ErrorKind::LockTimeout));
+    assert_eq!(watch.lock().unwrap().waits, [(waiter.id(), 0)]);
+    db.rollback_prepared(b"xid").unwrap();
+}
+
+#[test]
+fn recovery_tells_that_it_begins_and_is_done() {
+    let storage = MemoryStorage::new();
+    let events = Events::default();
+    let db = Database::open(DIRECTORY, options(&storage).on_log(keep(&events))).unwrap();
+    assert_eq!(told(&events, LogLevel::Note, "the database is created, directory=/db"), 1);
+    db.create_tree("t", &TreeOptions::default()).unwrap();
+    db.close().unwrap();
+    assert_eq!(events.lock().unwrap().len(), 1);
+    let db = Database::open(DIRECTORY, options(&storage).on_log(keep(&events))).unwrap();
+    assert_eq!(told(&events, LogLevel::Note, "recovery begins, generation="), 1);
+    assert_eq!(told(&events, LogLevel::Note, "recovery is done, milliseconds="), 1);
+    db.close().unwrap();
+}
+
+#[test]
+fn poisoning_is_told_once_with_its_cause() {
+    let disk = MemoryStorage::new();
+    let plan = FaultPlan::new();
+    let storage = FaultStorage::new(Arc::new(disk.clone()), plan.clone());
+    let events = Events::default();
+    let options = options(&disk).storage(Some(Arc::new(storage))).on_log(keep(&events));
+    let db = Database::open(DIRECTORY, options).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    plan.add(FaultRule::once(CallClass::Sync, 1, Fault::Error).on("log"));
+    for _ in 0..3 {
+        assert!(db.put(&tree, b"k", b"v").is_err());
+    }
+    assert_eq!(told(&events, LogLevel::Error, "the database is poisoned and refuses writes: "), 1);
+    let message = events.lock().unwrap().last().unwrap().1.clone();
+    assert!(message.contains("injected"), "{message}");
+}
+
+#[test]
+fn a_full_disk_is_told_when_it_is_met_and_when_it_has_passed() {
+    let storage = MemoryStorage::new();
+    storage.set_capacity(12 << 20);
+    let events = Events::default();
+    let db = Database::open(DIRECTORY, options(&storage).on_log(keep(&events))).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let value: Vec<u8> = (0..3000u32).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let mut key = 0u32;
+    while db.put(&tree, &key.to_be_bytes(), &value).is_ok() {
+        key += 1;
+        assert!(key < 20_000, "the disk never fills");
+    }
+    while db.put(&tree, &key.to_be_bytes(), &value).is_ok() {}
+    assert_eq!(told(&events, LogLevel::Warning, "the disk is full"), 1);
+    assert_eq!(told(&events, LogLevel::Note, "the disk has space again"), 0);
+    storage.set_capacity(1 << 30);
+    db.wait_idle().unwrap();
+    assert_eq!(told(&events, LogLevel::Note, "the disk has space again"), 1);
+}
+
+#[test]
+fn damage_that_a_read_meets_is_told_once() {
+    let storage = MemoryStorage::new();
+    let db = open(&storage);
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    for key in 0..500u32 {
+        db.put(&tree, &key.to_be_bytes(), &key.to_le_bytes().repeat(20)).unwrap();
+    }
+    db.checkpoint().unwrap();
+    db.wait_idle().unwrap();
+    db.close().unwrap();
+    let file = Path::new(DIRECTORY).join("data.frond");
+    let length = storage.files().iter().find(|(path, _)| *path == file).unwrap().1;
+    // Some place holds the row's leaf: damage to that one is met by the read, and not by the opening.
+    let met = (64 << 10..length).step_by(128).any(|place| {
+        let damaged = storage.snapshot();
+        damaged.flip_bit(&file, place, 1).unwrap();
+        let events = Events::default();
+        let Ok(db) = Database::open(DIRECTORY, options(&damaged).on_log(keep(&events))) else { return false };
+        let read = || db.open_tree("t").and_then(|tree| db.get(&tree, &7u32.to_be_bytes()));
+        let failed = (0..2).filter(|_| read().is_err()).count();
+        assert_eq!(told(&events, LogLevel::Error, "damage found: corruption"), failed.min(1));
+        failed == 2
+    });
+    assert!(met);
+}

@@ -1,0 +1,220 @@
+//! Statements at READ COMMITTED: one snapshot each, and row locks given back; what locking cursors lock at each level.
+
+use std::time::Duration;
+
+use fronddb::{CursorOptions, Database, ErrorKind, Isolation, LockMode, Locked, Transaction, Tree, TxnOptions, Wait};
+
+use crate::support::{collect, fresh};
+
+const LEVELS: [Isolation; 4] =
+    [Isolation::ReadUncommitted, Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable];
+
+fn at(db: &Database, isolation: Isolation) -> Transaction {
+    let lock_timeout = Some(Duration::ZERO);
+    db.begin(TxnOptions { isolation, lock_timeout, ..TxnOptions::default() }).unwrap()
+}
+
+fn value(txn: &Transaction, tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
+    txn.get(tree, key).unwrap().map(|value| value.to_vec())
+}
+
+fn count(txn: &Transaction, tree: &Tree) -> usize {
+    collect(&mut txn.cursor(tree, CursorOptions::default()).unwrap()).unwrap().len()
+}
+
+/// Whether another transaction could write the key now.
+fn is_free(db: &Database, tree: &Tree, key: &[u8]) -> bool {
+    match at(db, Isolation::ReadCommitted).put(tree, key, b"probe") {
+        Ok(()) => true,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::LockTimeout);
+            false
+        }
+    }
+}
+
+fn lock(txn: &Transaction, tree: &Tree, key: &[u8], mode: LockMode) {
+    assert!(txn.get_locked(tree, key, mode, Wait::Default).unwrap() != Locked::Skipped);
+}
+
+fn locking(mode: LockMode) -> CursorOptions {
+    CursorOptions { lock: Some(mode), ..CursorOptions::default() }
+}
+
+#[test]
+fn the_reads_of_a_statement_see_one_snapshot_and_the_next_statement_a_newer_one() {
+    let (_storage, db, tree) = fresh();
+    db.put(&tree, b"a", b"1").unwrap();
+    let reader = at(&db, Isolation::ReadCommitted);
+    reader.begin_statement().unwrap();
+    db.put(&tree, b"a", b"2").unwrap();
+    assert_eq!(value(&reader, &tree, b"a").as_deref(), Some(&b"2"[..]), "the snapshot is taken at the first read");
+    db.put(&tree, b"a", b"3").unwrap();
+    db.put(&tree, b"b", b"3").unwrap();
+    assert_eq!(value(&reader, &tree, b"a").as_deref(), Some(&b"2"[..]));
+    assert_eq!((value(&reader, &tree, b"b"), count(&reader, &tree)), (None, 1));
+    reader.put(&tree, b"own", b"").unwrap();
+    assert_eq!(count(&reader, &tree), 2, "its own writes show");
+    reader.begin_statement().unwrap();
+    assert_eq!((value(&reader, &tree, b"a").as_deref(), count(&reader, &tree)), (Some(&b"3"[..]), 3));
+    reader.end_statement().unwrap();
+    assert_eq!(value(&reader, &tree, b"a").as_deref(), Some(&b"3"[..]));
+    db.put(&tree, b"a", b"4").unwrap();
+    assert_eq!(
+        value(&reader, &tree, b"a").as_deref(),
+        Some(&b"4"[..]),
+        "without a statement each call sees the latest"
+    );
+    db.put(&tree, b"c", b"4").unwrap();
+    assert_eq!(count(&reader, &tree), 4);
+}
+
+#[test]
+fn statements_change_nothing_at_other_levels() {
+    let (_storage, db, tree) = fresh();
+    db.put(&tree, b"a", b"1").unwrap();
+    let repeatable = at(&db, Isolation::RepeatableRead);
+    let uncommitted = at(&db, Isolation::ReadUncommitted);
+    let writer = at(&db, Isolation::ReadCommitted);
+    for txn in [&repeatable, &uncommitted] {
+        txn.begin_statement().unwrap();
+        assert_eq!(value(txn, &tree, b"a").as_deref(), Some(&b"1"[..]));
+    }
+    writer.put(&tree, b"a", b"2").unwrap();
+    assert_eq!(value(&uncommitted, &tree, b"a").as_deref(), Some(&b"2"[..]));
+    writer.commit().unwrap();
+    repeatable.begin_statement().unwrap();
+    assert_eq!(value(&repeatable, &tree, b"a").as_deref(), Some(&b"1"[..]));
+    repeatable.end_statement().unwrap();
+    assert_eq!(value(&repeatable, &tree, b"a").as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn a_statement_holds_a_snapshot_from_its_first_read_to_its_end() {
+    let (_storage, db, tree) = fresh();
+    db.put(&tree, b"a", b"1").unwrap();
+    let reader = at(&db, Isolation::ReadCommitted);
+    let lags = || {
+        db.put(&tree, b"a", b"x").unwrap();
+        let statistics = db.statistics().unwrap();
+        statistics.oldest_snapshot < statistics.commit_number
+    };
+    reader.begin_statement().unwrap();
+    assert!(!lags(), "nothing has been read");
+    reader.get(&tree, b"a").unwrap();
+    assert!(lags());
+    reader.end_statement().unwrap();
+    assert!(!lags());
+    reader.begin_statement().unwrap();
+    reader.get(&tree, b"a").unwrap();
+    reader.commit().unwrap();
+    assert!(!lags());
+}
+
+#[test]
+fn a_row_that_was_locked_and_not_wanted_is_given_back() {
+    let (_storage, db, tree) = fresh();
+    db.put(&tree, b"a", b"1").unwrap();
+    for isolation in LEVELS {
+        let txn = at(&db, isolation);
+        let gives_back = matches!(isolation, Isolation::ReadUncommitted | Isolation::ReadCommitted);
+        for key in [b"a", b"z"] {
+            lock(&txn, &tree, key, LockMode::Exclusive);
+            assert!(!is_free(&db, &tree, key));
+            assert_eq!(txn.unlock(&tree, key).unwrap(), gives_back, "{isolation:?}");
+            assert_eq!(is_free(&db, &tree, key), gives_back, "{isolation:?}");
+            assert!(!txn.unlock(&tree, key).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_lock_that_was_held_before_or_has_been_written_under_stays() {
+    let (_storage, db, tree) = fresh();
+    let txn = at(&db, Isolation::ReadCommitted);
+    txn.begin_statement().unwrap();
+    for key in [b"a", b"b", b"c", b"d", b"e"] {
+        lock(&txn, &tree, key, LockMode::Shared);
+    }
+    lock(&txn, &tree, b"b", LockMode::Shared);
+    lock(&txn, &tree, b"c", LockMode::Exclusive);
+    txn.put(&tree, b"d", b"").unwrap();
+    let mut batch = fronddb::WriteBatch::new();
+    batch.delete(&tree, b"e").unwrap();
+    txn.write(&batch).unwrap();
+    for (key, what) in [(b"b", "locked twice"), (b"c", "raised"), (b"d", "written"), (b"e", "written by a batch")] {
+        assert!(!txn.unlock(&tree, key).unwrap() && !is_free(&db, &tree, key), "{what}");
+    }
+    txn.begin_statement().unwrap();
+    lock(&txn, &tree, b"a", LockMode::Shared);
+    assert!(!txn.unlock(&tree, b"a").unwrap() && !is_free(&db, &tree, b"a"), "locked by an earlier statement");
+    lock(&txn, &tree, b"x", LockMode::Exclusive);
+    txn.end_statement().unwrap();
+    assert!(!txn.unlock(&tree, b"x").unwrap() && !is_free(&db, &tree, b"x"), "its statement is over");
+    lock(&txn, &tree, b"y", LockMode::Exclusive);
+    txn.delete_range(&tree, b"y", b"yy").unwrap();
+    assert!(!txn.unlock(&tree, b"y").unwrap() && !is_free(&db, &tree, b"y"), "deleted with its range");
+}
+
+#[test]
+fn a_locking_cursor_gives_back_the_row_it_is_at() {
+    let (_storage, db, tree) = fresh();
+    for key in [b"a", b"b", b"c"] {
+        db.put(&tree, key, b"1").unwrap();
+    }
+    let txn = at(&db, Isolation::ReadCommitted);
+    txn.begin_statement().unwrap();
+    let mut cursor = txn.cursor(&tree, locking(LockMode::Exclusive)).unwrap();
+    assert!(!cursor.unlock_row().unwrap(), "at no row");
+    assert!(cursor.first().unwrap() && cursor.unlock_row().unwrap() && !cursor.unlock_row().unwrap());
+    assert_eq!((cursor.key(), is_free(&db, &tree, b"a")), (&b"a"[..], true));
+    assert!(cursor.next().unwrap());
+    assert!(!is_free(&db, &tree, b"b"));
+    txn.put(&tree, b"b", b"2").unwrap();
+    assert!(!cursor.unlock_row().unwrap() && !is_free(&db, &tree, b"b"));
+    assert!(cursor.next().unwrap() && cursor.key() == b"c");
+    let mut plain = txn.cursor(&tree, CursorOptions::default()).unwrap();
+    assert!(plain.seek(b"a").unwrap() && plain.lock_row(LockMode::Shared, Wait::NoWait).unwrap());
+    assert!(!is_free(&db, &tree, b"a") && plain.unlock_row().unwrap() && is_free(&db, &tree, b"a"));
+    assert!(!is_free(&db, &tree, b"c"));
+}
+
+#[test]
+fn whoever_waits_for_a_row_goes_on_when_it_is_given_back() {
+    let (_storage, db, tree) = fresh();
+    let txn = at(&db, Isolation::ReadCommitted);
+    lock(&txn, &tree, b"a", LockMode::Exclusive);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| db.put(&tree, b"a", b"2").map_err(|error| error.kind()));
+        while db.locks().unwrap().iter().all(|lock| lock.waits_for.is_empty()) {
+            std::thread::yield_now();
+        }
+        assert!(txn.unlock(&tree, b"a").unwrap());
+        assert_eq!(waiter.join().unwrap(), Ok(()));
+    });
+}
+
+#[test]
+fn locking_cursors_lock_gaps_from_repeatable_read_on() {
+    let (_storage, db, tree) = fresh();
+    for key in [b"b", b"d", b"f"] {
+        db.put(&tree, key, b"").unwrap();
+    }
+    for isolation in LEVELS {
+        let gaps = matches!(isolation, Isolation::RepeatableRead | Isolation::Serializable);
+        for backward in [false, true] {
+            let txn = at(&db, isolation);
+            let mut cursor = txn.cursor(&tree, locking(LockMode::Exclusive)).unwrap();
+            let rows = if backward { crate::support::collect_backward(&mut cursor) } else { collect(&mut cursor) };
+            assert_eq!(rows.unwrap().len(), 3);
+            for key in [b"a", b"c", b"e", b"g"] {
+                assert_eq!(is_free(&db, &tree, key), !gaps, "{isolation:?} backward={backward}");
+            }
+            for key in [b"b", b"d", b"f"] {
+                assert!(!is_free(&db, &tree, key), "{isolation:?} backward={backward}");
+            }
+            let ranges = db.locks().unwrap().iter().filter(|lock| lock.end.is_some()).count();
+            assert_eq!(ranges > 0, gaps, "{isolation:?}");
+        }
+    }
+}
