@@ -34,6 +34,8 @@
     - latin2_czech_cs and cp1250_czech_cs strip spaces and compare several passes
       as one sequence; thai collations move vowels and tone marks, so that
       spaces cannot be stripped before, and the NOPAD one ends at a zero.
+    - big5_chinese_ci compares two-byte characters by code but sorts files by
+      strokes, which do not tell all of them apart: an index goes by code.
   A key over the first n characters of a column encodes these alone.
 */
 
@@ -137,9 +139,34 @@ bool is_multilevel(CHARSET_INFO *cs)
   return cs->uca != nullptr && my_count_bits(cs->levels_for_order) > 1;
 }
 
+bool is_big5_chinese(CHARSET_INFO *cs)
+{
+  return cs == &my_charset_big5_chinese_ci || cs == &my_charset_big5_chinese_nopad_ci;
+}
+
+size_t make_big5_weights(CHARSET_INFO *cs, const uchar *text, size_t size, uchar *to)
+{
+  const uchar *end= text + size;
+  uchar *next= to;
+  while (text < end)
+  {
+    if (cs->charlen(text, end) > 1)
+    {
+      *next++= *text++;
+      *next++= *text++;
+    }
+    else
+      *next++= cs->sort_order[*text++];
+  }
+  return size_t(next - to);
+}
+
+/* `to_size` is enough for all weights. */
 size_t make_weights(CHARSET_INFO *cs, uint flags, const uchar *text, size_t size,
                     uchar *to, size_t to_size)
 {
+  if (is_big5_chinese(cs))
+    return make_big5_weights(cs, text, size, to);
   return cs->coll->strnxfrm(cs, to, to_size, UINT_MAX32, text, size, flags);
 }
 
