@@ -59,7 +59,7 @@ create_data() {
     rm -rf "$data.new"
     mkdir -p "$data.new"
     "$prefix/usr/bin/mariadb-install-db" --no-defaults --basedir="$prefix/usr" --datadir="$data.new" "${as_user[@]}" \
-        --auth-root-authentication-method=normal --skip-name-resolve >"$run/install.log" 2>&1 ||
+        --auth-root-authentication-method=normal --skip-name-resolve --force >"$run/install.log" 2>&1 ||
         { tail -25 "$run/install.log" >&2; die "the data directory could not be created; see $run/install.log"; }
     mv "$data.new" "$data"
 }
