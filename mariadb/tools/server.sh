@@ -11,7 +11,7 @@
 
 source "$(dirname "$0")/common.sh"
 
-data=${FROND_DATA:-$out/data}
+data=$(realpath -m "${FROND_DATA:-$out/data}")
 run=$data.run # pid, socket and error log stand beside the data, so that the data directory holds databases only
 pid_file=$run/pid
 error_log=$run/error.log
@@ -37,7 +37,7 @@ answers() {
 
 show_error_log() {
     echo "$tool: the end of $error_log:" >&2
-    tail -n "${1:-25}" "$error_log" >&2 || true
+    tail -n 25 "$error_log" >&2 || true
 }
 
 enough_space() {
