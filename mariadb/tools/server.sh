@@ -23,7 +23,7 @@ socket=$run/socket
 if [ "${#socket}" -gt 100 ]; then
     socket=/tmp/frond-$(cksum <<<"$run" | cut -d' ' -f1).socket
 fi
-client=("$prefix/usr/bin/mariadb" --no-defaults --socket="$socket" --user=root)
+client=("$prefix/usr/bin/mariadb" --no-defaults --socket="$socket" --user=root --database=test)
 
 server_pid() {
     local pid
@@ -111,7 +111,7 @@ start() {
 
 show_client() {
     echo "the client:"
-    echo "  ${client[*]} test"
+    echo "  ${client[*]}"
 }
 
 stop() {
@@ -151,7 +151,6 @@ status) status ;;
 client)
     require_stock
     server_pid >/dev/null || die "the server does not run: 'make server' starts it"
-    [ "$#" -gt 1 ] || set -- client test
     exec "${client[@]}" "${@:2}"
     ;;
 *) die "say start, stop, status or client" ;;
