@@ -19,7 +19,7 @@ use crate::lock::{HeldLock, Mode};
 use crate::txn::Prepared;
 
 /// Longest external id, in bytes.
-pub(crate) const XID_BYTES_MAX: usize = 128;
+pub(crate) const XID_BYTES_MAX: usize = 160;
 
 /// What this process knows of prepared transactions beyond their status.
 #[derive(Debug, Default)]
