@@ -1,0 +1,245 @@
+/* Creating, dropping, renaming and emptying tables; checking and compacting them.
+
+   Each is one transaction of the engine, durable on return: after a crash there is the old or the new. The server's own log of
+   DDL statements then drops what a half-done statement left (handlerton::drop_table), so neither side keeps orphans.
+
+   SPDX-License-Identifier: GPL-2.0-or-later */
+#include "ddl.h"
+
+#include <mysql/service_thd_alloc.h>
+
+#include "errors.h"
+#include "ha_frond.h"
+#include "plugin.h"
+#include "session.h"
+#include "variables.h"
+
+using namespace frond;
+
+namespace {
+
+/* Runs `work(txn)` as a transaction; commits when it gives FROND_OK. */
+template <typename Work> frond_status in_transaction(Work work)
+{
+  frond_txn *txn;
+  frond_txn_options options= {};
+  frond_status status= frond_txn_begin(database, &options, &txn);
+  if (status != FROND_OK)
+    return status;
+  status= work(txn);
+  if (status == FROND_OK)
+    return frond_txn_commit(txn);
+  frond_txn_rollback(txn);
+  return status;
+}
+
+/* A number that no table has had: the count of creations, kept in the tree of counters under an empty key's successor. */
+frond_status new_table_id(frond_txn *txn, uint64_t *id)
+{
+  static const char name[]= "next table id";
+  frond_slice key= frond_bytes(name, sizeof name - 1), value;
+  frond_status status= frond_txn_get_locked(txn, auto_increment_tree, key, FROND_LOCK_EXCLUSIVE, FROND_WAIT_DEFAULT,
+                                            &value, nullptr);
+  if (status != FROND_OK)
+    return status;
+  *id= 1;
+  if (value.data && value.size == 8)
+    *id= mi_uint8korr(value.data);
+  std::string next= auto_increment_key(*id + 1);
+  return frond_txn_put(txn, auto_increment_tree, key, frond_bytes(next.data(), next.size()));
+}
+
+frond_status drop_trees(frond_txn *txn, const std::string &name)
+{
+  Table_definition definition;
+  frond_status status= read_definition(txn, name, &definition);
+  if (status == FROND_NOT_FOUND)
+    return status;
+  if (status == FROND_OK) {
+    std::string counter= auto_increment_key(definition.table_id);
+    status= frond_txn_delete(txn, auto_increment_tree, frond_bytes(counter.data(), counter.size()));
+    for (const Index &index : definition.indexes) {
+      if (status != FROND_OK)
+        return status;
+      if (index.id == 0)
+        continue;
+      status= frond_tree_drop(txn, index_tree_name(name, index.id).c_str());
+      if (status == FROND_NOT_FOUND)
+        status= FROND_OK;
+    }
+    if (status != FROND_OK)
+      return status;
+  }
+  /* A damaged definition must not keep a table from being dropped. */
+  return frond_tree_drop(txn, name.c_str());
+}
+
+frond_status rename_trees(frond_txn *txn, const std::string &from, const std::string &to)
+{
+  Table_definition definition;
+  frond_status status= read_definition(txn, from, &definition);
+  if (status == FROND_OK)
+    status= frond_tree_rename(txn, from.c_str(), to.c_str());
+  for (const Index &index : definition.indexes)
+    if (status == FROND_OK && index.id != 0)
+      status= frond_tree_rename(txn, index_tree_name(from, index.id).c_str(), index_tree_name(to, index.id).c_str());
+  return status;
+}
+
+int ddl_error(frond_status status)
+{
+  return status == FROND_KEY_EXISTS ? HA_ERR_TABLE_EXIST : handler_error(status);
+}
+
+/* The option of an index, or false. */
+bool is_clustering(const KEY &key)
+{
+  return key.option_struct && key.option_struct->clustering;
+}
+
+} // namespace
+
+namespace frond {
+
+int drop_table(const char *path)
+{
+  std::string name= tree_name(path);
+  return ddl_error(in_transaction([&](frond_txn *txn) { return drop_trees(txn, name); }));
+}
+
+void table_codec(const HA_CREATE_INFO *info, frond_codec *codec, int32_t *level)
+{
+  const ha_table_option_struct *options= info->option_struct;
+  default_codec(codec, level);
+  if (!options || options->compression == 0)
+    return;
+  *codec= options->compression;
+  *level= static_cast<int32_t>(options->compression_level);
+}
+
+int refuse_unsupported(const TABLE *form)
+{
+  for (uint key= 0; key < form->s->keys; key++) {
+    const KEY &info= form->key_info[key];
+    const char *kind= info.algorithm == HA_KEY_ALG_FULLTEXT || (info.flags & HA_FULLTEXT) ? "FULLTEXT"
+                      : info.flags & HA_SPATIAL                                          ? "SPATIAL"
+                                                                                          : nullptr;
+    if (kind) {
+      my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "FROND", kind);
+      return HA_ERR_UNSUPPORTED;
+    }
+  }
+  return 0;
+}
+
+/* Temporary tables of a server that was killed. */
+int drop_leftovers()
+{
+  frond_list *list;
+  const frond_tree_info *trees;
+  size_t count;
+  frond_status status= frond_db_trees(database, &list, &trees, &count);
+  if (status != FROND_OK)
+    return handler_error(status);
+  status= in_transaction([&](frond_txn *txn) {
+    for (size_t i= 0; i < count; i++) {
+      if (strncmp(trees[i].name, temporary_prefix, strlen(temporary_prefix)) != 0)
+        continue;
+      frond_status dropped= frond_tree_drop(txn, trees[i].name);
+      if (dropped != FROND_OK)
+        return dropped;
+    }
+    return frond_status(FROND_OK);
+  });
+  frond_list_free(list);
+  return handler_error(status);
+}
+
+} // namespace frond
+
+int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
+{
+  int error= refuse_unsupported(form);
+  if (error)
+    return error;
+  uint64_t clustering= 0;
+  for (uint key= 0; key < form->s->keys; key++)
+    if (key != form->s->primary_key && is_clustering(form->key_info[key]))
+      clustering|= 1ULL << key;
+  std::string name= tree_name(path);
+  frond_status status= in_transaction([&](frond_txn *txn) {
+    uint64_t id;
+    frond_status created= new_table_id(txn, &id);
+    if (created != FROND_OK)
+      return created;
+    Table_definition definition= make_definition(form, id, clustering);
+    if (info->auto_increment_value > 0)
+      definition.auto_increment_start= info->auto_increment_value;
+    Bytes metadata;
+    definition.encode(metadata);
+    frond_tree_options options= {};
+    table_codec(info, &options.codec, &options.codec_level);
+    options.metadata= frond_bytes(metadata.data(), metadata.size());
+    frond_tree *tree;
+    created= frond_tree_create(txn, name.c_str(), &options, &tree);
+    if (created == FROND_OK)
+      frond_tree_close(tree);
+    options.metadata= frond_slice{nullptr, 0};
+    for (const Index &index : definition.indexes) {
+      if (created != FROND_OK)
+        return created;
+      if (index.id == 0)
+        continue;
+      created= frond_tree_create(txn, index_tree_name(name, index.id).c_str(), &options, &tree);
+      if (created == FROND_OK)
+        frond_tree_close(tree);
+    }
+    return created;
+  });
+  return ddl_error(status);
+}
+
+int ha_frond::delete_table(const char *path)
+{
+  return frond::drop_table(path);
+}
+
+int ha_frond::rename_table(const char *from, const char *to)
+{
+  std::string old_name= tree_name(from), new_name= tree_name(to);
+  return ddl_error(in_transaction([&](frond_txn *txn) { return rename_trees(txn, old_name, new_name); }));
+}
+
+int ha_frond::truncate()
+{
+  frond_status status= in_transaction([this](frond_txn *txn) {
+    frond_status done= frond_tree_truncate(txn, share->primary);
+    for (const Index_tree &index : share->indexes)
+      if (done == FROND_OK && index.tree)
+        done= frond_tree_truncate(txn, index.tree);
+    if (done == FROND_OK && table->found_next_number_field) {
+      std::string counter= auto_increment_key(share->definition.table_id);
+      done= frond_txn_delete(txn, auto_increment_tree, frond_bytes(counter.data(), counter.size()));
+    }
+    if (done == FROND_OK && share->definition.auto_increment_start > 1) {
+      share->definition.auto_increment_start= 0;
+      done= write_definition(txn, share->primary, share->definition);
+    }
+    return done;
+  });
+  if (status == FROND_OK) {
+    share->set_auto_increment(1);
+    share->changed(UINT32_MAX);
+  }
+  return handler_error(status);
+}
+
+int ha_frond::check(THD *, HA_CHECK_OPT *)
+{
+  return HA_ADMIN_OK;
+}
+
+int ha_frond::optimize(THD *, HA_CHECK_OPT *)
+{
+  return HA_ADMIN_OK;
+}

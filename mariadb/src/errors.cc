@@ -1,0 +1,61 @@
+/* Statuses to handler errors. See errors.h.
+
+   SPDX-License-Identifier: GPL-2.0-or-later */
+#include "server.h"
+
+#include "errors.h"
+
+namespace frond {
+
+int handler_error(frond_status status)
+{
+  switch (status) {
+  case FROND_OK:
+    return 0;
+  case FROND_DEADLOCK:
+    return HA_ERR_LOCK_DEADLOCK;
+  case FROND_LOCK_TIMEOUT:
+    return HA_ERR_LOCK_WAIT_TIMEOUT;
+  case FROND_CONFLICT:
+    return HA_ERR_RECORD_CHANGED;
+  case FROND_KEY_EXISTS:
+    return HA_ERR_FOUND_DUPP_KEY;
+  case FROND_INVALID_ARGUMENT:
+    return HA_ERR_TO_BIG_ROW;
+  case FROND_NOT_FOUND:
+    return HA_ERR_NO_SUCH_TABLE;
+  case FROND_READ_ONLY:
+    return HA_ERR_READ_ONLY_TRANSACTION;
+  case FROND_NO_SPACE:
+    return HA_ERR_RECORD_FILE_FULL;
+  case FROND_CORRUPTION:
+    return HA_ERR_CRASHED;
+  case FROND_UNSUPPORTED_FORMAT:
+    return HA_ERR_NEW_FILE;
+  case FROND_CANCELLED:
+    return HA_ERR_ABORTED_BY_USER;
+  default: /* FROND_IO, FROND_POISONED, FROND_CLOSED, FROND_ALREADY_OPEN, FROND_INTERNAL */
+    return HA_ERR_INTERNAL_ERROR;
+  }
+}
+
+int statement_error(THD *thd, frond_status status)
+{
+  if (status == FROND_DEADLOCK)
+    thd->mark_transaction_to_rollback(true);
+  return handler_error(status);
+}
+
+const char *last_message()
+{
+  const char *message;
+  frond_last_error(&message);
+  return message;
+}
+
+bool engine_words_wanted(int error)
+{
+  return error == HA_ERR_INTERNAL_ERROR || error == HA_ERR_CRASHED || error == HA_ERR_NEW_FILE;
+}
+
+} // namespace frond

@@ -1,0 +1,28 @@
+/* The one place where an engine status becomes an error of the server.
+
+   Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef FROND_MARIADB_ERRORS_H
+#define FROND_MARIADB_ERRORS_H
+
+#include "frond.h"
+
+class THD;
+
+namespace frond {
+
+/* The HA_ERR_* number of a status; 0 for FROND_OK. Does nothing else. */
+int handler_error(frond_status status);
+
+/* The same inside a statement: marks the transaction for rollback where the status says that it has ended
+   (deadlock), and keeps the engine's words for handler::get_error_message. */
+int statement_error(THD *thd, frond_status status);
+
+/* The engine's words for the failure that this thread met last. */
+const char *last_message();
+
+/* Whether the server's own text for a handler error says less than the engine's. */
+bool engine_words_wanted(int error);
+
+} // namespace frond
+
+#endif

@@ -1,0 +1,243 @@
+/* The plugin: the handlerton, start and stop.
+
+   Start opens the database; that is recovery, always. A failed start leaves nothing behind: correct the cause and load the
+   plugin again.
+
+   Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
+#include "plugin.h"
+
+#include "ddl.h"
+#include "errors.h"
+#include "ha_frond.h"
+#include "session.h"
+#include "share.h"
+#include "variables.h"
+
+namespace frond {
+
+handlerton *hton= nullptr;
+frond_db *database= nullptr;
+
+} // namespace frond
+
+using namespace frond;
+
+namespace {
+
+handler *create_handler(handlerton *engine, TABLE_SHARE *table, MEM_ROOT *mem_root)
+{
+  return new (mem_root) ha_frond(engine, table);
+}
+
+int close_connection(handlerton *, THD *thd)
+{
+  Session::close(thd);
+  return 0;
+}
+
+void kill_query(handlerton *, THD *thd, enum thd_kill_levels)
+{
+  if (Session *session= Session::find(thd))
+    session->kill();
+}
+
+int commit(handlerton *, THD *thd, bool all)
+{
+  Session *session= Session::find(thd);
+  return session ? session->commit(thd, all) : 0;
+}
+
+void commit_ordered(handlerton *, THD *thd, bool all)
+{
+  if (Session *session= Session::find(thd))
+    session->commit_ordered(thd, all);
+}
+
+int rollback(handlerton *, THD *thd, bool all)
+{
+  Session *session= Session::find(thd);
+  return session ? session->rollback(thd, all) : 0;
+}
+
+int prepare(handlerton *, THD *thd, bool all)
+{
+  Session *session= Session::find(thd);
+  return session ? session->prepare(thd, all) : 0;
+}
+
+int savepoint_set(handlerton *, THD *thd, void *place)
+{
+  return Session::of(thd)->savepoint_set(static_cast<uint32_t *>(place));
+}
+
+int savepoint_rollback(handlerton *, THD *thd, void *place)
+{
+  return Session::of(thd)->savepoint_rollback(*static_cast<uint32_t *>(place));
+}
+
+int savepoint_release(handlerton *, THD *thd, void *place)
+{
+  return Session::of(thd)->savepoint_release(*static_cast<uint32_t *>(place));
+}
+
+/* Row locks stay at a rollback to a savepoint, and with them the metadata locks of their tables. */
+bool savepoint_rollback_can_release_mdl(handlerton *, THD *)
+{
+  return false;
+}
+
+int start_consistent_snapshot(handlerton *, THD *thd)
+{
+  Session *session= Session::of(thd);
+  return session ? session->start_consistent_snapshot(thd) : HA_ERR_OUT_OF_MEM;
+}
+
+/* Fills `list` with transactions that wait for a decision, `length` at most; the server asks until it gets fewer. */
+int recover(handlerton *, XID *list, uint length)
+{
+  static size_t told= 0;
+  frond_list *items;
+  const frond_prepared_info *prepared;
+  size_t count;
+  if (length == 0 || frond_db_prepared(database, &items, &prepared, &count) != FROND_OK)
+    return 0;
+  uint filled= 0;
+  for (; told < count && filled < length; told++)
+    if (prepared[told].recovered && decode_xid(prepared[told].xid, &list[filled]))
+      filled++;
+  if (told >= count && filled < length)
+    told= 0;
+  frond_list_free(items);
+  return static_cast<int>(filled);
+}
+
+/* Answers of the X/Open XA interface. */
+constexpr int XA_OK= 0, XAER_RMERR= -3, XAER_NOTA= -4;
+
+int decide_by_xid(XID *xid, bool commits)
+{
+  std::string bytes= encode_xid(*xid);
+  frond_slice id= frond_bytes(bytes.data(), bytes.size());
+  frond_status status= commits ? frond_db_commit_prepared(database, id, FROND_DURABILITY_SYNC)
+                               : frond_db_rollback_prepared(database, id);
+  if (status == FROND_NOT_FOUND)
+    return XAER_NOTA;
+  return status == FROND_OK ? XA_OK : XAER_RMERR;
+}
+
+int commit_by_xid(handlerton *, XID *xid)
+{
+  return decide_by_xid(xid, true);
+}
+
+int rollback_by_xid(handlerton *, XID *xid)
+{
+  return decide_by_xid(xid, false);
+}
+
+/* The binary log wants to forget what is committed: make it durable, by one sync. */
+void commit_checkpoint_request(void *cookie)
+{
+  if (frond_db_sync_log(database) == FROND_OK)
+    commit_checkpoint_notify_ha(cookie);
+}
+
+bool flush_logs(handlerton *)
+{
+  return frond_db_sync_log(database) != FROND_OK;
+}
+
+int drop_table_by_path(handlerton *, const char *path)
+{
+  return drop_table(path);
+}
+
+ha_create_table_option table_options[]= {
+  HA_TOPTION_ENUM("COMPRESSION", compression, "DEFAULT,NONE,LZ4,ZSTD", 0),
+  HA_TOPTION_NUMBER("COMPRESSION_LEVEL", compression_level, 1, 1, 22, 1),
+  HA_TOPTION_END,
+};
+
+ha_create_table_option index_options[]= {
+  HA_IOPTION_BOOL("CLUSTERING", clustering, 0),
+  HA_IOPTION_END,
+};
+
+int init(void *p)
+{
+  hton= static_cast<handlerton *>(p);
+  hton->create= create_handler;
+  hton->flags= HTON_NO_FLAGS;
+  hton->close_connection= close_connection;
+  hton->kill_query= kill_query;
+  hton->commit= commit;
+  hton->commit_ordered= commit_ordered;
+  hton->rollback= rollback;
+  hton->prepare= prepare;
+  hton->recover= recover;
+  hton->commit_by_xid= commit_by_xid;
+  hton->rollback_by_xid= rollback_by_xid;
+  hton->commit_checkpoint_request= commit_checkpoint_request;
+  hton->savepoint_offset= sizeof(uint32_t);
+  hton->savepoint_set= savepoint_set;
+  hton->savepoint_rollback= savepoint_rollback;
+  hton->savepoint_release= savepoint_release;
+  hton->savepoint_rollback_can_release_mdl= savepoint_rollback_can_release_mdl;
+  hton->start_consistent_snapshot= start_consistent_snapshot;
+  hton->flush_logs= flush_logs;
+  hton->drop_table= drop_table_by_path;
+  hton->table_options= table_options;
+  hton->index_options= index_options;
+  hton->tablefile_extensions= hton_no_exts;
+
+  frond_options *options= database_options();
+  if (!options)
+    return 1;
+  std::string directory= data_dir();
+  frond_status status= frond_db_open(directory.c_str(), options, &database);
+  frond_options_free(options);
+  if (status != FROND_OK) {
+    sql_print_error("FROND: cannot open the database: %s", last_message());
+    return 1;
+  }
+  status= frond_db_open_tree(database, "frond/auto_increment", &auto_increment_tree);
+  if (status == FROND_NOT_FOUND)
+    status= frond_db_create_tree(database, "frond/auto_increment", nullptr, &auto_increment_tree);
+  if (status != FROND_OK || drop_leftovers()) {
+    sql_print_error("FROND: cannot prepare the database: %s", last_message());
+    frond_tree_close(auto_increment_tree);
+    frond_db_close(database);
+    database= nullptr;
+    return 1;
+  }
+  return 0;
+}
+
+int deinit(void *)
+{
+  frond_tree_close(auto_increment_tree);
+  auto_increment_tree= nullptr;
+  frond_status status= frond_db_close(database);
+  database= nullptr;
+  return status == FROND_OK ? 0 : 1;
+}
+
+struct st_mysql_storage_engine engine= {MYSQL_HANDLERTON_INTERFACE_VERSION};
+
+} // namespace
+
+maria_declare_plugin(frond){
+  MYSQL_STORAGE_ENGINE_PLUGIN,
+  &engine,
+  "FROND",
+  "The FrondDB maintainers",
+  "Write-optimised transactional engine: fractal tree, constant-time recovery and rollback",
+  PLUGIN_LICENSE_GPL,
+  init,
+  deinit,
+  0x0001,
+  frond::status_variables,
+  frond::system_variables,
+  "0.1.0",
+  MariaDB_PLUGIN_MATURITY_ALPHA,
+} maria_declare_plugin_end;

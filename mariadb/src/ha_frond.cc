@@ -1,0 +1,1046 @@
+/* The handler. See ha_frond.h.
+
+   SPDX-License-Identifier: GPL-2.0-or-later */
+#include "ha_frond.h"
+
+#include <algorithm>
+
+#include "errors.h"
+#include "plugin.h"
+#include "session.h"
+#include "variables.h"
+
+using namespace frond;
+
+namespace {
+
+/* The lowest bytes above everything that begins with `prefix`; empty when there are none. */
+void prefix_end(const Bytes &prefix, Bytes &end)
+{
+  end.clear();
+  end.append(prefix.data(), prefix.size());
+  while (end.size() > 0 && end.data()[end.size() - 1] == 0xff)
+    end.truncate(end.size() - 1);
+  if (end.size() > 0)
+    end.data()[end.size() - 1]++;
+}
+
+frond_slice slice(const Bytes &bytes)
+{
+  return frond_bytes(bytes.data(), bytes.size());
+}
+
+/* As an upper bound of a walk: none when empty. */
+frond_slice upper_slice(const Bytes &bytes)
+{
+  return bytes.empty() ? frond_slice{nullptr, 0} : slice(bytes);
+}
+
+constexpr size_t HIDDEN_KEY_BYTES= 8;
+constexpr size_t REF_LENGTH_BYTES= 2;
+/* What the optimizer counts reads in, as for InnoDB. */
+constexpr double PAGE_BYTES= 16384;
+
+} // namespace
+
+ha_frond::ha_frond(handlerton *hton_arg, TABLE_SHARE *share_arg) : handler(hton_arg, share_arg) {}
+
+handler *ha_frond::clone(const char *name, MEM_ROOT *mem_root)
+{
+  auto *copy= static_cast<ha_frond *>(handler::clone(name, mem_root));
+  if (copy) {
+    copy->lock_mode= lock_mode;
+    copy->stored_lock_mode= stored_lock_mode;
+    copy->skip_locked= skip_locked;
+    copy->statement_wait_ms= statement_wait_ms;
+    copy->session= session;
+  }
+  return copy;
+}
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * What it can do
+ */
+
+handler::Table_flags ha_frond::table_flags() const
+{
+  return HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_INDEX_BLOBS | HA_CAN_SQL_HANDLER |
+         HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_PRIMARY_KEY_IN_READ_INDEX |
+         HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_GEOMETRY | HA_TABLE_SCAN_ON_INDEX | HA_CRASH_SAFE |
+         HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_ONLINE_ANALYZE;
+}
+
+ulong ha_frond::index_flags(uint index, uint, bool) const
+{
+  ulong flags= HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY |
+               HA_DO_RANGE_FILTER_PUSHDOWN;
+  if (is_primary(index))
+    return flags | HA_CLUSTERED_INDEX;
+  if (table_share->key_info && table_share->key_info[index].option_struct &&
+      table_share->key_info[index].option_struct->clustering)
+    flags|= HA_CLUSTERED_INDEX;
+  return flags | HA_DO_INDEX_COND_PUSHDOWN;
+}
+
+bool ha_frond::get_error_message(int error, String *text)
+{
+  if (engine_words_wanted(error))
+    text->append(last_message(), strlen(last_message()));
+  return false;
+}
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Opening
+ */
+
+int ha_frond::open(const char *name, int, uint)
+{
+  lock_shared_ha_data();
+  share= static_cast<Table_share *>(get_ha_share_ptr());
+  int error= 0;
+  if (!share) {
+    auto opened= std::make_unique<Table_share>();
+    error= opened->open(name, table);
+    if (!error) {
+      share= opened.release();
+      set_ha_share_ptr(share);
+    }
+  }
+  unlock_shared_ha_data();
+  if (!error)
+    error= open_codecs();
+  if (error)
+    return error;
+  size_t key_bytes= has_primary_key() ? codecs[table_share->primary_key]->length_max() : HIDDEN_KEY_BYTES;
+  ref_length= static_cast<uint>(key_bytes + REF_LENGTH_BYTES);
+  return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
+}
+
+int ha_frond::open_codecs()
+{
+  codecs.clear();
+  for (uint key= 0; key < table_share->keys; key++) {
+    codecs.push_back(std::make_unique<Key_codec>());
+    int error= codecs[key]->init(table, &table->key_info[key]);
+    if (error)
+      return error;
+  }
+  return rows.init(table, share->definition, has_primary_key() ? codecs[table_share->primary_key].get() : nullptr);
+}
+
+int ha_frond::close()
+{
+  scan.close();
+  return 0;
+}
+
+const frond_tree *ha_frond::tree_of(uint index) const
+{
+  return is_primary(index) ? share->primary : share->indexes[index].tree;
+}
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Costs and statistics
+ */
+
+double ha_frond::scan_time()
+{
+  return static_cast<double>(stats.data_file_length) / PAGE_BYTES + 2;
+}
+
+double ha_frond::read_time(uint index, uint ranges, ha_rows count)
+{
+  if (!is_primary(index))
+    return handler::read_time(index, ranges, count);
+  if (count <= 2)
+    return rows2double(count);
+  double whole= scan_time();
+  ha_rows total= estimate_rows_upper_bound();
+  return total < count ? whole : ranges + rows2double(count) / rows2double(total) * whole;
+}
+
+double ha_frond::keyread_time(uint index, uint ranges, ha_rows count)
+{
+  return is_primary(index) ? read_time(index, ranges, count) : handler::keyread_time(index, ranges, count);
+}
+
+ha_rows ha_frond::estimate_rows_upper_bound()
+{
+  return stats.records + stats.records / 8 + 16;
+}
+
+ha_rows ha_frond::records_in_range(uint index, const key_range *min, const key_range *max, page_range *)
+{
+  Bytes lower, upper, key;
+  const Key_codec &codec= *codecs[index];
+  if (min) {
+    codec.encode_tuple(min->key, min->keypart_map, key);
+    if (min->flag == HA_READ_AFTER_KEY)
+      prefix_end(key, lower);
+    else
+      lower.append_bytes(key);
+  }
+  if (max) {
+    key.clear();
+    codec.encode_tuple(max->key, max->keypart_map, key);
+    if (max->flag == HA_READ_BEFORE_KEY)
+      upper.append_bytes(key);
+    else
+      prefix_end(key, upper);
+  }
+  frond_estimate estimate;
+  frond_status status= frond_db_estimate(database, tree_of(index), slice(lower), slice(upper), &estimate);
+  if (status != FROND_OK)
+    return HA_POS_ERROR;
+  /* The optimizer takes 0 for a fact. */
+  return std::max<ha_rows>(estimate.rows, 1);
+}
+
+int ha_frond::info(uint flag)
+{
+  if (flag & HA_STATUS_VARIABLE) {
+    uint64_t count, data_bytes, index_bytes;
+    share->statistics(&count, &data_bytes, &index_bytes);
+    /* 0 and 1 would be taken for facts when the table is opened for a query. */
+    stats.records= count == 0 && !(flag & HA_STATUS_TIME) ? 1 : count;
+    stats.deleted= 0;
+    stats.data_file_length= std::max<uint64_t>(data_bytes, static_cast<uint64_t>(PAGE_BYTES));
+    stats.index_file_length= index_bytes;
+    stats.delete_length= 0;
+    stats.check_time= 0;
+    stats.mrr_length_per_rec= ref_length + sizeof(void *);
+    stats.mean_rec_length= count ? static_cast<ulong>(data_bytes / count) : 0;
+  }
+  if (flag & HA_STATUS_CONST) {
+    stats.max_data_file_length= LONGLONG_MAX;
+    stats.block_size= static_cast<uint>(PAGE_BYTES);
+    for (uint key= 0; key < table->s->keys; key++) {
+      KEY &key_info= table->key_info[key];
+      int position= share->definition.index_by_name(key_info.name.str, key_info.name.length);
+      const Index *index= position < 0 ? nullptr : &share->definition.indexes[position];
+      for (uint part= 0; part < key_info.user_defined_key_parts; part++) {
+        uint64_t rows_per_key= 0;
+        if (index && part < index->rec_per_key.size())
+          rows_per_key= std::max<uint64_t>(index->rec_per_key[part], 1);
+        else if ((key_info.flags & HA_NOSAME) && part + 1 == key_info.user_defined_key_parts)
+          rows_per_key= 1;
+        key_info.rec_per_key[part]= static_cast<ulong>(rows_per_key);
+      }
+    }
+  }
+  if (flag & HA_STATUS_ERRKEY)
+    errkey= duplicate_key;
+  if (flag & HA_STATUS_AUTO)
+    stats.auto_increment_value= share->next_auto_increment();
+  return 0;
+}
+
+int ha_frond::analyze(THD *, HA_CHECK_OPT *)
+{
+  return HA_ADMIN_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Statements and locks
+ */
+
+frond_txn *ha_frond::txn() const
+{
+  return session->txn();
+}
+
+int ha_frond::failure(frond_status status)
+{
+  return statement_error(ha_thd(), status);
+}
+
+THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock_type lock_type)
+{
+  if (lock_type == TL_IGNORE)
+    return to;
+  int command= thd_sql_command(thd);
+  bool in_lock_tables= thd_in_lock_tables(thd);
+  if (command == SQLCOM_DROP_TABLE || command == SQLCOM_DROP_SEQUENCE)
+    return to;
+  bool wants_shared= (in_lock_tables && (lock_type == TL_READ || lock_type == TL_READ_HIGH_PRIORITY)) ||
+                     lock_type == TL_READ_WITH_SHARED_LOCKS || lock_type == TL_READ_SKIP_LOCKED ||
+                     lock_type == TL_READ_NO_INSERT || command != SQLCOM_SELECT;
+  bool plain_read= lock_type == TL_READ || lock_type == TL_READ_NO_INSERT;
+  bool copies= command == SQLCOM_INSERT_SELECT || command == SQLCOM_REPLACE_SELECT || command == SQLCOM_UPDATE ||
+               command == SQLCOM_CREATE_SEQUENCE || command == SQLCOM_CREATE_TABLE;
+  bool needs_no_lock= command == SQLCOM_CHECKSUM || command == SQLCOM_CREATE_SEQUENCE ||
+                      (command == SQLCOM_ANALYZE && lock_type == TL_READ) ||
+                      (thd_tx_isolation(thd) <= ISO_READ_COMMITTED && plain_read && copies);
+  lock_mode= FROND_LOCK_NONE;
+  if (wants_shared && !needs_no_lock)
+    lock_mode= FROND_LOCK_SHARED;
+  stored_lock_mode= lock_mode;
+  skip_locked= lock_type == TL_WRITE_SKIP_LOCKED || lock_type == TL_READ_SKIP_LOCKED;
+  return to;
+}
+
+int ha_frond::begin_statement(THD *thd, bool first_table)
+{
+  session= Session::of(thd);
+  if (!session)
+    return HA_ERR_OUT_OF_MEM;
+  statement_wait_ms= frond::lock_wait_ms(thd);
+  return session->statement_begin(thd, first_table);
+}
+
+int ha_frond::external_lock(THD *thd, int lock_type)
+{
+  if (lock_type == F_UNLCK) {
+    scan.close();
+    if (session)
+      session->statement_release();
+    lock_mode= stored_lock_mode= FROND_LOCK_NONE;
+    return 0;
+  }
+  int error= begin_statement(thd, false);
+  if (error)
+    return error;
+  session->lock_table();
+  if (lock_type == F_WRLCK)
+    lock_mode= stored_lock_mode= FROND_LOCK_EXCLUSIVE;
+  else if (lock_mode == FROND_LOCK_NONE && thd_tx_isolation(thd) == ISO_SERIALIZABLE &&
+           thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
+    lock_mode= stored_lock_mode= FROND_LOCK_SHARED;
+  return 0;
+}
+
+int ha_frond::start_stmt(THD *thd, thr_lock_type lock_type)
+{
+  int error= begin_statement(thd, true);
+  if (error)
+    return error;
+  bool plain= thd_tx_isolation(thd) != ISO_SERIALIZABLE && thd_sql_command(thd) == SQLCOM_SELECT && lock_type == TL_READ;
+  if (table->s->tmp_table != NO_TMP_TABLE)
+    lock_mode= FROND_LOCK_EXCLUSIVE;
+  else
+    lock_mode= plain ? static_cast<frond_lock_mode>(FROND_LOCK_NONE) : stored_lock_mode;
+  return 0;
+}
+
+int ha_frond::extra(enum ha_extra_function)
+{
+  return 0;
+}
+
+int ha_frond::reset()
+{
+  scan.close();
+  cancel_pushed_idx_cond();
+  cancel_pushed_rowid_filter();
+  multi_range.dsmrr_close();
+  has_range_end= false;
+  return 0;
+}
+
+/* The row read last is not wanted; at READ COMMITTED others may have it at once. */
+void ha_frond::unlock_row()
+{
+  if (!locking() || !session->read_committed())
+    return;
+  frond_txn_unlock(txn(), share->primary, slice(primary_key));
+  if (active_index != MAX_KEY && !is_primary(active_index))
+    frond_txn_unlock(txn(), tree_of(active_index), slice(compared));
+}
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Keys and entries
+ */
+
+void ha_frond::append_primary_key(const uchar *record, Bytes &out) const
+{
+  codecs[table_share->primary_key]->encode(record, out);
+}
+
+void ha_frond::append_entry_key(uint index, const uchar *record, const Bytes &primary, Bytes &out) const
+{
+  codecs[index]->encode(record, out);
+  if (!share->indexes[index].unique || codecs[index]->has_null(record))
+    out.append_bytes(primary);
+}
+
+void ha_frond::append_entry_value(uint index, const uchar *record, const Bytes &primary, Bytes &out) const
+{
+  const Index_tree &tree= share->indexes[index];
+  if (tree.unique) {
+    out.append_varint(primary.size());
+    out.append_bytes(primary);
+  }
+  codecs[index]->encode_restore(record, out);
+  if (has_primary_key())
+    codecs[table_share->primary_key]->encode_restore(record, out);
+  if (tree.clustering)
+    rows.encode(record, out);
+}
+
+/* Where the entry of a secondary index holds the key of its row, and where what restores its columns begins. */
+bool ha_frond::entry_primary_key(uint index, const frond_row &entry, frond_slice *key, const uchar **restore) const
+{
+  const uchar *value= entry.value.data, *value_end= value + entry.value.size;
+  if (share->indexes[index].unique) {
+    uint64_t size;
+    const uchar *at= read_varint(value, value_end, &size);
+    if (!at || size > static_cast<size_t>(value_end - at))
+      return false;
+    *key= frond_bytes(at, size);
+    *restore= at + size;
+    return true;
+  }
+  size_t own= codecs[index]->skip(entry.key.data, entry.key.size);
+  if (own == 0 || own > entry.key.size)
+    return false;
+  *key= frond_bytes(entry.key.data + own, entry.key.size - own);
+  *restore= value;
+  return true;
+}
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Writing
+ */
+
+void ha_frond::add_insertion(uint index, const uchar *record, const Bytes &primary)
+{
+  bool checked= share->indexes[index].unique && !codecs[index]->has_null(record);
+  writes.begin(share->indexes[index].tree, checked ? FROND_OP_INSERT : FROND_OP_PUT,
+               checked ? 0 : FROND_OPERATION_COVERED, index);
+  append_entry_key(index, record, primary, writes.bytes());
+  writes.value();
+  append_entry_value(index, record, primary, writes.bytes());
+}
+
+void ha_frond::add_deletion(uint index, const uchar *record, const Bytes &primary)
+{
+  bool checked= share->indexes[index].unique && !codecs[index]->has_null(record);
+  writes.begin(share->indexes[index].tree, checked ? FROND_OP_DELETE : FROND_OP_SINGLE_DELETE,
+               checked ? 0 : FROND_OPERATION_COVERED, index);
+  append_entry_key(index, record, primary, writes.bytes());
+}
+
+bool ha_frond::restore_differs(const Key_codec &codec, const uchar *a, const uchar *b)
+{
+  if (!codec.restore_needed())
+    return false;
+  compare_key.clear();
+  compare_other.clear();
+  codec.encode_restore(a, compare_key);
+  codec.encode_restore(b, compare_other);
+  return compare_key.size() != compare_other.size() ||
+         memcmp(compare_key.data(), compare_other.data(), compare_key.size()) != 0;
+}
+
+/* The entry of a secondary index follows its row from the old to the new record. */
+void ha_frond::add_update(uint index, const uchar *old_record, const uchar *new_record, bool primary_moved)
+{
+  const Key_codec &codec= *codecs[index];
+  const Index_tree &tree= share->indexes[index];
+  bool moved= codec.differs(old_record, new_record);
+  if (!moved && !primary_moved && !tree.clustering && !restore_differs(codec, old_record, new_record))
+    return;
+  bool checked= tree.unique && !codec.has_null(new_record);
+  if (!moved && checked) {
+    /* The same unique key with another value: it is this row's already. */
+    writes.begin(tree.tree, FROND_OP_PUT, 0, index);
+    append_entry_key(index, new_record, new_primary_key, writes.bytes());
+    writes.value();
+    append_entry_value(index, new_record, new_primary_key, writes.bytes());
+    return;
+  }
+  add_deletion(index, old_record, primary_key);
+  add_insertion(index, new_record, new_primary_key);
+}
+
+int ha_frond::run_writes()
+{
+  int error= session->mark_statement(ha_thd());
+  if (error)
+    return error;
+  uint key_number= MAX_KEY;
+  frond_status status= writes.run(txn(), &key_number);
+  if (status == FROND_KEY_EXISTS)
+    duplicate_key= key_number;
+  return failure(status);
+}
+
+/* The value that a record has in the auto-increment column; 0 where it counts for nothing. */
+uint64_t ha_frond::auto_increment_of(const uchar *record) const
+{
+  Field *field= table->found_next_number_field;
+  if (!field || table_share->next_number_keypart != 0)
+    return 0;
+  my_ptrdiff_t offset= record - table->record[0];
+  field->move_field_offset(offset);
+  longlong value= field->val_int();
+  field->move_field_offset(-offset);
+  return value > 0 || field->is_unsigned() ? static_cast<uint64_t>(value) : 0;
+}
+
+int ha_frond::write_row(const uchar *record)
+{
+  if (table->next_number_field && record == table->record[0]) {
+    int error= update_auto_increment();
+    if (error)
+      return error;
+  }
+  writes.clear();
+  new_primary_key.clear();
+  if (has_primary_key()) {
+    append_primary_key(record, new_primary_key);
+  } else {
+    uint64_t number= share->next_hidden_key();
+    for (int shift= 56; shift >= 0; shift-= 8)
+      new_primary_key.append_byte(static_cast<uchar>(number >> shift));
+  }
+  writes.begin(share->primary, has_primary_key() ? FROND_OP_INSERT : FROND_OP_PUT, 0, table_share->primary_key);
+  writes.bytes().append_bytes(new_primary_key);
+  writes.value();
+  rows.encode(record, writes.bytes());
+  for (uint index= 0; index < table_share->keys; index++)
+    if (!is_primary(index))
+      add_insertion(index, record, new_primary_key);
+  int error= run_writes();
+  if (error)
+    return error;
+  share->saw_auto_increment(auto_increment_of(record));
+  primary_key.swap(new_primary_key);
+  share->changed();
+  return 0;
+}
+
+bool ha_frond::primary_differs(const uchar *old_record, const uchar *new_record)
+{
+  return has_primary_key() && codecs[table_share->primary_key]->differs(old_record, new_record);
+}
+
+int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
+{
+  writes.clear();
+  bool moved= primary_differs(old_record, new_record);
+  /* Entries hold what restores the columns of the primary key, too. */
+  bool retold= moved || (has_primary_key() &&
+                         restore_differs(*codecs[table_share->primary_key], old_record, new_record));
+  if (has_primary_key()) {
+    primary_key.clear();
+    append_primary_key(old_record, primary_key);
+    new_primary_key.clear();
+    append_primary_key(new_record, new_primary_key);
+  } else {
+    new_primary_key= primary_key;
+  }
+  if (moved) {
+    writes.begin(share->primary, FROND_OP_DELETE, 0, table_share->primary_key);
+    writes.bytes().append_bytes(primary_key);
+  }
+  writes.begin(share->primary, moved ? FROND_OP_INSERT : FROND_OP_PUT, 0, table_share->primary_key);
+  writes.bytes().append_bytes(new_primary_key);
+  writes.value();
+  rows.encode(new_record, writes.bytes());
+  for (uint index= 0; index < table_share->keys; index++)
+    if (!is_primary(index))
+      add_update(index, old_record, new_record, retold);
+  int error= share->keep_auto_increment(auto_increment_of(old_record));
+  if (!error)
+    error= run_writes();
+  if (error)
+    return error;
+  share->saw_auto_increment(auto_increment_of(new_record));
+  primary_key.swap(new_primary_key);
+  return 0;
+}
+
+int ha_frond::delete_row(const uchar *record)
+{
+  writes.clear();
+  if (has_primary_key()) {
+    primary_key.clear();
+    append_primary_key(record, primary_key);
+  }
+  writes.begin(share->primary, FROND_OP_DELETE, 0, table_share->primary_key);
+  writes.bytes().append_bytes(primary_key);
+  for (uint index= 0; index < table_share->keys; index++)
+    if (!is_primary(index))
+      add_deletion(index, record, primary_key);
+  int error= share->keep_auto_increment(auto_increment_of(record));
+  if (!error)
+    error= run_writes();
+  if (!error)
+    share->changed();
+  return error;
+}
+
+void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
+                                  ulonglong *reserved)
+{
+  if (table_share->next_number_keypart != 0) {
+    handler::get_auto_increment(offset, increment, wanted, first, reserved);
+    return;
+  }
+  uint64_t max= table->next_number_field->get_max_int_value();
+  uint64_t value= share->reserve_auto_increment(offset, increment, wanted, max);
+  *first= value ? value : ULONGLONG_MAX;
+  *reserved= wanted;
+}
+
+int ha_frond::reset_auto_increment(ulonglong value)
+{
+  share->set_auto_increment(value);
+  return 0;
+}
+
+void ha_frond::update_create_info(HA_CREATE_INFO *create_info)
+{
+  if (!(create_info->used_fields & HA_CREATE_USED_AUTO) && table->found_next_number_field) {
+    info(HA_STATUS_AUTO);
+    create_info->auto_increment_value= stats.auto_increment_value;
+  }
+}
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Reading
+ */
+
+/* The columns to decode; all of them for rows that may be written back, because a row is written whole. */
+const MY_BITMAP *ha_frond::wanted_columns() const
+{
+  return lock_mode == FROND_LOCK_EXCLUSIVE ? nullptr : table->read_set;
+}
+
+int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip)
+{
+  frond_slice value;
+  frond_status status;
+  bool skipped= false;
+  primary_key.clear();
+  primary_key.append(key.data, key.size);
+  if (locking())
+    status= frond_txn_get_locked(txn(), share->primary, slice(primary_key), lock_mode, wait_ms(), &value, &skipped);
+  else
+    status= frond_txn_get(txn(), share->primary, slice(primary_key), &value);
+  if (status != FROND_OK)
+    return failure(status);
+  if (!value.data || skipped) {
+    *skip= true;
+    return 0;
+  }
+  if (table_share->blob_fields) {
+    /* Blobs of the record point into the value, which the next read of the transaction would take away. */
+    row_memory.clear();
+    row_memory.append(value.data, value.size);
+    value= slice(row_memory);
+  }
+  return rows.decode(primary_key.data(), primary_key.size(), value.data, value.size, wanted_columns(), record);
+}
+
+/* The columns of an index entry and of the primary key that it holds. */
+int ha_frond::read_index_columns(uint index, const frond_row &entry, frond_slice primary, const uchar *restore,
+                                 uchar *record)
+{
+  const uchar *restore_end= entry.value.data + entry.value.size;
+  if (codecs[index]->decode(entry.key.data, entry.key.size, &restore, restore_end, record) == 0)
+    return HA_ERR_CRASHED;
+  if (has_primary_key() &&
+      codecs[table_share->primary_key]->decode(primary.data, primary.size, &restore, restore_end, record) == 0)
+    return HA_ERR_CRASHED;
+  if (!share->indexes[index].clustering)
+    return 0;
+  return rows.decode(primary.data, primary.size, restore, restore_end - restore, wanted_columns(), record);
+}
+
+/* The pushed condition and the rowid filter, on the columns of the index entry in record[0]. */
+int ha_frond::check_pushed(bool *skip)
+{
+  if (pushed_idx_cond && pushed_idx_cond_keyno == active_index) {
+    switch (handler_index_cond_check(this)) {
+    case CHECK_POS:
+      break;
+    case CHECK_NEG:
+      *skip= true;
+      return 0;
+    case CHECK_OUT_OF_RANGE:
+      return HA_ERR_END_OF_FILE;
+    default:
+      return HA_ERR_ABORTED_BY_USER;
+    }
+  }
+  if (handler_rowid_filter_is_active(this)) {
+    switch (handler_rowid_filter_check(this)) {
+    case CHECK_POS:
+      break;
+    case CHECK_NEG:
+      *skip= true;
+      return 0;
+    case CHECK_OUT_OF_RANGE:
+      return HA_ERR_END_OF_FILE;
+    default:
+      return HA_ERR_ABORTED_BY_USER;
+    }
+  }
+  return 0;
+}
+
+int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool *skip)
+{
+  frond_slice primary;
+  const uchar *restore;
+  if (!entry_primary_key(index, entry, &primary, &restore))
+    return HA_ERR_CRASHED;
+  bool covered= keyread_enabled() || share->indexes[index].clustering;
+  bool pushed= record == table->record[0] && (pushed_idx_cond || pushed_rowid_filter);
+  if ((covered && !locking()) || pushed) {
+    int error= read_index_columns(index, entry, primary, restore, record);
+    if (error)
+      return error;
+    primary_key.clear();
+    primary_key.append(primary.data, primary.size);
+    if (pushed)
+      error= check_pushed(skip);
+    if (error || *skip || (covered && !locking()))
+      return error;
+  }
+  compared.clear();
+  if (locking())
+    compared.append(entry.key.data, entry.key.size);
+  int error= read_primary(primary, record, skip);
+  if (error || *skip || !locking())
+    return error;
+  /* The row is locked now, and as it is now; the entry was read before: it may be another row's past. */
+  compare_key.clear();
+  append_entry_key(index, record, primary_key, compare_key);
+  *skip= compare_key.size() != compared.size() || memcmp(compare_key.data(), compared.data(), compared.size()) != 0;
+  return 0;
+}
+
+int ha_frond::read_walked(const frond_row &row, uchar *record, bool *skip)
+{
+  if (active_index != MAX_KEY && !is_primary(active_index))
+    return read_entry(active_index, row, record, skip);
+  primary_key.clear();
+  primary_key.append(row.key.data, row.key.size);
+  int error= rows.decode(row.key.data, row.key.size, row.value.data, row.value.size, wanted_columns(), record);
+  if (!error && active_index != MAX_KEY && record == table->record[0] && pushed_rowid_filter)
+    error= check_pushed(skip);
+  return error;
+}
+
+int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record)
+{
+  frond_row row;
+  frond_status status= move == Move::first ? scan.first(bounds, &row) : scan.last(bounds, &row);
+  at_point= exact_walk= false;
+  Move onward= move == Move::first ? Move::next : Move::prev;
+  for (;;) {
+    if (status != FROND_OK)
+      return failure(status);
+    if (!row.key.data)
+      return HA_ERR_END_OF_FILE;
+    bool skip= false;
+    int error= read_walked(row, record, &skip);
+    if (error || !skip)
+      return error;
+    status= onward == Move::next ? scan.next(&row) : scan.prev(&row);
+  }
+}
+
+int ha_frond::step(Move move, uchar *record)
+{
+  if (at_point) {
+    /* From a row found by its whole key, on along the index. */
+    at_point= false;
+    Scan_bounds bounds;
+    if (move == Move::next) {
+      search_key.append_byte(0);
+      bounds.lower= slice(search_key);
+      return walk(Move::first, bounds, record);
+    }
+    bounds.upper= slice(search_key);
+    return walk(Move::last, bounds, record);
+  }
+  for (;;) {
+    frond_row row;
+    frond_status status= move == Move::next ? scan.next(&row, !exact_walk) : scan.prev(&row);
+    if (status != FROND_OK)
+      return failure(status);
+    if (!row.key.data)
+      return HA_ERR_END_OF_FILE;
+    bool skip= false;
+    int error= read_walked(row, record, &skip);
+    if (error || !skip)
+      return error;
+  }
+}
+
+/* Whether these key parts name at most one row. */
+bool ha_frond::is_point(uint index, key_part_map parts) const
+{
+  const KEY &key= table->key_info[index];
+  if (!(key.flags & HA_NOSAME))
+    return false;
+  key_part_map all= make_prev_keypart_map(key.user_defined_key_parts);
+  return (parts & all) == all;
+}
+
+int ha_frond::point_read(uint index, uchar *record)
+{
+  bool skip= false;
+  at_point= true;
+  int error;
+  if (is_primary(index)) {
+    error= read_primary(slice(search_key), record, &skip);
+    if (!error && !skip && record == table->record[0] && pushed_rowid_filter)
+      error= check_pushed(&skip);
+  } else {
+    frond_row entry= {slice(search_key), {nullptr, 0}};
+    bool skipped= false;
+    frond_status status=
+      locking() ? frond_txn_get_locked(txn(), tree_of(index), entry.key, lock_mode, wait_ms(), &entry.value, &skipped)
+                : frond_txn_get(txn(), tree_of(index), entry.key, &entry.value);
+    if (status != FROND_OK)
+      return failure(status);
+    if (!entry.value.data || skipped)
+      return HA_ERR_KEY_NOT_FOUND;
+    /* The row's own read ends the lending of the entry. */
+    row_memory.clear();
+    row_memory.append(entry.value.data, entry.value.size);
+    entry.value= slice(row_memory);
+    error= read_entry(index, entry, record, &skip);
+  }
+  return error ? error : skip ? HA_ERR_KEY_NOT_FOUND : 0;
+}
+
+int ha_frond::rnd_init(bool whole)
+{
+  at_point= false;
+  if (whole)
+    scan.prepare(txn(), share->primary, lock_mode, wait_ms());
+  return 0;
+}
+
+int ha_frond::rnd_end()
+{
+  scan.close();
+  return 0;
+}
+
+int ha_frond::rnd_next(uchar *record)
+{
+  if (scan.is_open())
+    return step(Move::next, record);
+  return walk(Move::first, Scan_bounds(), record);
+}
+
+void ha_frond::position(const uchar *record)
+{
+  if (has_primary_key()) {
+    primary_key.clear();
+    append_primary_key(record, primary_key);
+  }
+  int2store(ref, primary_key.size());
+  memcpy(ref + REF_LENGTH_BYTES, primary_key.data(), primary_key.size());
+  size_t used= REF_LENGTH_BYTES + primary_key.size();
+  memset(ref + used, 0, ref_length - used);
+}
+
+int ha_frond::rnd_pos(uchar *record, uchar *position)
+{
+  bool skip= false;
+  int error= read_primary(frond_bytes(position + REF_LENGTH_BYTES, uint2korr(position)), record, &skip);
+  return error ? error : skip ? HA_ERR_KEY_NOT_FOUND : 0;
+}
+
+int ha_frond::rnd_pos_by_record(uchar *record)
+{
+  position(record);
+  return rnd_pos(record, ref);
+}
+
+int ha_frond::cmp_ref(const uchar *a, const uchar *b)
+{
+  size_t a_size= uint2korr(a), b_size= uint2korr(b);
+  int order= memcmp(a + REF_LENGTH_BYTES, b + REF_LENGTH_BYTES, std::min(a_size, b_size));
+  if (order != 0)
+    return order;
+  return a_size < b_size ? -1 : a_size > b_size;
+}
+
+int ha_frond::index_init(uint index, bool)
+{
+  active_index= index;
+  at_point= false;
+  has_range_end= false;
+  scan.prepare(txn(), tree_of(index), lock_mode, wait_ms());
+  return 0;
+}
+
+int ha_frond::index_end()
+{
+  scan.close();
+  active_index= MAX_KEY;
+  return 0;
+}
+
+int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function find)
+{
+  search_key.clear();
+  codecs[active_index]->encode_tuple(key, parts, search_key);
+  bool nulls= codecs[active_index]->columns() && table->key_info[active_index].flags & HA_NULL_PART_KEY;
+  if (find == HA_READ_KEY_EXACT && is_point(active_index, parts) && !nulls) {
+    scan.close();
+    return point_read(active_index, record);
+  }
+  prefix_end(search_key, search_end);
+  Scan_bounds bounds;
+  if (has_range_end) {
+    bounds.upper= upper_slice(range_end);
+    bounds.final_upper= bounds.upper.data != nullptr;
+  }
+  int error;
+  switch (find) {
+  case HA_READ_KEY_EXACT:
+  case HA_READ_PREFIX:
+    bounds.lower= slice(search_key);
+    bounds.upper= upper_slice(search_end);
+    bounds.final_upper= false;
+    error= walk(Move::first, bounds, record);
+    exact_walk= error == 0;
+    break;
+  case HA_READ_KEY_OR_NEXT:
+    bounds.lower= slice(search_key);
+    return walk(Move::first, bounds, record);
+  case HA_READ_AFTER_KEY:
+    if (search_end.empty())
+      return HA_ERR_END_OF_FILE;
+    bounds.lower= slice(search_end);
+    return walk(Move::first, bounds, record);
+  case HA_READ_BEFORE_KEY:
+    bounds= Scan_bounds();
+    bounds.upper= slice(search_key);
+    return walk(Move::last, bounds, record);
+  case HA_READ_KEY_OR_PREV:
+  case HA_READ_PREFIX_LAST_OR_PREV:
+    bounds= Scan_bounds();
+    bounds.upper= upper_slice(search_end);
+    return walk(Move::last, bounds, record);
+  case HA_READ_PREFIX_LAST:
+    bounds= Scan_bounds();
+    bounds.lower= slice(search_key);
+    bounds.upper= upper_slice(search_end);
+    error= walk(Move::last, bounds, record);
+    break;
+  default:
+    return HA_ERR_UNSUPPORTED;
+  }
+  return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error;
+}
+
+int ha_frond::index_read_last_map(uchar *record, const uchar *key, key_part_map parts)
+{
+  return index_read_map(record, key, parts, HA_READ_PREFIX_LAST);
+}
+
+int ha_frond::index_next(uchar *record)
+{
+  exact_walk= false;
+  return step(Move::next, record);
+}
+
+int ha_frond::index_prev(uchar *record)
+{
+  return step(Move::prev, record);
+}
+
+int ha_frond::index_first(uchar *record)
+{
+  Scan_bounds bounds;
+  if (has_range_end) {
+    bounds.upper= upper_slice(range_end);
+    bounds.final_upper= bounds.upper.data != nullptr;
+  }
+  return walk(Move::first, bounds, record);
+}
+
+int ha_frond::index_last(uchar *record)
+{
+  return walk(Move::last, Scan_bounds(), record);
+}
+
+int ha_frond::index_next_same(uchar *record, const uchar *key, uint key_bytes)
+{
+  if (at_point)
+    return HA_ERR_END_OF_FILE;
+  /* A walk over one prefix ends with it; any other has to compare. */
+  return exact_walk ? step(Move::next, record) : handler::index_next_same(record, key, key_bytes);
+}
+
+int ha_frond::read_range_first(const key_range *start, const key_range *end, bool eq_range_arg, bool sorted)
+{
+  has_range_end= end != nullptr;
+  range_end.clear();
+  if (end) {
+    Bytes &key= compare_key;
+    key.clear();
+    codecs[active_index]->encode_tuple(end->key, end->keypart_map, key);
+    if (end->flag == HA_READ_BEFORE_KEY)
+      range_end.append_bytes(key);
+    else
+      prefix_end(key, range_end);
+  }
+  int error= handler::read_range_first(start, end, eq_range_arg, sorted);
+  has_range_end= false;
+  return error;
+}
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Pushdown and multi-range read
+ */
+
+Item *ha_frond::idx_cond_push(uint key_number, Item *condition)
+{
+  const KEY &key= table->key_info[key_number];
+  for (uint part= 0; part < key.user_defined_key_parts; part++)
+    if (!key.key_part[part].field->stored_in_db())
+      return condition;
+  pushed_idx_cond= condition;
+  pushed_idx_cond_keyno= key_number;
+  in_range_check_pushed_down= true;
+  return nullptr;
+}
+
+bool ha_frond::rowid_filter_push(Rowid_filter *filter)
+{
+  pushed_rowid_filter= filter;
+  return false;
+}
+
+int ha_frond::multi_range_read_init(RANGE_SEQ_IF *seq, void *seq_param, uint ranges, uint mode, HANDLER_BUFFER *buffer)
+{
+  return multi_range.dsmrr_init(this, seq, seq_param, ranges, mode, buffer);
+}
+
+int ha_frond::multi_range_read_next(range_id_t *range)
+{
+  return multi_range.dsmrr_next(range);
+}
+
+ha_rows ha_frond::multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, void *seq_param, uint ranges,
+                                              uint *buffer_bytes, uint *flags, Cost_estimate *cost)
+{
+  multi_range.init(this, table);
+  if (locking())
+    *flags|= HA_MRR_USE_DEFAULT_IMPL;
+  return multi_range.dsmrr_info_const(index, seq, seq_param, ranges, buffer_bytes, flags, cost);
+}
+
+ha_rows ha_frond::multi_range_read_info(uint index, uint ranges, uint keys, uint key_parts, uint *buffer_bytes,
+                                        uint *flags, Cost_estimate *cost)
+{
+  multi_range.init(this, table);
+  return multi_range.dsmrr_info(index, ranges, keys, key_parts, buffer_bytes, flags, cost);
+}
+
+int ha_frond::multi_range_read_explain_info(uint mode, char *text, size_t size)
+{
+  return multi_range.dsmrr_explain_info(mode, text, size);
+}

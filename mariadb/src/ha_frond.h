@@ -1,0 +1,202 @@
+/* The handler: one open instance of a table, in the order of the server's handler.h.
+
+   It translates: records to keys and rows (key_codec.h, row_codec.h), the server's ways of reading to walks (scan.h), the
+   changes of a row to one call of writes (row_writes.h). What instances share is in share.h, what the connection owns in
+   session.h, DDL in ddl.cc and alter.cc.
+
+   Entries
+     primary                key(pk) → row
+     secondary, not unique  key(columns) ‖ key(pk) → restore(columns) ‖ restore(pk) [‖ row]
+     unique, no NULL        key(columns) → varint length of key(pk) ‖ key(pk) ‖ restore(columns) ‖ restore(pk) [‖ row]
+     unique, with a NULL    key(columns) ‖ key(pk) → the same value
+   [‖ row] where the index is clustering. A table without a primary key has a hidden one: a number of 8 bytes, big endian.
+
+   Locks: a locking read locks index entries and rows by the engine's cursor; the entries of secondary indexes that are not
+   unique are written under the lock of their row (FROND_OPERATION_COVERED).
+
+   Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef FROND_MARIADB_HA_FROND_H
+#define FROND_MARIADB_HA_FROND_H
+
+#include "server.h"
+
+#include <memory>
+#include <vector>
+
+#include "bytes.h"
+#include "frond.h"
+#include "key_codec.h"
+#include "row_codec.h"
+#include "row_writes.h"
+#include "scan.h"
+#include "share.h"
+
+namespace frond {
+class Session;
+}
+
+/* Options of a table and of an index, as CREATE TABLE takes them; the members are the server's to fill. */
+struct ha_table_option_struct {
+  uint compression; /* 0 default, 1 none, 2 lz4, 3 zstd */
+  ulonglong compression_level;
+};
+struct ha_index_option_struct {
+  bool clustering;
+};
+
+class ha_frond final : public handler {
+public:
+  ha_frond(handlerton *hton, TABLE_SHARE *table_share);
+  ~ha_frond() override= default;
+
+  handler *clone(const char *name, MEM_ROOT *mem_root) override;
+
+  /* What it can do */
+  Table_flags table_flags() const override;
+  ulong index_flags(uint index, uint part, bool all_parts) const override;
+  uint max_supported_keys() const override { return MAX_KEY; }
+  uint max_supported_key_parts() const override { return MAX_REF_PARTS; }
+  uint max_supported_key_length() const override { return 3072; }
+  uint max_supported_key_part_length() const override { return 3072; }
+  uint max_supported_record_length() const override { return HA_MAX_REC_LENGTH; }
+  const char *index_type(uint) override { return "BTREE"; }
+  enum row_type get_row_type() const override { return ROW_TYPE_DYNAMIC; }
+  uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
+  const key_map *keys_to_use_for_scanning() override { return &key_map_full; }
+  bool get_error_message(int error, String *text) override;
+
+  /* Opening */
+  int open(const char *name, int mode, uint test_if_locked) override;
+  int close() override;
+
+  /* Costs and statistics */
+  double scan_time() override;
+  double read_time(uint index, uint ranges, ha_rows rows) override;
+  double keyread_time(uint index, uint ranges, ha_rows rows) override;
+  ha_rows records_in_range(uint index, const key_range *min, const key_range *max, page_range *pages) override;
+  ha_rows estimate_rows_upper_bound() override;
+  int info(uint flag) override;
+  int analyze(THD *thd, HA_CHECK_OPT *options) override;
+
+  /* Statements and locks */
+  THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock_type lock_type) override;
+  uint lock_count() const override { return 0; }
+  int external_lock(THD *thd, int lock_type) override;
+  int start_stmt(THD *thd, thr_lock_type lock_type) override;
+  int extra(enum ha_extra_function operation) override;
+  int reset() override;
+  void unlock_row() override;
+
+  /* Writing */
+  int write_row(const uchar *record) override;
+  int update_row(const uchar *old_record, const uchar *new_record) override;
+  int delete_row(const uchar *record) override;
+  int truncate() override;
+  void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
+                          ulonglong *reserved) override;
+  int reset_auto_increment(ulonglong value) override;
+  void update_create_info(HA_CREATE_INFO *info) override;
+
+  /* Reading */
+  int rnd_init(bool scan) override;
+  int rnd_end() override;
+  int rnd_next(uchar *record) override;
+  int rnd_pos(uchar *record, uchar *position) override;
+  int rnd_pos_by_record(uchar *record) override;
+  void position(const uchar *record) override;
+  int cmp_ref(const uchar *a, const uchar *b) override;
+  int index_init(uint index, bool sorted) override;
+  int index_end() override;
+  int index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function find) override;
+  int index_read_last_map(uchar *record, const uchar *key, key_part_map parts) override;
+  int index_next(uchar *record) override;
+  int index_prev(uchar *record) override;
+  int index_first(uchar *record) override;
+  int index_last(uchar *record) override;
+  int index_next_same(uchar *record, const uchar *key, uint key_bytes) override;
+  int read_range_first(const key_range *start, const key_range *end, bool eq_range, bool sorted) override;
+
+  /* Pushdown and multi-range read */
+  Item *idx_cond_push(uint key_number, Item *condition) override;
+  bool rowid_filter_push(Rowid_filter *filter) override;
+  int multi_range_read_init(RANGE_SEQ_IF *seq, void *seq_param, uint ranges, uint mode, HANDLER_BUFFER *buffer) override;
+  int multi_range_read_next(range_id_t *range) override;
+  ha_rows multi_range_read_info_const(uint index, RANGE_SEQ_IF *seq, void *seq_param, uint ranges, uint *buffer_bytes,
+                                      uint *flags, Cost_estimate *cost) override;
+  ha_rows multi_range_read_info(uint index, uint ranges, uint keys, uint key_parts, uint *buffer_bytes, uint *flags,
+                                Cost_estimate *cost) override;
+  int multi_range_read_explain_info(uint mode, char *text, size_t size) override;
+
+  /* DDL: ddl.cc */
+  int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;
+  int delete_table(const char *name) override;
+  int rename_table(const char *from, const char *to) override;
+  int check(THD *thd, HA_CHECK_OPT *options) override;
+  int optimize(THD *thd, HA_CHECK_OPT *options) override;
+
+private:
+  frond_txn *txn() const;
+  bool locking() const { return lock_mode != FROND_LOCK_NONE; }
+  int64_t wait_ms() const { return skip_locked ? FROND_WAIT_SKIP : statement_wait_ms; }
+  int failure(frond_status status);
+  bool has_primary_key() const { return table_share->primary_key != MAX_KEY; }
+  bool is_primary(uint index) const { return index == table_share->primary_key; }
+  const frond_tree *tree_of(uint index) const;
+  int open_codecs();
+  int begin_statement(THD *thd, bool first_table);
+
+  /* Keys */
+  void append_primary_key(const uchar *record, frond::Bytes &out) const;
+  void append_entry_key(uint index, const uchar *record, const frond::Bytes &primary, frond::Bytes &out) const;
+  void append_entry_value(uint index, const uchar *record, const frond::Bytes &primary, frond::Bytes &out) const;
+  bool entry_primary_key(uint index, const frond_row &entry, frond_slice *key, const uchar **restore) const;
+
+  /* Writes */
+  void add_insertion(uint index, const uchar *record, const frond::Bytes &primary);
+  void add_deletion(uint index, const uchar *record, const frond::Bytes &primary);
+  void add_update(uint index, const uchar *old_record, const uchar *new_record, bool primary_moved);
+  bool primary_differs(const uchar *old_record, const uchar *new_record);
+  bool restore_differs(const frond::Key_codec &codec, const uchar *a, const uchar *b);
+  int run_writes();
+  uint64_t auto_increment_of(const uchar *record) const;
+
+  /* Reads */
+  enum class Move { first, last, next, prev };
+  int walk(Move move, const frond::Scan_bounds &bounds, uchar *record);
+  int step(Move move, uchar *record);
+  int read_walked(const frond_row &row, uchar *record, bool *skip);
+  int read_entry(uint index, const frond_row &entry, uchar *record, bool *skip);
+  int read_index_columns(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record);
+  int check_pushed(bool *skip);
+  int read_primary(frond_slice key, uchar *record, bool *skip);
+  int point_read(uint index, uchar *record);
+  bool is_point(uint index, key_part_map parts) const;
+  const MY_BITMAP *wanted_columns() const;
+
+  frond::Table_share *share= nullptr; /* the TABLE_SHARE's; stays while it does */
+  std::vector<std::unique_ptr<frond::Key_codec>> codecs; /* by key number */
+  frond::Row_codec rows;
+
+  frond_lock_mode lock_mode= FROND_LOCK_NONE, stored_lock_mode= FROND_LOCK_NONE;
+  bool skip_locked= false;
+  int64_t statement_wait_ms= FROND_WAIT_DEFAULT;
+  frond::Session *session= nullptr;
+
+  uint duplicate_key= MAX_KEY; /* the key that the last write found taken */
+
+  frond::Scan scan;
+  frond::Row_writes writes;
+  frond::Bytes search_key;  /* the encoded key of the running index search */
+  frond::Bytes search_end;  /* its end as a prefix */
+  frond::Bytes range_end;   /* where read_range_first says that the range ends */
+  bool has_range_end= false;
+  bool at_point= false;     /* the last search was for one row by its whole key */
+  bool exact_walk= false;   /* the walk ends with the rows of the search key */
+  frond::Bytes row_memory;  /* value of the row that was read by its key: blobs of the record point into it */
+  frond::Bytes primary_key; /* of the row read last */
+  frond::Bytes new_primary_key, compare_key, compare_other;
+  frond::Bytes compared;
+  DsMrr_impl multi_range;
+};
+
+#endif

@@ -1,0 +1,152 @@
+/* An ordered walk in batches. See scan.h.
+
+   SPDX-License-Identifier: GPL-2.0-or-later */
+#include "scan.h"
+
+#include <algorithm>
+
+namespace frond {
+
+namespace {
+
+constexpr size_t BUFFER_BYTES= 32 * 1024;
+constexpr uint32_t ROWS_FIRST= 8, ROWS_MAX= 512;
+constexpr frond_slice NO_KEY= {nullptr, 0};
+
+} // namespace
+
+void Scan::prepare(frond_txn *txn_arg, const frond_tree *tree_arg, frond_lock_mode lock_arg, int64_t wait_ms_arg)
+{
+  close();
+  txn= txn_arg;
+  tree= tree_arg;
+  lock= lock_arg;
+  wait_ms= wait_ms_arg;
+}
+
+void Scan::close()
+{
+  frond_cursor_close(cursor);
+  cursor= nullptr;
+  rows_left= 0;
+  more= false;
+  pending= FROND_OK;
+  last_key= nullptr;
+}
+
+frond_status Scan::open(const Scan_bounds &bounds)
+{
+  close();
+  frond_cursor_options options= {};
+  options.lower= bounds.lower;
+  options.upper= bounds.upper;
+  options.lock= lock;
+  options.wait_ms= wait_ms;
+  bounded= (bounds.lower.data || bounds.upper.data) && !bounds.final_upper;
+  rows_max= lock == FROND_LOCK_NONE ? ROWS_FIRST : 1;
+  return frond_cursor_open(txn, tree, &options, &cursor);
+}
+
+frond_status Scan::first(const Scan_bounds &bounds, frond_row *row)
+{
+  frond_status status= open(bounds);
+  if (status != FROND_OK)
+    return status;
+  forward= true;
+  return fetch(FROND_MOVE_FIRST, NO_KEY, row);
+}
+
+frond_status Scan::last(const Scan_bounds &bounds, frond_row *row)
+{
+  frond_status status= open(bounds);
+  if (status != FROND_OK)
+    return status;
+  forward= false;
+  return fetch(FROND_MOVE_LAST, NO_KEY, row);
+}
+
+frond_status Scan::next(frond_row *row, bool beyond)
+{
+  return step(true, beyond, row);
+}
+
+frond_status Scan::prev(frond_row *row)
+{
+  return step(false, true, row);
+}
+
+frond_status Scan::step(bool ahead, bool beyond, frond_row *row)
+{
+  if (ahead == forward) {
+    if (rows_left > 0)
+      return take(row);
+    if (pending != FROND_OK)
+      return pending;
+    if (more)
+      return fetch(ahead ? FROND_MOVE_NEXT : FROND_MOVE_PREV, NO_KEY, row);
+    if (!bounded || !beyond || !last_key) {
+      row->key= NO_KEY;
+      return FROND_OK;
+    }
+  }
+  if (!last_key) {
+    row->key= NO_KEY;
+    return FROND_OK;
+  }
+  /* Turn round, or walk past the bounds: again from the last row, which is left out. */
+  turning_key.clear();
+  turning_key.append(last_key, last_size);
+  Scan_bounds rest;
+  if (ahead) {
+    turning_key.append_byte(0);
+    rest.lower= frond_bytes(turning_key.data(), turning_key.size());
+    return first(rest, row);
+  }
+  rest.upper= frond_bytes(turning_key.data(), turning_key.size());
+  return last(rest, row);
+}
+
+frond_status Scan::fetch(frond_move move, frond_slice key, frond_row *row)
+{
+  for (;;) {
+    frond_fetch request= {};
+    if (buffer.capacity() < BUFFER_BYTES)
+      buffer.reserve(BUFFER_BYTES);
+    request.buffer= buffer.data();
+    request.capacity= buffer.capacity();
+    request.rows_max= rows_max;
+    frond_status status= frond_cursor_fetch(cursor, move, key, &request);
+    rows_left= request.rows;
+    if (status != FROND_OK && request.rows == 0)
+      return status;
+    pending= status;
+    more= request.more;
+    if (request.rows == 0 && request.bytes_needed > 0) {
+      /* One row larger than the buffer: the cursor stands at it. */
+      buffer.clear();
+      buffer.reserve(request.bytes_needed);
+      move= move == FROND_MOVE_LAST || move == FROND_MOVE_PREV ? FROND_MOVE_PREV : FROND_MOVE_NEXT;
+      continue;
+    }
+    if (lock == FROND_LOCK_NONE)
+      rows_max= std::min(rows_max * 2, ROWS_MAX);
+    at= buffer.data();
+    if (rows_left == 0) {
+      more= false;
+      row->key= NO_KEY;
+      return FROND_OK;
+    }
+    return take(row);
+  }
+}
+
+frond_status Scan::take(frond_row *row)
+{
+  at= frond_fetch_row(at, row);
+  rows_left--;
+  last_key= row->key.data;
+  last_size= row->key.size;
+  return FROND_OK;
+}
+
+} // namespace frond

@@ -1,0 +1,75 @@
+/* An ordered walk over a tree with rows fetched in batches across the C border.
+
+   Plain reads fetch a few rows first and twice as many each time; locking reads fetch one row at a time, because every row
+   that the engine packs it also locks. A row that is lent stays until the next call of the scan.
+
+   The scan may be opened with bounds that end it early (the rows of one key prefix). Walking on past such a bound, or turning
+   round, opens the engine's cursor again without them, at the last row.
+
+   Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef FROND_MARIADB_SCAN_H
+#define FROND_MARIADB_SCAN_H
+
+#include "server.h"
+
+#include "bytes.h"
+#include "frond.h"
+
+namespace frond {
+
+struct Scan_bounds {
+  frond_slice lower= {nullptr, 0}; /* included */
+  frond_slice upper= {nullptr, 0}; /* excluded */
+  /* The end of the bounds is the end of what the caller wants; otherwise it may walk past it. */
+  bool final_upper= false;
+};
+
+class Scan {
+public:
+  Scan()= default;
+  ~Scan() { close(); }
+  Scan(const Scan &)= delete;
+  Scan &operator=(const Scan &)= delete;
+
+  /* What the following walks range over and how they lock. Nothing is read. */
+  void prepare(frond_txn *txn, const frond_tree *tree, frond_lock_mode lock, int64_t wait_ms);
+  void close();
+  bool is_open() const { return cursor != nullptr; }
+
+  /* The first or last row within the bounds. FROND_OK with row->key.data NULL at the end. */
+  frond_status first(const Scan_bounds &bounds, frond_row *row);
+  frond_status last(const Scan_bounds &bounds, frond_row *row);
+  /* The row after or before the last one that was lent; `beyond` the bounds if need be. */
+  frond_status next(frond_row *row, bool beyond= true);
+  frond_status prev(frond_row *row);
+
+private:
+  frond_status open(const Scan_bounds &bounds);
+  frond_status fetch(frond_move move, frond_slice key, frond_row *row);
+  frond_status step(bool ahead, bool beyond, frond_row *row);
+  frond_status take(frond_row *row);
+
+  frond_txn *txn= nullptr;
+  const frond_tree *tree= nullptr;
+  frond_lock_mode lock= FROND_LOCK_NONE;
+  int64_t wait_ms= FROND_WAIT_DEFAULT;
+
+  frond_cursor *cursor= nullptr;
+  bool forward= true;
+  bool bounded= false; /* the cursor ends before the caller may want it to */
+
+  Bytes buffer;
+  const uint8_t *at= nullptr;
+  uint32_t rows_left= 0;
+  uint32_t rows_max= 0;
+  bool more= false;
+  frond_status pending= FROND_OK; /* met after the rows that are left */
+  /* The last row lent; what is in the buffer goes with the next fetch. */
+  const uint8_t *last_key= nullptr;
+  size_t last_size= 0;
+  Bytes turning_key;
+};
+
+} // namespace frond
+
+#endif

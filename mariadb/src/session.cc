@@ -1,0 +1,259 @@
+/* A connection's transaction. See session.h.
+
+   SPDX-License-Identifier: GPL-2.0-or-later */
+#include "session.h"
+
+#include "errors.h"
+#include "plugin.h"
+#include "variables.h"
+
+namespace frond {
+
+namespace {
+
+/* Transactions of several statements, as against a statement by itself. */
+bool is_multi_statement(THD *thd)
+{
+  return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN) != 0;
+}
+
+frond_isolation engine_isolation(uint isolation, bool alone)
+{
+  switch (isolation) {
+  case ISO_READ_UNCOMMITTED:
+    return FROND_ISOLATION_READ_UNCOMMITTED;
+  case ISO_READ_COMMITTED:
+    return FROND_ISOLATION_READ_COMMITTED;
+  case ISO_SERIALIZABLE:
+    /* One statement by itself is serializable at the moment of its snapshot. */
+    return alone ? FROND_ISOLATION_REPEATABLE_READ : FROND_ISOLATION_SERIALIZABLE;
+  default:
+    return FROND_ISOLATION_REPEATABLE_READ;
+  }
+}
+
+} // namespace
+
+Session *Session::find(THD *thd)
+{
+  return static_cast<Session *>(thd_get_ha_data(thd, hton));
+}
+
+Session *Session::of(THD *thd)
+{
+  Session *session= find(thd);
+  if (!session) {
+    session= new (std::nothrow) Session;
+    if (session)
+      thd_set_ha_data(thd, hton, session);
+  }
+  return session;
+}
+
+void Session::close(THD *thd)
+{
+  Session *session= find(thd);
+  if (!session)
+    return;
+  thd_set_ha_data(thd, hton, nullptr);
+  if (session->phase == Phase::active)
+    frond_txn_rollback(session->transaction);
+  delete session;
+}
+
+bool Session::is_whole(THD *thd, bool all)
+{
+  return all || !is_multi_statement(thd);
+}
+
+int Session::begin(THD *thd, uint32_t flags)
+{
+  frond_txn_options options= {};
+  isolation= thd_tx_isolation(thd);
+  options.isolation= engine_isolation(isolation, !is_multi_statement(thd));
+  options.durability= durability= commit_durability(thd);
+  options.lock_wait_ms= lock_wait_ms(thd);
+  options.flags= flags;
+  frond_status status= frond_txn_begin(database, &options, &transaction);
+  if (status != FROND_OK)
+    return statement_error(thd, status);
+  transaction_id.store(frond_txn_id(transaction), std::memory_order_release);
+  phase= Phase::active;
+  return 0;
+}
+
+int Session::statement_begin(THD *thd, bool again)
+{
+  if (phase == Phase::idle) {
+    int error= begin(thd, 0);
+    if (error)
+      return error;
+  }
+  trans_register_ha(thd, false, hton, 0);
+  if (is_multi_statement(thd))
+    trans_register_ha(thd, true, hton, 0);
+  if ((again || tables_locked == 0) && read_committed())
+    frond_txn_begin_statement(transaction);
+  return 0;
+}
+
+void Session::statement_release()
+{
+  if (tables_locked > 0 && --tables_locked == 0 && phase == Phase::active && read_committed())
+    frond_txn_end_statement(transaction);
+}
+
+int Session::mark_statement(THD *thd)
+{
+  if (has_mark || !is_multi_statement(thd))
+    return 0;
+  frond_status status= frond_savepoint_set(transaction, &mark);
+  has_mark= status == FROND_OK;
+  return handler_error(status);
+}
+
+void Session::forget()
+{
+  phase= Phase::idle;
+  transaction= nullptr;
+  transaction_id.store(0, std::memory_order_release);
+  has_mark= false;
+  xid.clear();
+  ordered= false;
+}
+
+int Session::commit(THD *thd, bool all)
+{
+  if (!is_whole(thd, all)) {
+    if (has_mark)
+      frond_savepoint_release(transaction, mark);
+    has_mark= false;
+    return 0;
+  }
+  frond_status status= FROND_OK;
+  if (phase == Phase::active)
+    status= frond_txn_commit(transaction);
+  else if (phase == Phase::prepared)
+    status= ordered ? ordered_status
+                    : frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), durability);
+  forget();
+  return handler_error(status);
+}
+
+int Session::rollback(THD *thd, bool all)
+{
+  if (!is_whole(thd, all)) {
+    frond_status status= has_mark ? frond_savepoint_rollback(transaction, mark) : FROND_OK;
+    if (has_mark && status == FROND_OK)
+      frond_savepoint_release(transaction, mark);
+    has_mark= false;
+    return handler_error(status);
+  }
+  frond_status status= FROND_OK;
+  if (phase == Phase::active)
+    status= frond_txn_rollback(transaction);
+  else if (phase == Phase::prepared)
+    status= frond_db_rollback_prepared(database, frond_bytes(xid.data(), xid.size()));
+  forget();
+  return handler_error(status);
+}
+
+int Session::prepare(THD *thd, bool all)
+{
+  if (!is_whole(thd, all) || phase != Phase::active)
+    return 0;
+  XID id;
+  thd_get_xid(thd, reinterpret_cast<MYSQL_XID *>(&id));
+  xid= encode_xid(id);
+  /* The handle ends here, whatever comes of it; after a failure the transaction is rolled back. */
+  frond_txn *ending= transaction;
+  transaction= nullptr;
+  transaction_id.store(0, std::memory_order_release);
+  frond_status status= frond_txn_prepare(ending, frond_bytes(xid.data(), xid.size()));
+  has_mark= false;
+  if (status != FROND_OK) {
+    forget();
+    return handler_error(status);
+  }
+  phase= Phase::prepared;
+  return 0;
+}
+
+void Session::commit_ordered(THD *thd, bool all)
+{
+  if (!is_whole(thd, all) || phase != Phase::prepared)
+    return;
+  /* The prepare record is durable, and so is the server's decision: this needs no sync of its own. */
+  ordered_status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), FROND_DURABILITY_NONE);
+  ordered= true;
+}
+
+int Session::start_consistent_snapshot(THD *thd)
+{
+  if (phase != Phase::idle)
+    return 0;
+  int error= begin(thd, thd_tx_isolation(thd) == ISO_REPEATABLE_READ ? FROND_TXN_CONSISTENT_SNAPSHOT : 0);
+  if (!error)
+    trans_register_ha(thd, true, hton, 0);
+  return error;
+}
+
+int Session::savepoint_set(uint32_t *savepoint)
+{
+  *savepoint= UINT32_MAX;
+  return phase == Phase::active ? handler_error(frond_savepoint_set(transaction, savepoint)) : 0;
+}
+
+int Session::savepoint_rollback(uint32_t savepoint)
+{
+  has_mark= false;
+  if (phase != Phase::active || savepoint == UINT32_MAX)
+    return 0;
+  return handler_error(frond_savepoint_rollback(transaction, savepoint));
+}
+
+int Session::savepoint_release(uint32_t savepoint)
+{
+  if (phase != Phase::active || savepoint == UINT32_MAX)
+    return 0;
+  return handler_error(frond_savepoint_release(transaction, savepoint));
+}
+
+void Session::kill()
+{
+  uint64_t id= transaction_id.load(std::memory_order_acquire);
+  if (id)
+    frond_db_cancel(database, id);
+}
+
+std::string encode_xid(const XID &xid)
+{
+  std::string bytes;
+  uint32_t format= static_cast<uint32_t>(xid.formatID);
+  for (int shift= 24; shift >= 0; shift-= 8)
+    bytes.push_back(static_cast<char>(format >> shift));
+  bytes.push_back(static_cast<char>(xid.gtrid_length));
+  bytes.push_back(static_cast<char>(xid.bqual_length));
+  bytes.append(xid.data, xid.gtrid_length + xid.bqual_length);
+  return bytes;
+}
+
+bool decode_xid(frond_slice bytes, XID *xid)
+{
+  constexpr size_t header= 6;
+  if (bytes.size < header)
+    return false;
+  size_t gtrid= bytes.data[4], bqual= bytes.data[5];
+  if (gtrid > MAXGTRIDSIZE || bqual > MAXBQUALSIZE || bytes.size != header + gtrid + bqual)
+    return false;
+  uint32_t format= 0;
+  for (size_t i= 0; i < 4; i++)
+    format= format << 8 | bytes.data[i];
+  xid->formatID= static_cast<int32_t>(format);
+  xid->gtrid_length= static_cast<long>(gtrid);
+  xid->bqual_length= static_cast<long>(bqual);
+  memcpy(xid->data, bytes.data + header, gtrid + bqual);
+  return true;
+}
+
+} // namespace frond

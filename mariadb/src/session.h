@@ -1,0 +1,94 @@
+/* What FROND keeps for one connection: its open transaction, the mark of the running statement, its prepared XA branch.
+
+   A transaction begins with the first table that a statement locks and ends with commit() or rollback() of the handlerton.
+   States of `phase`, and who changes them:
+
+     idle      → active     statement_begin
+     active    → idle       commit, rollback
+     active    → prepared   prepare (the engine's handle has ended; the XID finds the transaction)
+     prepared  → idle       commit_ordered or commit, rollback, detach
+
+   The statement's mark is a savepoint, set before the first write of a statement inside a larger transaction, so that
+   reading statements pay nothing.
+
+   Threads: everything belongs to the connection's thread, except kill(), which any thread may call while the server keeps the
+   THD alive, and commit_ordered(), which the leader of a commit group calls while the connection waits for it.
+
+   Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef FROND_MARIADB_SESSION_H
+#define FROND_MARIADB_SESSION_H
+
+#include "server.h"
+
+#include <atomic>
+#include <string>
+
+#include "frond.h"
+
+namespace frond {
+
+class Session {
+public:
+  /* The session of a connection: made at first use; or null if FROND was not used yet. */
+  static Session *of(THD *thd);
+  static Session *find(THD *thd);
+  /* The connection ends: rolls back what is open; a prepared branch stays for XA COMMIT from elsewhere. */
+  static void close(THD *thd);
+
+  /* A statement locks a table (external_lock, start_stmt): registers with the server, begins what has not begun.
+     `again`: a further statement over tables that stay locked. Returns 0 or an HA_ERR_*. */
+  int statement_begin(THD *thd, bool again);
+  /* It gives a table back; after the last one READ COMMITTED lets its snapshot go. */
+  void statement_release();
+  void lock_table() { tables_locked++; }
+
+  /* Before a write: the mark that a statement rollback goes back to. */
+  int mark_statement(THD *thd);
+
+  int commit(THD *thd, bool all);
+  int rollback(THD *thd, bool all);
+  int prepare(THD *thd, bool all);
+  void commit_ordered(THD *thd, bool all);
+  int start_consistent_snapshot(THD *thd);
+
+  int savepoint_set(uint32_t *savepoint);
+  int savepoint_rollback(uint32_t savepoint);
+  int savepoint_release(uint32_t savepoint);
+
+  /* Ends a lock wait of this session. */
+  void kill();
+
+  frond_txn *txn() const { return transaction; }
+  uint64_t id() const { return transaction_id.load(std::memory_order_relaxed); }
+  bool active() const { return phase == Phase::active; }
+  /* Whether gaps need no locks and unmatched rows are given back. */
+  bool read_committed() const { return isolation <= ISO_READ_COMMITTED; }
+
+private:
+  enum class Phase { idle, active, prepared };
+
+  int begin(THD *thd, uint32_t flags);
+  void forget();
+  static bool is_whole(THD *thd, bool all);
+
+  Phase phase= Phase::idle;
+  frond_txn *transaction= nullptr;
+  std::atomic<uint64_t> transaction_id{0};
+  uint isolation= ISO_REPEATABLE_READ;
+  uint tables_locked= 0;
+  bool has_mark= false;
+  uint32_t mark= 0;
+  std::string xid;
+  frond_durability durability= FROND_DURABILITY_DEFAULT;
+  /* What commit_ordered came to, for commit() to report. */
+  bool ordered= false;
+  frond_status ordered_status= FROND_OK;
+};
+
+/* XIDs as the engine keeps them. */
+std::string encode_xid(const XID &xid);
+bool decode_xid(frond_slice bytes, XID *xid);
+
+} // namespace frond
+
+#endif

@@ -1,0 +1,281 @@
+/* What instances of a table share. See share.h.
+
+   SPDX-License-Identifier: GPL-2.0-or-later */
+#include "share.h"
+
+#include <algorithm>
+
+#include "errors.h"
+#include "key_codec.h"
+#include "plugin.h"
+
+namespace frond {
+
+const char temporary_prefix[]= "#tmp/";
+frond_tree *auto_increment_tree= nullptr;
+
+namespace {
+
+constexpr uint64_t REFRESH_NANOS= 1000000000;
+
+uint64_t big_endian(const uint8_t *bytes)
+{
+  uint64_t number= 0;
+  for (size_t i= 0; i < 8; i++)
+    number= number << 8 | bytes[i];
+  return number;
+}
+
+/* Calls use(row) with the last row of a tree; not at all when it is empty. */
+template <typename Use> frond_status with_last_row(frond_txn *txn, const frond_tree *tree, bool first, Use use)
+{
+  frond_cursor *cursor;
+  frond_cursor_options options= {};
+  options.flags= FROND_CURSOR_NO_READ_AHEAD;
+  frond_status status= frond_cursor_open(txn, tree, &options, &cursor);
+  if (status != FROND_OK)
+    return status;
+  frond_row row;
+  status= frond_cursor_move(cursor, first ? FROND_MOVE_FIRST : FROND_MOVE_LAST, frond_slice{nullptr, 0}, &row);
+  if (status == FROND_OK && row.key.data)
+    use(row);
+  frond_cursor_close(cursor);
+  return status;
+}
+
+} // namespace
+
+std::string tree_name(const char *path)
+{
+  if (path[0] == '.' && path[1] == '/')
+    return path + 2;
+  /* Temporary tables live in the server's directory for them: only the last part of the path says which. */
+  const char *last= strrchr(path, '/');
+  return std::string(temporary_prefix) + (last ? last + 1 : path);
+}
+
+std::string index_tree_name(const std::string &table, uint32_t index_id)
+{
+  return table + "/" + std::to_string(index_id);
+}
+
+std::string auto_increment_key(uint64_t table_id)
+{
+  std::string key;
+  for (int shift= 56; shift >= 0; shift-= 8)
+    key.push_back(static_cast<char>(table_id >> shift));
+  return key;
+}
+
+frond_status read_definition(frond_txn *txn, const std::string &name, Table_definition *definition)
+{
+  frond_tree *tree;
+  frond_status status= frond_tree_open(txn, name.c_str(), &tree);
+  if (status != FROND_OK)
+    return status;
+  frond_tree_options options;
+  status= frond_tree_get_options(txn, tree, &options);
+  if (status == FROND_OK && !definition->decode(options.metadata.data, options.metadata.size))
+    status= FROND_CORRUPTION;
+  frond_tree_close(tree);
+  return status;
+}
+
+frond_status write_definition(frond_txn *txn, frond_tree *tree, const Table_definition &definition)
+{
+  frond_tree_options options;
+  frond_status status= frond_tree_get_options(txn, tree, &options);
+  if (status != FROND_OK)
+    return status;
+  Bytes bytes;
+  definition.encode(bytes);
+  options.metadata= frond_bytes(bytes.data(), bytes.size());
+  return frond_tree_set_options(txn, tree, &options);
+}
+
+Table_share::~Table_share()
+{
+  for (const Index_tree &index : indexes)
+    frond_tree_close(index.tree);
+  frond_tree_close(primary);
+}
+
+int Table_share::open(const char *path, const TABLE *table)
+{
+  name= tree_name(path);
+  frond_txn *txn;
+  frond_status status= frond_txn_begin(database, nullptr, &txn);
+  if (status == FROND_OK)
+    status= read_definition(txn, name, &definition);
+  if (status == FROND_OK)
+    status= frond_tree_open(txn, name.c_str(), &primary);
+  int error= handler_error(status);
+  if (!error)
+    error= open_indexes(txn, table);
+  if (!error)
+    error= start_counters(txn, table);
+  frond_txn_rollback(txn);
+  return error;
+}
+
+int Table_share::open_indexes(frond_txn *txn, const TABLE *table)
+{
+  const TABLE_SHARE *s= table->s;
+  indexes.resize(s->keys);
+  for (uint key= 0; key < s->keys; key++) {
+    const KEY &info= s->key_info[key];
+    int position= definition.index_by_name(info.name.str, info.name.length);
+    if (position < 0)
+      return HA_ERR_TABLE_DEF_CHANGED;
+    const Index &index= definition.indexes[position];
+    Index_tree &open= indexes[key];
+    open.id= index.id;
+    open.unique= info.flags & HA_NOSAME;
+    open.clustering= index.clustering;
+    if (key == s->primary_key)
+      continue;
+    frond_status status= frond_tree_open(txn, index_tree_name(name, index.id).c_str(), &open.tree);
+    if (status != FROND_OK)
+      return handler_error(status);
+  }
+  return 0;
+}
+
+int Table_share::start_counters(frond_txn *txn, const TABLE *table)
+{
+  const TABLE_SHARE *s= table->s;
+  if (s->primary_key == MAX_KEY) {
+    frond_status status= with_last_row(txn, primary, false, [this](const frond_row &row) {
+      if (row.key.size == 8)
+        hidden_key= big_endian(row.key.data) + 1;
+    });
+    if (status != FROND_OK)
+      return handler_error(status);
+  }
+  if (!table->found_next_number_field && !s->found_next_number_field)
+    return 0;
+  counter= std::max<uint64_t>(definition.auto_increment_start, 1);
+  std::string key= auto_increment_key(definition.table_id);
+  frond_slice value;
+  frond_status status= frond_txn_get(txn, auto_increment_tree, frond_bytes(key.data(), key.size()), &value);
+  if (status != FROND_OK)
+    return handler_error(status);
+  if (value.data && value.size == 8) {
+    counter_kept= big_endian(value.data);
+    counter= std::max<uint64_t>(counter, counter_kept + 1);
+  }
+  if (s->next_number_keypart != 0)
+    return 0;
+  uint number_index= s->next_number_index;
+  const KEY &info= table->key_info[number_index];
+  const frond_tree *tree= number_index == s->primary_key ? primary : indexes[number_index].tree;
+  bool descending= info.key_part[0].key_part_flag & HA_REVERSE_SORT;
+  Key_codec codec;
+  int error= codec.init(table, &info);
+  if (error)
+    return error;
+  status= with_last_row(txn, tree, descending, [&](const frond_row &row) {
+    Field *field= table->field[s->found_next_number_field[0]->field_index];
+    codec.decode(row.key.data, row.key.size, nullptr, nullptr, table->record[0]);
+    if (!field->is_null()) {
+      longlong last= field->val_int();
+      if (last > 0 || field->is_unsigned())
+        counter= std::max<uint64_t>(counter, static_cast<uint64_t>(last) + 1);
+    }
+  });
+  return handler_error(status);
+}
+
+void Table_share::statistics(uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes)
+{
+  std::lock_guard<std::mutex> guard(statistics_latch);
+  uint64_t now= my_interval_timer();
+  uint64_t change= changes.load(std::memory_order_relaxed);
+  bool moved= change - refreshed_changes > primary_estimate.rows / 16;
+  if (refreshed_at == 0 || now - refreshed_at > REFRESH_NANOS || moved) {
+    const frond_slice everything= {nullptr, 0};
+    frond_estimate estimate;
+    if (frond_db_estimate(database, primary, everything, everything, &estimate) == FROND_OK)
+      primary_estimate= estimate;
+    uint64_t bytes= 0;
+    for (const Index_tree &index : indexes)
+      if (index.tree && frond_db_estimate(database, index.tree, everything, everything, &estimate) == FROND_OK)
+        bytes+= estimate.bytes;
+    index_bytes_estimate= bytes;
+    refreshed_at= now;
+    refreshed_changes= change;
+  }
+  *rows= primary_estimate.rows;
+  *data_bytes= primary_estimate.bytes;
+  *index_bytes= index_bytes_estimate;
+}
+
+uint64_t Table_share::reserve_auto_increment(uint64_t offset, uint64_t increment, uint64_t count, uint64_t max)
+{
+  std::lock_guard<std::mutex> guard(counter_latch);
+  /* The first member of the series at or after the counter. An offset above the increment is ignored, as by the server. */
+  if (increment == 0)
+    increment= 1;
+  if (offset == 0 || offset > increment)
+    offset= 1;
+  uint64_t first= offset;
+  if (counter > offset) {
+    uint64_t steps= (counter - offset + increment - 1) / increment;
+    if (steps > (UINT64_MAX - offset) / increment)
+      return 0;
+    first= offset + steps * increment;
+  }
+  if (first > max)
+    return 0;
+  uint64_t room= (max - first) / increment;
+  uint64_t taken= std::min(count == 0 ? 1 : count, room + 1);
+  uint64_t last= first + (taken - 1) * increment;
+  counter= last == UINT64_MAX ? last : last + 1;
+  return first;
+}
+
+void Table_share::saw_auto_increment(uint64_t value)
+{
+  if (value < counter.load(std::memory_order_relaxed))
+    return;
+  std::lock_guard<std::mutex> guard(counter_latch);
+  if (value >= counter)
+    counter= value == UINT64_MAX ? value : value + 1;
+}
+
+uint64_t Table_share::next_auto_increment()
+{
+  std::lock_guard<std::mutex> guard(counter_latch);
+  return counter;
+}
+
+void Table_share::set_auto_increment(uint64_t value)
+{
+  std::lock_guard<std::mutex> guard(counter_latch);
+  counter= std::max<uint64_t>(value, 1);
+  counter_kept= 0;
+}
+
+int Table_share::keep_auto_increment(uint64_t value)
+{
+  if (value <= counter_kept.load(std::memory_order_relaxed))
+    return 0;
+  std::lock_guard<std::mutex> guard(counter_latch);
+  if (value <= counter_kept)
+    return 0;
+  uint64_t keep= std::max<uint64_t>(value, counter - 1);
+  std::string key= auto_increment_key(definition.table_id), bytes= auto_increment_key(keep);
+  frond_operation operation= {};
+  operation.tree= auto_increment_tree;
+  operation.op= FROND_OP_PUT;
+  operation.key= frond_bytes(key.data(), key.size());
+  operation.value= frond_bytes(bytes.data(), bytes.size());
+  frond_txn_options options= {};
+  options.durability= FROND_DURABILITY_NONE;
+  frond_status status= frond_db_write(database, &operation, 1, &options);
+  if (status == FROND_OK)
+    counter_kept= keep;
+  return handler_error(status);
+}
+
+} // namespace frond

@@ -1,0 +1,104 @@
+/* What all open instances of one table share: its trees, its definition, its counters.
+
+   One Table_share per TABLE_SHARE (per partition where there are some). It is made by the first open and freed with the
+   TABLE_SHARE; the server closes all instances before DDL changes what it holds.
+
+   Counters
+     S1  auto-increment values handed out in this process never repeat, whatever is rolled back. The counter starts at the
+         highest of: last key + 1, the value kept in tree "frond/auto_increment", the AUTO_INCREMENT of CREATE or ALTER.
+     S2  the kept value is raised to the counter before a row above it is deleted, by a commit of its own that no sync waits
+         for: it lies before the deletion in the log. So a restart never hands out a deleted row's value again, and inserts
+         pay nothing for that.
+     S3  hidden primary keys count up from the last one found at open.
+
+   Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef FROND_MARIADB_SHARE_H
+#define FROND_MARIADB_SHARE_H
+
+#include "server.h"
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "definition.h"
+#include "frond.h"
+
+namespace frond {
+
+/* Name of a table's primary tree: its path as the server writes it, without "./"; "#tmp/…" for temporary tables. */
+std::string tree_name(const char *path);
+/* Name of the tree of one of its secondary indexes. */
+std::string index_tree_name(const std::string &table, uint32_t index_id);
+/* Names of temporary tables' trees begin so. */
+extern const char temporary_prefix[];
+
+/* A secondary index as the table's key number k sees it. */
+struct Index_tree {
+  frond_tree *tree= nullptr; /* null for the primary key */
+  uint32_t id= 0;
+  bool unique= false;
+  bool clustering= false;
+};
+
+class Table_share : public Handler_share {
+public:
+  Table_share()= default;
+  ~Table_share() override;
+
+  /* Opens the trees of `table`. 0 or an HA_ERR_*. */
+  int open(const char *path, const TABLE *table);
+
+  /* Statistics of the whole table, from memory; the engine is asked when much has changed or some time has passed. */
+  void statistics(uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes);
+  void changed(uint64_t rows= 1) { changes.fetch_add(rows, std::memory_order_relaxed); }
+
+  /* Auto-increment: the next `count` values of the series offset, offset + increment, … Returns the first, 0 at the end. */
+  uint64_t reserve_auto_increment(uint64_t offset, uint64_t increment, uint64_t count, uint64_t max);
+  /* A row was written with this value. */
+  void saw_auto_increment(uint64_t value);
+  uint64_t next_auto_increment();
+  /* Sets the counter, as TRUNCATE and ALTER do. */
+  void set_auto_increment(uint64_t value);
+  /* Before a row with this value is deleted (S2). */
+  int keep_auto_increment(uint64_t value);
+
+  uint64_t next_hidden_key() { return hidden_key.fetch_add(1, std::memory_order_relaxed); }
+
+  std::string name;
+  Table_definition definition;
+  frond_tree *primary= nullptr;
+  std::vector<Index_tree> indexes; /* by key number of the TABLE */
+
+private:
+  int open_indexes(frond_txn *txn, const TABLE *table);
+  int start_counters(frond_txn *txn, const TABLE *table);
+
+  std::atomic<uint64_t> hidden_key{1};
+  std::mutex counter_latch;
+  /* Written under counter_latch; read without it to see that there is nothing to do. */
+  std::atomic<uint64_t> counter{1};      /* next value */
+  std::atomic<uint64_t> counter_kept{0}; /* in the tree */
+
+  std::atomic<uint64_t> changes{0};
+  std::mutex statistics_latch;
+  uint64_t refreshed_at= 0; /* the next four: under statistics_latch */
+  uint64_t refreshed_changes= 0;
+  frond_estimate primary_estimate= {0, 0};
+  uint64_t index_bytes_estimate= 0;
+};
+
+/* The tree that keeps auto-increment counters; opened by the plugin's init. */
+extern frond_tree *auto_increment_tree;
+/* Its key for a table. */
+std::string auto_increment_key(uint64_t table_id);
+
+/* Reads the definition of a table. FROND_NOT_FOUND, FROND_CORRUPTION. */
+frond_status read_definition(frond_txn *txn, const std::string &name, Table_definition *definition);
+/* Writes it as the metadata of the primary tree, keeping the codec. */
+frond_status write_definition(frond_txn *txn, frond_tree *tree, const Table_definition &definition);
+
+} // namespace frond
+
+#endif
