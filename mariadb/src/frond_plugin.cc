@@ -13,6 +13,10 @@
 #include "share.h"
 #include "variables.h"
 
+/* In no header of the server: adds a folder of the data directory that is not a schema to @@ignore_db_dirs. Without that
+   the server complains about the folder whenever it lists schemas. */
+void ignore_db_dirs_append(const char *name);
+
 namespace frond {
 
 handlerton *hton= nullptr;
@@ -190,6 +194,7 @@ int init(void *p)
   hton->index_options= index_options;
   hton->tablefile_extensions= hton_no_exts;
 
+  ignore_db_dirs_append(DEFAULT_DATA_DIR);
   frond_options *options= database_options();
   if (!options)
     return 1;

@@ -89,7 +89,7 @@ std::string data_dir()
 {
   if (data_dir_variable && *data_dir_variable)
     return data_dir_variable;
-  return std::string(mysql_real_data_home) + "#frond";
+  return std::string(mysql_real_data_home) + DEFAULT_DATA_DIR;
 }
 
 frond_options *database_options()

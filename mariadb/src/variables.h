@@ -22,6 +22,8 @@ int64_t lock_wait_ms(THD *thd);
 /* Codec that new trees get when the table names none. */
 void default_codec(frond_codec *codec, int32_t *level);
 
+constexpr const char *DEFAULT_DATA_DIR= "#frond";
+
 /* Where the database lives: frond_data_dir, "#frond" in the server's data directory by default. */
 std::string data_dir();
 /* The database's options as the variables say; to be freed with frond_options_free. Null after an error, which is reported. */
