@@ -1,9 +1,4 @@
-/* Copyright (c) the FrondDB authors
-
-   This program is free software; you can redistribute it and/or modify it
-   under the terms of the GNU General Public License as published by the Free
-   Software Foundation; either version 2 of the License, or (at your option)
-   any later version. */
+/* Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 
 /*
   Owns: the encoding of each column type.
@@ -33,7 +28,7 @@
       (Unicode collations, NOPAD): there the padded value itself is encoded.
     - latin2_czech_cs and cp1250_czech_cs strip spaces and compare several passes
       as one sequence; thai collations move vowels and tone marks, so that
-      spaces cannot be stripped before, and the NOPAD one ends at a zero.
+      spaces cannot be stripped before, and the NOPAD one, but for CHAR, ends at a zero.
     - big5_chinese_ci compares two-byte characters by code but sorts files by
       strokes, which do not tell all of them apart: an index goes by code.
   A key over the first n characters of a column encodes these alone.
@@ -209,7 +204,7 @@ bool init_text(Key_column *column, CHARSET_INFO *cs, bool is_char)
     level->padded= is_char || !nopad;
     return true;
   }
-  column->ends_at_zero= cs == &my_charset_tis620_thai_nopad_ci;
+  column->ends_at_zero= !is_char && cs == &my_charset_tis620_thai_nopad_ci;
   column->weights_per_byte=
       static_cast<uchar>(cs->uca != nullptr ? 16 : MY_MAX(4U, cs->strxfrm_multiply * 2));
   if (is_multilevel(cs))

@@ -1,9 +1,4 @@
-/* Copyright (c) the FrondDB authors
-
-   This program is free software; you can redistribute it and/or modify it
-   under the terms of the GNU General Public License as published by the Free
-   Software Foundation; either version 2 of the License, or (at your option)
-   any later version. */
+/* Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 
 #include "row_codec.h"
 

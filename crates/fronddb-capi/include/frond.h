@@ -521,8 +521,7 @@ enum {
 };
 
 enum {
-  FROND_OPERATION_COVERED = 1 /* takes no lock where nobody locks ranges: the caller's lock on another key keeps other
-                               * writers away. Cursors that lock, and range locks, see it all the same */
+  FROND_OPERATION_COVERED = 1 /* takes no lock: the caller's lock on another key keeps everybody else away */
 };
 
 typedef struct frond_operation {

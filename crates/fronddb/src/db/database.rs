@@ -67,7 +67,7 @@ impl Drop for Handle {
 }
 
 impl Database {
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
+    fn engine(&self) -> &Arc<Engine> {
         &self.handle.engine
     }
 

@@ -13,13 +13,11 @@
 //!
 //! The order of the sources is kept as in [`super::merge`].
 //!
-//! Rooms: `leaf` (the merged sources of one leaf range), `chain` (passing over dead keys), `scratch`,
-//! `undecided` (what others are changing just now).
+//! Rooms: `leaf` (the merged sources of one leaf range), `chain` (passing over dead keys), `scratch`.
 
 mod chain;
 mod leaf;
 mod scratch;
-mod undecided;
 
 use std::sync::Arc;
 
@@ -33,7 +31,6 @@ use crate::run::CursorMode;
 use chain::Chain;
 use leaf::{Direction, Leaf, Place};
 use scratch::Scratch;
-use undecided::Undecided;
 
 /// How a cursor reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +102,6 @@ pub struct TreeCursor {
     chain: Chain,
     /// Set by resolving forward to no row: the commit of the delete that is the newest message.
     dead_since: Option<CommitNumber>,
-    undecided: Undecided,
 }
 
 impl BeTree {
@@ -133,7 +129,6 @@ impl BeTree {
             rows_passed_over: 0,
             chain: Chain::default(),
             dead_since: None,
-            undecided: Undecided::default(),
         }
     }
 }
@@ -153,7 +148,6 @@ impl TreeCursor {
     /// # Errors
     /// As [`TreeCursor::seek`].
     pub fn last(&mut self) -> Result<bool> {
-        self.undecided.clear();
         self.direction = Direction::Backward;
         let upper = self.upper.clone();
         self.open(upper.as_deref())?;
@@ -166,7 +160,6 @@ impl TreeCursor {
     /// `Corruption` and `Io` from reading blocks. The cursor is then at no row.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.end_chain(false);
-        self.undecided.clear();
         self.direction = Direction::Forward;
         let key = key.max(self.lower.as_slice()).to_vec();
         if self.is_past_upper(&key) {
@@ -183,7 +176,6 @@ impl TreeCursor {
     /// # Errors
     /// As [`TreeCursor::seek`].
     pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
-        self.undecided.clear();
         self.direction = Direction::Backward;
         let bound = match &self.upper {
             Some(upper) if upper.as_slice() <= key => upper.clone(),
@@ -348,17 +340,13 @@ impl TreeCursor {
                 break;
             }
             let decided = loop {
-                let message = source.message();
-                match self.reader.message(&view, &message) {
+                match self.reader.message(&view, &source.message()) {
                     Found::Here => {
                         found = Some(rank);
                         break true;
                     }
                     Found::Absent => break true,
-                    Found::Undecided => {
-                        self.undecided.note(&view, message.stamp, &self.key);
-                        source.next()?;
-                    }
+                    Found::Undecided => source.next()?,
                 }
                 if !source.valid() || source.key() != self.key {
                     break false;
@@ -452,7 +440,7 @@ impl TreeCursor {
                     break;
                 }
                 match self.reader.message(&view, &message) {
-                    Found::Undecided => self.undecided.note(&view, message.stamp, &self.key),
+                    Found::Undecided => {}
                     Found::Absent => decided = true,
                     Found::Here => {
                         decided = true;
