@@ -64,10 +64,11 @@ handler *ha_frond::clone(const char *name, MEM_ROOT *mem_root)
 
 handler::Table_flags ha_frond::table_flags() const
 {
-  return HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_INDEX_BLOBS | HA_CAN_SQL_HANDLER |
-         HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_PRIMARY_KEY_IN_READ_INDEX |
-         HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_GEOMETRY | HA_TABLE_SCAN_ON_INDEX | HA_CRASH_SAFE |
-         HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED | HA_ONLINE_ANALYZE;
+  return HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_AUTO_PART_KEY | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_INDEX_BLOBS |
+         HA_CAN_SQL_HANDLER | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION |
+         HA_PRIMARY_KEY_IN_READ_INDEX | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_GEOMETRY |
+         HA_TABLE_SCAN_ON_INDEX | HA_CRASH_SAFE | HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED |
+         HA_ONLINE_ANALYZE;
 }
 
 ulong ha_frond::index_flags(uint index, uint, bool) const
@@ -580,7 +581,8 @@ void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
   }
   uint64_t max= table->next_number_field->get_max_int_value();
   uint64_t value= share->reserve_auto_increment(offset, increment, wanted, max);
-  *first= value ? value : ULONGLONG_MAX;
+  /* Past the end: a number that the column refuses, or, where every number fits, the server's sign of failure. */
+  *first= value ? value : max < ULONGLONG_MAX ? max + 1 : ULONGLONG_MAX;
   *reserved= wanted;
 }
 
