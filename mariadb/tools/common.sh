@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # Where the tools of this folder find and put things, and how they speak. Sourced by each of them.
 #
 #   $stock   what is fetched: packages, unpacked server, headers. Shared by checkouts when FROND_SERVER_DIR says where;
@@ -8,7 +9,7 @@ set -euo pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 out=$repo/target/mariadb
-stock=${FROND_SERVER_DIR:-$out/stock}
+stock=$(realpath -m "${FROND_SERVER_DIR:-$out/stock}")
 prefix=$stock/prefix
 headers=$stock/headers
 plugin_dir=$out/plugin

@@ -37,7 +37,7 @@ cat >"$root/etc/mysql/mariadb.conf.d/frond.cnf" <<'END'
 [mariadb]
 plugin_load_add = ha_frond
 # The server refuses plugins that are less mature than this; its own default is gamma.
-plugin_maturity = experimental
+plugin_maturity = alpha
 
 # To make it the engine of tables that do not name one:
 # default_storage_engine = FROND

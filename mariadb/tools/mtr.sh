@@ -22,7 +22,7 @@ source "$(dirname "$0")/common.sh"
 
 tree=$out/mtr/usr
 tests=$tree/share/mysql/mysql-test
-vardir=${FROND_VARDIR:-$out/var}
+vardir=$(realpath -ms "${FROND_VARDIR:-$out/var}")
 
 build_tree() {
     local stamp=$out/mtr/stamp source=$prefix/usr name

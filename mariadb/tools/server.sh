@@ -11,7 +11,7 @@
 
 source "$(dirname "$0")/common.sh"
 
-data=${FROND_DATA:-$out/data}
+data=$(realpath -m "${FROND_DATA:-$out/data}")
 run=$data.run # pid, socket and error log stand beside the data, so that the data directory holds databases only
 pid_file=$run/pid
 error_log=$run/error.log
@@ -23,7 +23,7 @@ socket=$run/socket
 if [ "${#socket}" -gt 100 ]; then
     socket=/tmp/frond-$(cksum <<<"$run" | cut -d' ' -f1).socket
 fi
-client=("$prefix/usr/bin/mariadb" --no-defaults --socket="$socket" --user=root)
+client=("$prefix/usr/bin/mariadb" --no-defaults --socket="$socket" --user=root --database=test)
 
 server_pid() {
     local pid
@@ -37,7 +37,7 @@ answers() {
 
 show_error_log() {
     echo "$tool: the end of $error_log:" >&2
-    tail -n "${1:-25}" "$error_log" >&2 || true
+    tail -n 25 "$error_log" >&2 || true
 }
 
 enough_space() {
@@ -59,7 +59,7 @@ create_data() {
     rm -rf "$data.new"
     mkdir -p "$data.new"
     "$prefix/usr/bin/mariadb-install-db" --no-defaults --basedir="$prefix/usr" --datadir="$data.new" "${as_user[@]}" \
-        --auth-root-authentication-method=normal --skip-name-resolve >"$run/install.log" 2>&1 ||
+        --auth-root-authentication-method=normal --skip-name-resolve --force >"$run/install.log" 2>&1 ||
         { tail -25 "$run/install.log" >&2; die "the data directory could not be created; see $run/install.log"; }
     mv "$data.new" "$data"
 }
@@ -111,7 +111,7 @@ start() {
 
 show_client() {
     echo "the client:"
-    echo "  ${client[*]} test"
+    echo "  ${client[*]}"
 }
 
 stop() {
@@ -151,7 +151,6 @@ status) status ;;
 client)
     require_stock
     server_pid >/dev/null || die "the server does not run: 'make server' starts it"
-    [ "$#" -gt 1 ] || set -- client test
     exec "${client[@]}" "${@:2}"
     ;;
 *) die "say start, stop, status or client" ;;
