@@ -6,7 +6,8 @@ use clap::{Parser, Subcommand};
 use frond_bench::cli::{CompareCommand, RenderCommand, RunCommand, SuiteCommand};
 
 #[derive(Debug, Parser)]
-#[command(about = "Benchmarks of FrondDB and its rivals", version)]
+#[command(about = "Benchmarks of FrondDB and its rivals")]
+#[command(version = concat!(env!("CARGO_PKG_VERSION"), ", commit ", env!("FROND_BENCH_COMMIT")))]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -1,8 +1,8 @@
-//! The machine in general words, and the commit: what a reader needs to judge figures, and nothing that names a host.
+//! The machine in general words, and the commit of this program: what a reader needs to judge figures, and nothing
+//! that names a host.
 
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
 use crate::Result;
@@ -41,11 +41,7 @@ fn sync_us(directory: &Path) -> Result<f64> {
     Ok(times[SYNCS / 2])
 }
 
-/// Short name of the commit, marked where the sources differ from it.
+/// Short name of the commit that this program was built from, marked where the sources differed from it.
 pub fn commit() -> String {
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    git(&["describe", "--always", "--dirty", "--exclude=*"]).unwrap_or_else(|| "unknown".to_owned())
+    env!("FROND_BENCH_COMMIT").to_owned()
 }
