@@ -2,8 +2,8 @@
 //!
 //! | thread | does |
 //! |---|---|
-//! | `frond-flush` | seals memtables into the tree and publishes |
-//! | `frond-work-N` | flushes and compactions, the most urgent first |
+//! | `frond-flush` | seals memtables into the tree and publishes; the work of the next as well when `background_threads` is 1 |
+//! | `frond-work-N` | flushes and compactions, the most urgent first; `background_threads` less one of them |
 //! | `frond-tick` | prepares log segments, syncs the log, begins checkpoints that are due, forgets, shrinks |
 //!
 //! The work itself is in steps that any thread may call. In manual mode no thread exists: [`Engine::step_background`]
@@ -113,23 +113,11 @@ impl Threads {
             engine.wake.wait_for_work(TICK);
             Ok(())
         })?;
-        threads.spawn(engine, "frond-flush".to_owned(), |engine| {
-            engine.begin_once()?;
-            if !engine.flush_step()? {
-                engine.wake.wait_for_work(IDLE);
-            }
-            Ok(())
-        })?;
-        for number in 1..engine.options.background_threads.max(2) {
-            threads.spawn(engine, format!("frond-work-{number}"), |engine| {
-                engine.begin_once()?;
-                if engine.tree.work_step(&engine.retention(), WORK_THRESHOLD)? {
-                    engine.wake.progress();
-                } else {
-                    engine.wake.wait_for_work(IDLE);
-                }
-                Ok(())
-            })?;
+        let movers = engine.options.background_threads;
+        let flush = if movers == 1 { Engine::move_anything } else { Engine::move_level0 };
+        threads.spawn(engine, "frond-flush".to_owned(), flush)?;
+        for number in 1..movers {
+            threads.spawn(engine, format!("frond-work-{number}"), Engine::move_down)?;
         }
         Ok(threads)
     }
@@ -191,6 +179,32 @@ impl Engine {
         }
     }
 
+    /// The turn of the thread that seals.
+    fn move_level0(&self) -> Result<()> {
+        self.begin_once()?;
+        if !self.flush_step()? {
+            self.wake.wait_for_work(IDLE);
+        }
+        Ok(())
+    }
+
+    /// The turn of a thread that flushes and compacts.
+    fn move_down(&self) -> Result<()> {
+        self.begin_once()?;
+        if self.tree.work_step(&self.retention(), WORK_THRESHOLD)? {
+            self.wake.progress();
+        } else {
+            self.wake.wait_for_work(IDLE);
+        }
+        Ok(())
+    }
+
+    /// The turn of a thread that is alone: level 0 comes first, because writers wait for it.
+    fn move_anything(&self) -> Result<()> {
+        self.begin_once()?;
+        if self.flush_step()? { Ok(()) } else { self.move_down() }
+    }
+
     /// What has to be done now and then, besides moving messages down.
     fn tick(&self) -> Result<()> {
         self.begin_once()?;
@@ -228,6 +242,7 @@ impl Engine {
         self.statuses.advance(self.snapshots.horizon());
         self.forget_unread();
         more |= !self.store.shrink_step(ShrinkLimits::default())?.is_done;
+        self.map_memory.lock().set(self.store.map_bytes());
         self.cache.trim();
         if self.admission.disk_full.load(Ordering::Acquire) && self.tree.version_guard().sealed.is_empty() {
             self.disk_has_space();

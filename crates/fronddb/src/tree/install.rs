@@ -161,6 +161,14 @@ impl BeTree {
         self.finish_job(state, root, job, &[], removed, dropped_blobs);
     }
 
+    /// Installs that a slot is damaged.
+    pub(super) fn install_damaged(&self, state: &mut State, slot: &SlotName) {
+        let root = self.version.load().root.clone();
+        let root =
+            replace(&self.env, &root, slot, &mut |node, index| vec![node.slots()[index].damaged(&self.env.options)]);
+        self.install_root(state, root);
+    }
+
     /// What all installations of jobs share: the counts of undecided transactions, a root of good shape,
     /// retired space, and the end of the reservation. Runs among both `removed` and `added` stay.
     fn finish_job(
@@ -217,7 +225,7 @@ fn on_top(env: &TreeEnv, slot: &Slot, run: Arc<Run>) -> Arc<Slot> {
     let mut buffer = Vec::with_capacity(slot.buffer().len() + 1);
     buffer.push(run);
     buffer.extend(slot.buffer().iter().cloned());
-    Slot::new(&env.options, slot.lower().clone(), buffer, slot.target().clone())
+    slot.with(&env.options, buffer, slot.target().clone())
 }
 
 /// `buffer` less the runs of `taken`.
@@ -254,5 +262,5 @@ fn replace(env: &TreeEnv, node: &Arc<Node>, name: &SlotName, change: Change<'_>)
     let Target::Node(child) = slot.target() else { unreachable!("P1: the path to a reserved slot stays") };
     let child = child.loaded().unwrap_or_else(|| unreachable!("the path to a reserved slot is loaded"));
     let child = replace(env, child, name, change);
-    node.with_slots(index, [Slot::new(&env.options, slot.lower().clone(), slot.buffer().to_vec(), Target::node(child))])
+    node.with_slots(index, [slot.with(&env.options, slot.buffer().to_vec(), Target::node(child))])
 }

@@ -16,13 +16,16 @@ use std::sync::{Arc, OnceLock};
 
 use super::TreeEnv;
 use super::tuning::TreeTuning;
-use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Extent, Result};
 use crate::format::block::{self, BlockKind};
 use crate::format::message::Kind;
 use crate::format::node::{NodeImage, SlotImage, TargetImage, Totals};
 use crate::run::Run;
+
+/// What the allocator and reference counts add to a slot, its lower bound, its buffer and its place in the node.
+const ALLOCATION_BYTES: usize = 96;
 
 /// An internal node.
 #[derive(Debug)]
@@ -31,7 +34,9 @@ pub struct Node {
     slots: Vec<Arc<Slot>>,
     totals: Totals,
     saved: OnceLock<BlockPtr>,
-    charge: Charge,
+    budget: MemoryBudget,
+    /// For itself and its slots; runs count themselves.
+    _charge: Charge,
 }
 
 /// One child of a node, with its buffer.
@@ -42,6 +47,8 @@ pub struct Slot {
     target: Target,
     totals: Totals,
     urgency: f32,
+    /// What its own work would read is damaged: it asks for none.
+    is_damaged: bool,
 }
 
 /// What a slot leads to.
@@ -61,26 +68,6 @@ pub struct Child {
     node: OnceLock<Arc<Node>>,
 }
 
-/// Memory reported to the budget for as long as this lives.
-#[derive(Debug)]
-struct Charge {
-    budget: MemoryBudget,
-    bytes: usize,
-}
-
-impl Charge {
-    fn new(budget: &MemoryBudget, bytes: usize) -> Charge {
-        budget.add(Purpose::Metadata, bytes);
-        Charge { budget: budget.clone(), bytes }
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.budget.sub(Purpose::Metadata, self.bytes);
-    }
-}
-
 impl Node {
     /// A node of these slots, not saved yet.
     ///
@@ -91,8 +78,9 @@ impl Node {
         assert!(slots.is_sorted_by(|a, b| a.lower < b.lower), "N1: slots ascend");
         let mut totals = Totals::default();
         slots.iter().for_each(|slot| totals.add(&slot.totals));
-        let charge = Charge::new(budget, size_of::<Node>() + slots.len() * size_of::<Arc<Slot>>());
-        Arc::new(Node { height, slots, totals, saved: OnceLock::new(), charge })
+        let bytes = size_of::<Node>() + slots.iter().map(|slot| slot.memory_bytes()).sum::<usize>();
+        let charge = Charge::new(budget, Purpose::Metadata, bytes);
+        Arc::new(Node { height, slots, totals, saved: OnceLock::new(), budget: budget.clone(), _charge: charge })
     }
 
     /// The root of an empty tree: one slot, an empty leaf.
@@ -131,7 +119,7 @@ impl Node {
     pub fn with_slots(&self, index: usize, slots: impl IntoIterator<Item = Arc<Slot>>) -> Arc<Node> {
         let mut all = self.slots.clone();
         all.splice(index..=index, slots);
-        Node::new(&self.charge.budget, self.height, all)
+        Node::new(&self.budget, self.height, all)
     }
 
     /// Where it is stored, if a publication has written it.
@@ -192,6 +180,26 @@ impl Node {
 impl Slot {
     /// A slot from its parts.
     pub fn new(tuning: &TreeTuning, lower: Arc<[u8]>, buffer: Vec<Arc<Run>>, target: Target) -> Arc<Slot> {
+        Slot::assemble(tuning, lower, buffer, target, false)
+    }
+
+    /// This slot with another buffer and target.
+    pub(super) fn with(&self, tuning: &TreeTuning, buffer: Vec<Arc<Run>>, target: Target) -> Arc<Slot> {
+        Slot::assemble(tuning, self.lower.clone(), buffer, target, self.is_damaged)
+    }
+
+    /// This slot, known to be damaged.
+    pub(super) fn damaged(&self, tuning: &TreeTuning) -> Arc<Slot> {
+        Slot::assemble(tuning, self.lower.clone(), self.buffer.clone(), self.target.clone(), true)
+    }
+
+    fn assemble(
+        tuning: &TreeTuning,
+        lower: Arc<[u8]>,
+        buffer: Vec<Arc<Run>>,
+        target: Target,
+        is_damaged: bool,
+    ) -> Arc<Slot> {
         let mut totals = match &target {
             Target::Leaf(None) => Totals::default(),
             Target::Leaf(Some(base)) => Totals {
@@ -202,7 +210,7 @@ impl Slot {
             },
             Target::Node(child) => child.totals,
         };
-        let below = totals.urgency;
+        let below = urgency_below(&target, is_damaged);
         for run in &buffer {
             let meta = run.meta();
             let count = |kind: Kind| meta.kinds[kind as usize];
@@ -214,9 +222,9 @@ impl Slot {
                 ..Totals::default()
             });
         }
-        let urgency = own_urgency(tuning, &buffer, &target, &totals);
+        let urgency = if is_damaged { 0.0 } else { own_urgency(tuning, &buffer, &target, &totals) };
         totals.urgency = urgency.max(below);
-        Arc::new(Slot { lower, buffer, target, totals, urgency })
+        Arc::new(Slot { lower, buffer, target, totals, urgency, is_damaged })
     }
 
     /// The lowest key that belongs to it.
@@ -253,9 +261,29 @@ impl Slot {
         self.urgency
     }
 
+    /// The highest urgency below it.
+    pub fn urgency_below(&self) -> f32 {
+        urgency_below(&self.target, self.is_damaged)
+    }
+
+    /// Bytes that it takes in memory, its runs and its child not included.
+    fn memory_bytes(&self) -> usize {
+        let child = if matches!(self.target, Target::Node(_)) { size_of::<Child>() } else { 0 };
+        size_of::<Slot>() + child + self.lower.len() + self.buffer.capacity() * size_of::<Arc<Run>>() + ALLOCATION_BYTES
+    }
+
     /// Stored bytes in its own buffer.
     pub fn buffer_bytes(&self) -> u64 {
         self.buffer.iter().map(|run| run.meta().bytes).sum()
+    }
+}
+
+/// The highest urgency below `target`. Nothing can be done below a node that cannot be read.
+fn urgency_below(target: &Target, is_damaged: bool) -> f32 {
+    match target {
+        Target::Leaf(_) => 0.0,
+        Target::Node(child) if is_damaged && child.loaded().is_none() => 0.0,
+        Target::Node(child) => child.totals.urgency,
     }
 }
 

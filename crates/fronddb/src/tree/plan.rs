@@ -20,7 +20,7 @@ use std::sync::Arc;
 use super::TreeEnv;
 use super::node::{Node, Slot, Target};
 use super::tuning::TreeTuning;
-use crate::base::Result;
+use crate::base::{Error, Result};
 use crate::run::Run;
 
 /// Names a slot across copies of its node.
@@ -53,8 +53,6 @@ pub struct Job {
 pub struct Reservations {
     next_id: u64,
     held: Vec<Reservation>,
-    /// Slots whose runs are damaged: their jobs would fail again and again, and keep others from running.
-    quarantined: Vec<SlotName>,
 }
 
 #[derive(Debug)]
@@ -122,13 +120,6 @@ impl Reservations {
         self.held.retain(|held| held.id != id);
     }
 
-    /// Leaves the job's slot alone until the database is opened again: what it reads is damaged.
-    pub fn quarantine(&mut self, job: &Job) {
-        if !self.quarantined.contains(&job.name) {
-            self.quarantined.push(job.name.clone());
-        }
-    }
-
     /// Gives a job's reservation back.
     pub fn end_job(&mut self, job: &Job) {
         self.end(job.id);
@@ -176,20 +167,39 @@ impl Ord for Candidate<'_> {
     }
 }
 
+/// What [`pick`] cannot go on with: the child node of this slot cannot be read.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// The slot.
+    pub slot: SlotName,
+    /// Why.
+    pub error: Error,
+}
+
 /// Chooses and reserves the most urgent job at or above `threshold`.
 ///
 /// # Errors
 /// Those of loading a node.
-pub fn pick(env: &TreeEnv, reservations: &mut Reservations, root: &Arc<Node>, threshold: f32) -> Result<Option<Job>> {
+pub fn pick(
+    env: &TreeEnv,
+    reservations: &mut Reservations,
+    root: &Arc<Node>,
+    threshold: f32,
+) -> std::result::Result<Option<Job>, Unreadable> {
     let mut heap = BinaryHeap::new();
     heap.push(Candidate { urgency: root.totals().urgency, what: What::Node(root, None) });
     while let Some(candidate) = heap.pop() {
         if candidate.urgency < threshold || candidate.urgency <= 0.0 {
             return Ok(None);
         }
+        let unreadable = |height: u8, slot: &Slot| {
+            let slot = SlotName { height, lower: slot.lower().clone() };
+            |error| Unreadable { slot, error }
+        };
         match candidate.what {
             What::Slot(height, slot, upper) => {
-                if let Some(job) = reserve(env, reservations, height, slot, upper)? {
+                let reserved = reserve(env, reservations, height, slot, upper);
+                if let Some(job) = reserved.map_err(unreadable(height, slot))? {
                     return Ok(Some(job));
                 }
             }
@@ -198,10 +208,10 @@ pub fn pick(env: &TreeEnv, reservations: &mut Reservations, root: &Arc<Node>, th
                     let upper = node.upper(index, node_upper);
                     heap.push(Candidate { urgency: slot.urgency(), what: What::Slot(node.height(), slot, upper) });
                     if let Target::Node(child) = slot.target()
-                        && child.totals().urgency >= threshold
+                        && slot.urgency_below() >= threshold
                     {
-                        let child_node = child.load(env)?;
-                        heap.push(Candidate { urgency: child.totals().urgency, what: What::Node(child_node, upper) });
+                        let child_node = child.load(env).map_err(unreadable(node.height(), slot))?;
+                        heap.push(Candidate { urgency: slot.urgency_below(), what: What::Node(child_node, upper) });
                     }
                 }
             }
@@ -218,9 +228,6 @@ fn reserve(
     upper: Option<&[u8]>,
 ) -> Result<Option<Job>> {
     let name = SlotName { height, lower: slot.lower().clone() };
-    if reservations.quarantined.contains(&name) {
-        return Ok(None);
-    }
     let alone = slot.buffer().iter().any(|run| run.meta().range_deletes > 0);
     let (receives_at, splits) = match slot.target() {
         Target::Leaf(base) => {

@@ -9,18 +9,26 @@ use std::sync::Arc;
 
 use super::compact::{self, Compaction, Cuts, Outcome, Output, blob_ref};
 use super::node::{Node, Slot, Target};
-use super::plan::{self, Job};
+use super::plan::{self, Job, SlotName};
 use super::source::Source;
-use super::{BeTree, TreeEnv};
+use super::{BeTree, State, TreeEnv};
 use crate::base::metrics::Counter;
-use crate::base::{ErrorKind, Extent, Result};
+use crate::base::{Error, ErrorKind, Extent, Result};
 use crate::format::message::{RangeDelete, Stamp};
 use crate::format::visibility::Retention;
 use crate::memtable::Level0;
 use crate::run::{CursorMode, Run};
 
-/// How a compaction reads: past the cache, in large pieces.
-const BULK: CursorMode = CursorMode { fill_cache: false, read_ahead_bytes: 256 << 10 };
+/// Bytes that a compaction reads from a run at once, at least and at most.
+const BULK_BYTES: std::ops::RangeInclusive<usize> = 32 << 10..=256 << 10;
+/// A compaction's read buffers take such a part of the memory budget, unless it has very many runs.
+const BULK_PART: usize = 64;
+
+/// How a compaction of `runs` runs reads: past the cache, in large pieces.
+fn bulk(env: &TreeEnv, runs: usize) -> CursorMode {
+    let each = env.budget.limit() / BULK_PART / runs.max(1);
+    CursorMode { fill_cache: false, read_ahead_bytes: each.clamp(*BULK_BYTES.start(), *BULK_BYTES.end()) }
+}
 
 /// What the steps have done since the database was opened.
 #[derive(Debug, Default)]
@@ -101,21 +109,29 @@ impl BeTree {
     /// Those of reading and writing runs and nodes. After `Corruption` the slot is left alone, so that the
     /// rest of the tree goes on.
     pub fn work_step(&self, retention: &Retention<'_>, threshold: f32) -> Result<bool> {
-        let job = {
-            let mut state = self.state.lock();
-            let root = self.version.load().root.clone();
-            plan::pick(&self.env, &mut state.reservations, &root, threshold)?
-        };
-        let Some(job) = job else { return Ok(false) };
+        let mut state = self.state.lock();
+        let root = self.version.load().root.clone();
+        let picked = plan::pick(&self.env, &mut state.reservations, &root, threshold).map_err(|unreadable| {
+            self.leave_if_damaged(&mut state, &unreadable.slot, &unreadable.error);
+            unreadable.error
+        });
+        drop(state);
+        let Some(job) = picked? else { return Ok(false) };
         let done = self.work(retention, &job);
         if let Err(error) = &done {
             let mut state = self.state.lock();
             state.reservations.end_job(&job);
-            if error.kind() == ErrorKind::Corruption {
-                state.reservations.quarantine(&job);
-            }
+            self.leave_if_damaged(&mut state, &job.name, error);
         }
         done.map(|()| true)
+    }
+
+    /// Marks a slot that damage keeps from being worked on, so that it is not tried again and neither asks for work nor slows
+    /// writers down, until its node is read again.
+    fn leave_if_damaged(&self, state: &mut State, slot: &SlotName, error: &Error) {
+        if error.kind() == ErrorKind::Corruption {
+            self.install_damaged(state, slot);
+        }
     }
 
     fn work(&self, retention: &Retention<'_>, job: &Job) -> Result<()> {
@@ -183,11 +199,13 @@ impl BeTree {
     fn compaction(&self, job: &Job, runs: Vec<Arc<Run>>, bottom: bool, cuts: Cuts) -> Result<Compaction> {
         let mut range_deletes: Vec<RangeDelete> = Vec::new();
         let mut sources = Vec::with_capacity(runs.len());
+        let mode = bulk(&self.env, runs.len());
+        self.env.cache.trim_for(mode.read_ahead_bytes * runs.len());
         for run in &runs {
             if run.meta().range_deletes > 0 {
                 range_deletes.extend(run.range_deletes()?.iter().cloned());
             }
-            let mut cursor = run.cursor(BULK);
+            let mut cursor = run.cursor(mode);
             cursor.first()?;
             sources.push(Source::Run(cursor));
         }
@@ -231,7 +249,7 @@ impl BeTree {
         collect_below(&self.env, &job.slot, &mut removed)?;
         let mut blobs = Vec::new();
         for run in removed.iter().filter(|run| run.meta().blobs > 0) {
-            collect_blobs(run, &mut blobs)?;
+            collect_blobs(&self.env, run, &mut blobs)?;
         }
         self.counters.drops.add(1);
         let mut state = self.state.lock();
@@ -281,8 +299,8 @@ fn collect_below(env: &TreeEnv, slot: &Slot, runs: &mut Vec<Arc<Run>>) -> Result
 }
 
 /// Adds the extents of all blobs that a run's messages hold.
-fn collect_blobs(run: &Arc<Run>, extents: &mut Vec<Extent>) -> Result<()> {
-    let mut cursor = run.cursor(BULK);
+fn collect_blobs(env: &TreeEnv, run: &Arc<Run>, extents: &mut Vec<Extent>) -> Result<()> {
+    let mut cursor = run.cursor(bulk(env, 1));
     cursor.first()?;
     while cursor.valid() {
         let message = cursor.message();

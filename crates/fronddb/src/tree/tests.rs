@@ -379,4 +379,64 @@ fn a_damaged_run_keeps_no_other_slot_from_being_compacted() {
     let version = harness.tree.version();
     let left: Vec<_> = version.root.slots().iter().filter(|slot| !slot.buffer().is_empty()).collect();
     assert_eq!(left.len(), 1, "all other slots were compacted");
+    assert_eq!(harness.tree.debt().urgency, 0.0, "what cannot be done slows nobody down");
+    let lower = left[0].lower().to_vec();
+    for round in 0..10u16 {
+        for number in (0..600).filter(|number| key(*number) >= lower) {
+            harness.write(&key(number), Kind::Put, format!("{round} {:0100}", number).as_bytes());
+        }
+        harness.seal_all();
+        while harness.tree.work_step(&harness.retention(), 1.0).expect("the damaged slot is left alone") {}
+    }
+    let version = harness.tree.version();
+    let damaged = &version.root.slots()[version.root.find(&lower)];
+    assert!(damaged.buffer().len() > 10, "what is written into it stays in its buffer");
+    assert!(harness.tree.debt().urgency < 1.0, "urgency={}", harness.tree.debt().urgency);
+}
+
+#[test]
+fn a_node_that_cannot_be_read_keeps_no_other_part_from_being_compacted() {
+    let mut harness = Harness::new();
+    let write = |harness: &mut Harness, round: u16| {
+        for number in 0..2000 {
+            harness.write(
+                &key(number),
+                Kind::Put,
+                format!("{round} {number} {:0100}", u32::from(number) * 7919).as_bytes(),
+            );
+        }
+        harness.seal_all();
+    };
+    for round in 0..4 {
+        write(&mut harness, round);
+        while harness.tree.work_step(&harness.retention(), 1.0).expect("work") {}
+    }
+    assert!(harness.tree.version().root.height() > 1);
+    harness.reopen();
+    let version = harness.tree.version();
+    let child = version.root.slots().iter().find_map(|slot| match slot.target() {
+        node::Target::Node(child) => Some(child.ptr()),
+        node::Target::Leaf(_) => None,
+    });
+    let damaged = child.expect("a child node").offset + 30;
+    drop(version);
+    harness.storage.flip_bit(Path::new("db").join(crate::store::DATA_FILE).as_path(), damaged, 3).expect("flip");
+    write(&mut harness, 9);
+    let mut failures = 0;
+    loop {
+        match harness.tree.work_step(&harness.retention(), 0.01) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                assert_eq!(error.kind(), crate::base::ErrorKind::Corruption, "{error}");
+                failures += 1;
+                assert!(failures < 3, "the damaged node is tried once");
+            }
+        }
+    }
+    assert_eq!(failures, 1);
+    assert_eq!(harness.tree.debt().urgency, 0.0);
+    let version = harness.tree.version();
+    let left = version.root.slots().iter().filter(|slot| !slot.buffer().is_empty()).count();
+    assert_eq!(left, 1, "all other slots were flushed");
 }
