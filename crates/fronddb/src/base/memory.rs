@@ -29,6 +29,11 @@ struct Counters {
     used: [AtomicUsize; PURPOSES.len()],
 }
 
+/// One part in so many of the budget is left to what cannot be counted: what the allocator keeps for each thread,
+/// stacks, memory inside codecs. It does not grow with the budget past a point.
+const UNCOUNTED_PART: usize = 16;
+const UNCOUNTED_BYTES_MAX: usize = 8 << 20;
+
 /// The budget. Clones share their counters.
 #[derive(Debug, Clone)]
 pub struct MemoryBudget(Arc<Counters>);
@@ -69,11 +74,73 @@ impl MemoryBudget {
         self.0.used.iter().map(|used| used.load(Ordering::Relaxed)).sum()
     }
 
-    /// What the cache may hold: the limit less what all other purposes use, and never less than a
-    /// sixteenth of the limit.
-    pub fn cache_allowance(&self) -> usize {
+    /// What may be counted in all: the limit less a little that nobody counts.
+    #[inline]
+    fn countable(&self) -> usize {
         let limit = self.limit();
+        limit - (limit / UNCOUNTED_PART).min(UNCOUNTED_BYTES_MAX)
+    }
+
+    /// True when less than `bytes` are left.
+    #[inline]
+    pub fn lacks(&self, bytes: usize) -> bool {
+        self.used_total() + bytes > self.countable()
+    }
+
+    /// What the cache may hold: the limit less what all other purposes use and a little that nobody counts,
+    /// and never less than a sixteenth of the limit.
+    pub fn cache_allowance(&self) -> usize {
         let others = self.used_total().saturating_sub(self.used(Purpose::Cache));
-        limit.saturating_sub(others).max(limit / 16)
+        self.countable().saturating_sub(others).max(self.limit() / 16)
+    }
+}
+
+/// Memory reported to the budget for as long as this lives.
+#[derive(Debug)]
+pub struct Charge {
+    budget: MemoryBudget,
+    purpose: Purpose,
+    bytes: usize,
+}
+
+impl Charge {
+    /// Reports `bytes` in use for `purpose`.
+    pub fn new(budget: &MemoryBudget, purpose: Purpose, bytes: usize) -> Charge {
+        budget.add(purpose, bytes);
+        Charge { budget: budget.clone(), purpose, bytes }
+    }
+
+    /// It is `bytes` now.
+    pub fn set(&mut self, bytes: usize) {
+        if bytes >= self.bytes {
+            self.budget.add(self.purpose, bytes - self.bytes);
+        } else {
+            self.budget.sub(self.purpose, self.bytes - bytes);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Charge {
+    /// Reports the memory as free.
+    fn drop(&mut self) {
+        self.budget.sub(self.purpose, self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_charge_is_reported_as_long_as_it_lives() {
+        let budget = MemoryBudget::new(1000);
+        let mut charge = Charge::new(&budget, Purpose::Work, 100);
+        for bytes in [300, 0, 50] {
+            charge.set(bytes);
+            assert_eq!((budget.used(Purpose::Work), budget.cache_allowance()), (bytes, 1000 - 62 - bytes));
+        }
+        drop(charge);
+        assert_eq!(budget.used_total(), 0);
     }
 }

@@ -3,7 +3,8 @@
 //! Rooms, in reading order: [`error`] (what a caller can do about a failure), [`ids`] (numbers that
 //! name things), [`key`] (how a tree id and a key become one string of bytes), [`codec`] (bounds-checked
 //! reading and writing of integers and strings), [`compress`] (block codecs), [`checksum`],
-//! [`page_buf`] (aligned memory for direct I/O), [`clock`], [`metrics`], [`memory`] (the one budget).
+//! [`page_buf`] (aligned memory for direct I/O), [`clock`], [`metrics`], [`memory`] (the one budget), [`pool`]
+//! (the cache's memory, counted by page).
 
 pub mod checksum;
 pub mod clock;
@@ -15,6 +16,7 @@ pub mod key;
 pub mod memory;
 pub mod metrics;
 pub mod page_buf;
+pub mod pool;
 pub mod space;
 pub mod sync;
 

@@ -73,6 +73,54 @@ impl PageBuf {
         PageBuf { pointer, length, capacity }
     }
 
+    /// Zeros in a map of which parts may be given back by [`PageBuf::discard`]: without large pages, so that
+    /// what is resident is known by page.
+    ///
+    /// # Panics
+    /// When `length` is below [`MAPPED_BYTES_MIN`].
+    pub fn scattered(length: usize) -> PageBuf {
+        assert!(length >= MAPPED_BYTES_MIN, "length={length}");
+        let buf = PageBuf::zeroed(length);
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            // Safety: the range is a whole map (B3), and this advice changes no content. A kernel without large
+            // pages refuses it.
+            let _ = unsafe { madvise(buf.pointer.as_ptr().cast(), buf.capacity, Advice::LinuxNoHugepage) };
+        }
+        buf
+    }
+
+    /// Gives whole pages of a mapped buffer back to the system: they hold zeros until they are written again.
+    ///
+    /// # Panics
+    /// When the range is not of whole pages inside the buffer.
+    pub fn discard(&mut self, start: usize, bytes: usize) {
+        assert!(start.is_multiple_of(ALIGNMENT) && bytes.is_multiple_of(ALIGNMENT), "start={start} bytes={bytes}");
+        let pointer = self.raw(start, bytes);
+        #[cfg(not(miri))]
+        {
+            use rustix::mm::{Advice, madvise};
+            // Safety: the range lies in a map of ours (checked by `raw`) that `&mut self` holds; private anonymous
+            // pages read as zeros afterwards, which is a valid content.
+            if unsafe { madvise(pointer.as_ptr().cast(), bytes, Advice::LinuxDontNeed) }.is_ok() {
+                return;
+            }
+        }
+        // Safety: inside the memory, as checked by `raw`.
+        unsafe { pointer.as_ptr().write_bytes(0, bytes) };
+    }
+
+    /// The address of `bytes` bytes from `start` on, for an owner that hands out parts of the buffer.
+    ///
+    /// # Panics
+    /// When they are not inside the buffer.
+    pub fn raw(&mut self, start: usize, bytes: usize) -> NonNull<u8> {
+        assert!(start <= self.capacity && bytes <= self.capacity - start, "start={start} bytes={bytes}");
+        // Safety: inside the memory, as checked (B1).
+        unsafe { self.pointer.add(start) }
+    }
+
     /// A copy of `bytes`, padded with zeros to whole pages.
     pub fn from_slice(bytes: &[u8]) -> PageBuf {
         let mut buf = PageBuf::zeroed(bytes.len());

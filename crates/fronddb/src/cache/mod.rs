@@ -8,8 +8,10 @@
 //!
 //! Blocks of one mebibyte share a shard so that freeing an extent visits few of them.
 //!
-//! Memory is counted as the blocks report it, plus the table's share, and is told to the budget
-//! (`Purpose::Cache`). What the cache may hold is whatever the budget leaves at the moment.
+//! The bytes of blocks lie in the cache's [`Pool`], which tells the budget (`Purpose::Cache`) of the pages that it
+//! holds; the cache adds what the blocks and the table take besides. What all of it may be is whatever the budget leaves
+//! at the moment. The hand keeps what is in use a little below that, so that holes of evicted blocks can wait
+//! for new ones; holes are given back to the system when they are more than that.
 //!
 //! Invariants:
 //! - C1: a block is found under its offset only as long as its extent is not freed: whoever frees an
@@ -28,6 +30,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crossbeam_utils::CachePadded;
 
 use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::pool::Pool;
 use crate::base::space::Extent;
 use crate::base::{Error, Result};
 use crate::format::block::{EntryBlock, IndexBlock, RangeBlock};
@@ -99,12 +102,16 @@ pub struct CacheStatistics {
 const SHARDS: usize = 16;
 /// Rounds of the hand after which a trim gives up: more than any block survives unused.
 const ROUNDS_MAX: usize = 8;
+/// One part in so many of the allowance is left to holes.
+const HOLES_PART: usize = 64;
 
 /// The cache. Share it in an `Arc`.
 #[derive(Debug)]
 pub struct Cache {
     budget: MemoryBudget,
     shards: Box<[CachePadded<Shard>]>,
+    pool: Pool,
+    /// Bytes of what is cached, besides the pool's.
     bytes: AtomicUsize,
     /// The shard that the hand is in.
     hand: AtomicUsize,
@@ -115,7 +122,19 @@ impl Cache {
     /// An empty cache that takes what `budget` leaves to it.
     pub fn new(budget: MemoryBudget) -> Cache {
         let shards = (0..SHARDS).map(|_| CachePadded::new(Shard::default())).collect();
-        Cache { budget, shards, bytes: AtomicUsize::new(0), hand: AtomicUsize::new(0), misses: Default::default() }
+        let pool = Pool::new(&budget);
+        let (bytes, hand) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Cache { budget, shards, pool, bytes, hand, misses: Default::default() }
+    }
+
+    /// The budget that it shares with all others.
+    pub fn budget(&self) -> &MemoryBudget {
+        &self.budget
+    }
+
+    /// Where the bytes of blocks are to lie.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     #[inline]
@@ -189,11 +208,30 @@ impl Cache {
         }
     }
 
-    /// Evicts down to the budget's allowance.
+    /// Evicts down to the budget's allowance, and gives holes back to the system where they are too many.
     pub fn trim(&self) {
+        self.trim_for(0);
+    }
+
+    /// As [`Cache::trim`], leaving `bytes` of the allowance free: for who is about to use them.
+    pub fn trim_for(&self, bytes: usize) {
         // A block survives a few rounds of the hand at most, unless it is used meanwhile.
         let mut rounds_left = ROUNDS_MAX * SHARDS;
-        while self.bytes() > self.budget.cache_allowance() && rounds_left > 0 {
+        loop {
+            let allowance = self.budget.cache_allowance();
+            let (held, allowance) = (self.bytes(), allowance - bytes.min(allowance / 2));
+            if held <= allowance {
+                return;
+            }
+            let share = allowance / HOLES_PART;
+            let in_use = held.saturating_sub(self.pool.idle_bytes());
+            // Somewhat more than need be, so that it is not done for every block.
+            if in_use <= allowance - share && self.pool.purge(held - allowance + share / 2) > 0 {
+                continue;
+            }
+            if rounds_left == 0 {
+                return;
+            }
             let at = self.hand.load(Ordering::Relaxed);
             let swept = self.shards[at % SHARDS].sweep();
             self.account(0, swept.freed);
@@ -207,7 +245,7 @@ impl Cache {
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed) + self.pool.resident_bytes()
     }
 
     /// Counters.
@@ -245,6 +283,6 @@ impl Cache {
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        self.budget.sub(Purpose::Cache, self.bytes());
+        self.budget.sub(Purpose::Cache, *self.bytes.get_mut());
     }
 }

@@ -27,6 +27,8 @@ const URGENCY_HARD: f64 = 8.0;
 const PACE_MIN: f64 = 256.0 * 1024.0;
 /// Turns closer than this are taken at once, in microseconds.
 const SLEEP_MIN: u64 = 500;
+/// Level 0 grows by so many bytes at once: the cache makes room for them before.
+const LEVEL0_STEP: usize = 2 << 20;
 /// Longest sleep before the pace is looked at again, in microseconds.
 const SLEEP_MAX: u64 = 50_000;
 
@@ -170,6 +172,10 @@ impl Engine {
         if version.active.bytes() >= limit && version.sealed.len() < SEALED_MAX {
             drop(version);
             self.seal_full(limit);
+        }
+        if self.budget.lacks(LEVEL0_STEP) {
+            // Level 0 grows into the cache's share.
+            self.cache.trim_for(LEVEL0_STEP);
         }
     }
 

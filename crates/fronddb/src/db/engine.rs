@@ -33,7 +33,7 @@ use super::prepared::PreparedTable;
 use super::report::RecoveryReport;
 use super::sessions::Sessions;
 use crate::base::clock::Clock;
-use crate::base::memory::MemoryBudget;
+use crate::base::memory::{Charge, MemoryBudget};
 use crate::base::sync::{Mutex, RwLock};
 use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::cache::Cache;
@@ -83,6 +83,8 @@ pub(crate) struct Engine {
     pub(crate) recovery_target_ms: AtomicU64,
 
     pub(crate) directory_lock: DirectoryLock,
+    /// The allocator's bitmaps, as of the last look.
+    pub(crate) map_memory: Mutex<Charge>,
     /// The first background work has been done.
     pub(crate) begun: Mutex<bool>,
     pub(crate) closed: AtomicBool,

@@ -30,7 +30,7 @@ use super::report::{RecoveryPhase, RecoveryProgress, RecoveryReport};
 use super::sessions::Sessions;
 use crate::base::clock::Clock;
 use crate::base::compress::Codec;
-use crate::base::memory::MemoryBudget;
+use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
 use crate::base::{Error, ErrorKind, Lsn, Result, TxnId};
@@ -456,6 +456,7 @@ impl Recovery<'_> {
         self.report.total_micros = now.saturating_sub(self.started);
         let replay_micros: u64 = self.report.phase_micros.iter().map(|(_, micros)| *micros).sum();
         let checkpoints = Ledger::new(start, &sealed, self.report.bytes_replayed, replay_micros, now);
+        let map_memory = Mutex::new(Charge::new(&budget, Purpose::Metadata, 0));
         Ok(Engine {
             options: self.options.clone(),
             directory: self.directory.clone(),
@@ -486,6 +487,7 @@ impl Recovery<'_> {
             checkpoint_interval_ms: AtomicU64::new(self.options.checkpoint_interval_ms),
             recovery_target_ms: AtomicU64::new(self.options.recovery_target_ms),
             directory_lock: Mutex::new(None),
+            map_memory,
             begun: Mutex::new(false),
             closed: AtomicBool::new(false),
             poison: Default::default(),

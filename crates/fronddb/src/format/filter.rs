@@ -6,6 +6,7 @@
 //!
 //! Raw form: number of bits per key (u8) · 0 (7 bytes) · blocks of 64 bytes.
 
+use crate::base::pool::{Piece, Pool, UNIT_BYTES};
 use crate::base::{Error, Result};
 
 /// Bytes of a block.
@@ -16,17 +17,16 @@ const PROBES_MAX: u32 = 7;
 /// Odd, and unrelated to the constants of the hash.
 const MIX: u64 = 0xd6e8_feb8_6659_fd93;
 
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u64; 8]);
-
 /// A filter in memory.
 #[derive(Debug)]
 pub struct Filter {
     probes: u32,
     bits_per_key: u8,
-    lines: Vec<Line>,
+    /// Blocks of 64 bytes, aligned as such because pieces are.
+    lines: Piece,
 }
+
+const _: () = assert!(UNIT_BYTES.is_multiple_of(BLOCK_BYTES), "blocks do not straddle cache lines");
 
 #[inline]
 fn line_of(hash: u64, lines: usize) -> usize {
@@ -39,7 +39,7 @@ fn probes(bits_per_key: u8) -> u32 {
 }
 
 /// Appends the raw form of a filter over `hashes`, of `bits_per_key` bits each.
-pub fn encode(hashes: &[u64], bits_per_key: u8, out: &mut Vec<u8>) {
+pub fn encode(hashes: impl ExactSizeIterator<Item = u64>, bits_per_key: u8, out: &mut Vec<u8>) {
     let bits = hashes.len() as u64 * u64::from(bits_per_key);
     let lines = (bits.div_ceil(8 * BLOCK_BYTES as u64).max(1) as usize).min(u32::MAX as usize);
     out.extend_from_slice(&[bits_per_key, 0, 0, 0, 0, 0, 0, 0]);
@@ -48,7 +48,7 @@ pub fn encode(hashes: &[u64], bits_per_key: u8, out: &mut Vec<u8>) {
     let probes = probes(bits_per_key);
     let blocks = &mut out[start..];
     for hash in hashes {
-        let block = &mut blocks[line_of(*hash, lines) * BLOCK_BYTES..][..BLOCK_BYTES];
+        let block = &mut blocks[line_of(hash, lines) * BLOCK_BYTES..][..BLOCK_BYTES];
         let mut mixed = hash.wrapping_mul(MIX);
         for _ in 0..probes {
             let bit = (mixed >> 55) as usize;
@@ -59,11 +59,23 @@ pub fn encode(hashes: &[u64], bits_per_key: u8, out: &mut Vec<u8>) {
 }
 
 impl Filter {
-    /// Decodes and validates the raw form.
+    /// Decodes and validates the raw form, into memory of its own.
     ///
     /// # Errors
     /// `Corruption`.
     pub fn decode(raw: &[u8]) -> Result<Filter> {
+        Filter::decode_with(raw, Piece::alone)
+    }
+
+    /// As [`Filter::decode`], into memory of `pool`.
+    ///
+    /// # Errors
+    /// `Corruption`.
+    pub fn decode_in(raw: &[u8], pool: &Pool) -> Result<Filter> {
+        Filter::decode_with(raw, |length| pool.take(length))
+    }
+
+    fn decode_with(raw: &[u8], memory: impl FnOnce(usize) -> Piece) -> Result<Filter> {
         let (header, body) = raw
             .split_at_checked(HEADER_BYTES)
             .filter(|(header, body)| {
@@ -73,28 +85,21 @@ impl Filter {
                     && body.len() % BLOCK_BYTES == 0
             })
             .ok_or_else(|| Error::corruption(format!("impossible filter, bytes={}", raw.len())))?;
-        let lines = body
-            .chunks_exact(BLOCK_BYTES)
-            .map(|block| {
-                let mut line = Line([0; 8]);
-                for (word, bytes) in line.0.iter_mut().zip(block.chunks_exact(8)) {
-                    *word = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-                }
-                line
-            })
-            .collect();
+        let mut lines = memory(body.len());
+        lines.copy_from_slice(body);
         Ok(Filter { probes: probes(header[0]), bits_per_key: header[0], lines })
     }
 
     /// False when no key with this hash is in the set.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
-        let line = &self.lines[line_of(hash, self.lines.len())];
+        let (lines, _) = self.lines.as_chunks::<BLOCK_BYTES>();
+        let line = &lines[line_of(hash, lines.len())];
         let mut mixed = hash.wrapping_mul(MIX);
         let mut missing = 0;
         for _ in 0..self.probes {
-            let bit = mixed >> 55;
-            missing |= !line.0[(bit >> 6) as usize & 7] >> (bit & 63) & 1;
+            let bit = (mixed >> 55) as usize;
+            missing |= !line[bit / 8 % BLOCK_BYTES] >> (bit % 8) & 1;
             mixed <<= 9;
         }
         missing == 0
@@ -105,9 +110,9 @@ impl Filter {
         self.bits_per_key
     }
 
-    /// Bytes really allocated.
+    /// Bytes really allocated that no pool counts.
     pub fn memory_bytes(&self) -> usize {
-        self.lines.capacity() * BLOCK_BYTES + size_of::<Filter>() + 2 * size_of::<usize>() + BLOCK_BYTES
+        self.lines.uncounted_bytes() + size_of::<Filter>() + 2 * size_of::<usize>()
     }
 }
 
@@ -126,7 +131,7 @@ mod tests {
         fn what_is_in_passes(start: u32, count in 0u64..3000, bits in 1u8..30) {
             let hashes = hashes(u64::from(start)..u64::from(start) + count);
             let mut raw = Vec::new();
-            encode(&hashes, bits, &mut raw);
+            encode(hashes.iter().copied(), bits, &mut raw);
             let filter = Filter::decode(&raw)?;
             prop_assert!(hashes.iter().all(|hash| filter.may_contain(*hash)));
         }
@@ -148,7 +153,7 @@ mod tests {
         let inside = hashes(0..100_000);
         for (bits, per_mille_max) in [(6, 80), (8, 35), (10, 14), (12, 8), (16, 4)] {
             let mut raw = Vec::new();
-            encode(&inside, bits, &mut raw);
+            encode(inside.iter().copied(), bits, &mut raw);
             let filter = Filter::decode(&raw).expect("decodes");
             let passed = hashes(1_000_000..1_200_000).iter().filter(|hash| filter.may_contain(**hash)).count();
             println!("{bits} bits a key: {:.2} % pass", passed as f64 / 2000.0);

@@ -70,7 +70,7 @@ use self::pool::Pool;
 use self::ring::Ring;
 use self::writer::Writer;
 use crate::base::compress::{Codec, Compressor};
-use crate::base::memory::Purpose;
+use crate::base::memory::{Charge, Purpose};
 use crate::base::sync::{Condvar, Mutex, MutexGuard};
 use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::io::{File, Storage};
@@ -133,7 +133,15 @@ pub struct Log {
 }
 
 /// A compressor and the buffer that it writes to.
-type Compression = (Compressor, Vec<u8>);
+#[derive(Debug, Default)]
+struct Compression {
+    compressor: Compressor,
+    stored: Vec<u8>,
+    charge: Option<Charge>,
+}
+
+/// Working memory of a compressor of long records, about; of short records less.
+const COMPRESSOR_BYTES: usize = 512 << 10;
 
 /// Compressors kept between uses: more threads than this seldom compress at the same time, and each has working memory.
 const COMPRESSORS_MAX: usize = 4;
@@ -220,18 +228,22 @@ impl Log {
     }
 
     fn append_compressed(&self, record: &[u8]) -> Result<Appended> {
-        let (mut compressor, mut stored) = self.compressors.lock().pop().unwrap_or_default();
+        let mut compression = self.compressors.lock().pop().unwrap_or_default();
+        let Compression { compressor, stored, .. } = &mut compression;
         stored.clear();
         stored.extend_from_slice(&(record.len() as u32).to_le_bytes());
-        let tag = compressor.compress(self.options.codec, record, &mut stored)?;
+        let tag = compressor.compress(self.options.codec, record, stored)?;
         let appended = match tag {
             0 => self.append_stored(tag, record),
-            _ => self.append_stored(tag, &stored),
+            _ => self.append_stored(tag, stored),
         };
         if stored.capacity() <= self.options.buffer_bytes {
+            let bytes = COMPRESSOR_BYTES.min(8 * stored.capacity()) + stored.capacity();
+            let charge = compression.charge.get_or_insert_with(|| Charge::new(&self.options.budget, Purpose::Work, 0));
+            charge.set(bytes);
             let mut kept = self.compressors.lock();
             if kept.len() < COMPRESSORS_MAX {
-                kept.push((compressor, stored));
+                kept.push(compression);
             }
         }
         appended

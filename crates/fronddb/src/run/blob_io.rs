@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Bytes of a value in one chunk.
 const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes written at a time.
+const WRITE_BYTES: usize = 4 * CHUNK_BYTES;
 
 /// Writes a value to extents of its own. Written, not synced.
 ///
@@ -23,7 +25,7 @@ pub fn write_blob(store: &Arc<Store>, codec: Codec, value: &[u8]) -> Result<Blob
     let mut compressor = Compressor::new();
     let mut sealed = Vec::new();
     let mut chunks = Vec::new();
-    let mut output = Output::new(store, Urgency::Ordinary, 0, PageBuf::default(), Vec::new());
+    let mut output = Output::new(store, Urgency::Ordinary, 0, WRITE_BYTES, PageBuf::default(), Vec::new());
     let mut waiting: Vec<(usize, u32)> = Vec::new();
     let mut flush = |output: &mut Output, waiting: &mut Vec<(usize, u32)>| -> Result<()> {
         let base = output.reserve(output.filled())?;

@@ -9,6 +9,7 @@ use super::Run;
 use super::counters::Event;
 use super::load;
 use super::path::IndexPath;
+use crate::base::memory::{Charge, Purpose};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Error, Result};
 use crate::cache::{CachedBlock, Priority};
@@ -41,6 +42,7 @@ impl Default for CursorMode {
 struct Ahead {
     offset: u64,
     stored: ReadBuf,
+    _charge: Charge,
 }
 
 /// A cursor over the messages of a run. Owns its run.
@@ -286,7 +288,7 @@ impl RunCursor {
         let read = || match self.piece(ptr) {
             Some(stored) => {
                 run.counters.add(cause, 1);
-                let decoded = |raw: &[u8]| EntryBlock::decode(raw, run.meta.max_seq);
+                let decoded = |raw: &[u8]| EntryBlock::decode_in(raw, run.meta.max_seq, run.cache.pool());
                 load::decode(BlockKind::Entries, ptr, stored, decoded)
                     .map_err(|error| run.located(error, ptr, tree, "damaged block"))
                     .map(Arc::new)
@@ -327,7 +329,8 @@ impl RunCursor {
             let stored = self.run.store.read(start, (end - start) as usize)?;
             self.run.counters.add(Event::ReadAhead, 1);
             self.run.counters.add(Event::ReadBytes, end - start);
-            self.ahead = Some(Ahead { offset: start, stored });
+            let charge = Charge::new(self.run.cache.budget(), Purpose::Work, stored.memory_bytes());
+            self.ahead = Some(Ahead { offset: start, stored, _charge: charge });
         }
         self.window = (self.window * 2).min(self.mode.read_ahead_bytes);
         Ok(())

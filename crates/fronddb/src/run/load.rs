@@ -65,7 +65,7 @@ impl Run {
     pub(super) fn read_entries(&self, ptr: BlockPtr, tree: TreeId, cause: Event) -> Result<EntryBlock> {
         self.counters.add(cause, 1);
         self.counters.add(Event::ReadBytes, u64::from(ptr.stored));
-        self.read(BlockKind::Entries, ptr, tree, |raw| EntryBlock::decode(raw, self.meta.max_seq))
+        self.read(BlockKind::Entries, ptr, tree, |raw| EntryBlock::decode_in(raw, self.meta.max_seq, self.cache.pool()))
     }
 
     fn read_meta<T>(&self, kind: BlockKind, ptr: BlockPtr, decoded: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
@@ -81,7 +81,7 @@ impl Run {
 
     /// Reads the filter from the file.
     pub(super) fn read_filter(&self) -> Result<Filter> {
-        self.read_meta(BlockKind::Filter, self.meta.filter, Filter::decode)
+        self.read_meta(BlockKind::Filter, self.meta.filter, |raw| Filter::decode_in(raw, self.cache.pool()))
     }
 
     /// Reads the range-deletes from the file.

@@ -4,7 +4,7 @@
 //! read through the cache. What messages mean, and when runs are merged, is for the tree.
 //!
 //! Rooms, in reading order: [`options`] (how runs are written, and what their writers share), [`layout`] (which
-//! block layout suits a tree), [`output`] (sealed blocks become large writes), [`writer`], [`load`] (reading
+//! block layout suits a tree), [`output`] (sealed blocks become large writes), [`hashes`], [`writer`], [`load`] (reading
 //! blocks, and naming damage), [`reader`] (point reads, estimates), [`path`] (walking the index), [`cursor`],
 //! [`verify`], [`blob_io`] (large values), [`counters`].
 //!
@@ -31,6 +31,7 @@
 pub mod blob_io;
 pub mod counters;
 pub mod cursor;
+mod hashes;
 mod layout;
 mod load;
 pub mod options;

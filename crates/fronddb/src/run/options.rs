@@ -4,6 +4,7 @@ use super::layout::Layouts;
 use super::writer::Scratch;
 use crate::base::TreeId;
 use crate::base::compress::Codec;
+use crate::base::memory::MemoryBudget;
 use crate::base::sync::Mutex;
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
@@ -86,4 +87,6 @@ pub struct RunOptions {
     pub has_seq: bool,
     /// Codecs by tree.
     pub codecs: CodecTable,
+    /// Counts the working memory.
+    pub budget: MemoryBudget,
 }

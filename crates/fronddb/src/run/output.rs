@@ -14,8 +14,8 @@ use crate::format::block;
 use crate::store::{EXTENT_PAGES_MAX, Store, Urgency};
 use std::sync::Arc;
 
-/// Bytes collected before they are written.
-pub(super) const CHUNK_BYTES: usize = 1 << 20;
+/// The first size of a chunk.
+const CHUNK_BYTES_FIRST: usize = 64 << 10;
 /// Most pages taken ahead of need: 16 MiB.
 const AHEAD_PAGES_MAX: u32 = 4096;
 
@@ -24,6 +24,8 @@ const AHEAD_PAGES_MAX: u32 = 4096;
 pub(super) struct Output {
     store: Arc<Store>,
     urgency: Urgency,
+    /// Bytes collected before they are written.
+    chunk_bytes: usize,
     chunk: PageBuf,
     filled: usize,
     /// Where each block in the chunk begins.
@@ -36,11 +38,12 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// `chunk` and `blocks` are working memory.
+    /// Writes `chunk_bytes` at a time. `chunk` and `blocks` are working memory.
     pub(super) fn new(
         store: &Arc<Store>,
         urgency: Urgency,
         expected_bytes: u64,
+        chunk_bytes: usize,
         chunk: PageBuf,
         mut blocks: Vec<usize>,
     ) -> Output {
@@ -48,6 +51,7 @@ impl Output {
         Output {
             store: Arc::clone(store),
             urgency,
+            chunk_bytes,
             chunk,
             filled: 0,
             blocks,
@@ -69,7 +73,7 @@ impl Output {
 
     /// True when `bytes` more go into the chunk; an empty chunk takes anything.
     pub(super) fn fits(&self, bytes: usize) -> bool {
-        self.filled + bytes <= CHUNK_BYTES || self.filled == 0
+        self.filled + bytes <= self.chunk_bytes || self.filled == 0
     }
 
     /// Adds a block without its address and returns its place in the chunk.
@@ -78,7 +82,7 @@ impl Output {
         let end = at + sealed.len();
         if end > self.chunk.capacity() {
             // A larger block than a chunk, or the first of all: chunks grow by doubling up to their usual size.
-            let bytes = end.max((2 * self.chunk.capacity()).clamp(64 << 10, CHUNK_BYTES));
+            let bytes = end.max((2 * self.chunk.capacity()).max(CHUNK_BYTES_FIRST).min(self.chunk_bytes));
             let mut larger = PageBuf::zeroed(bytes);
             self.chunk.set_len(at);
             larger[..at].copy_from_slice(&self.chunk);
@@ -133,7 +137,7 @@ impl Output {
             (left.pages > pages).then(|| Extent { start: left.start + u64::from(pages), pages: left.pages - pages });
         self.filled = 0;
         self.blocks.clear();
-        if self.chunk.capacity() > CHUNK_BYTES {
+        if self.chunk.capacity() > self.chunk_bytes {
             self.chunk = PageBuf::default();
         }
         Ok(())

@@ -6,6 +6,7 @@
 use super::counters::Event;
 use super::path::IndexPath;
 use super::{CursorMode, RunCounters, RunCursor};
+use crate::base::memory::{Charge, Purpose};
 use crate::base::{BlockPtr, Error, Result, TreeId, key};
 use crate::cache::{Cache, CachedBlock, Priority};
 use crate::format::block::{EntryBlock, IndexBlock};
@@ -25,7 +26,11 @@ pub struct Run {
     pub(super) store: Arc<Store>,
     pub(super) cache: Arc<Cache>,
     pub(super) counters: Arc<RunCounters>,
+    _charge: Charge,
 }
+
+/// What the allocator and the reference count add to a run and its description.
+const ALLOCATION_BYTES: usize = 64;
 
 #[cold]
 fn wrong_kind(what: &str, ptr: BlockPtr) -> Error {
@@ -35,7 +40,10 @@ fn wrong_kind(what: &str, ptr: BlockPtr) -> Error {
 impl Run {
     /// Opens a run.
     pub fn new(meta: RunMeta, store: &Arc<Store>, cache: &Arc<Cache>, counters: &Arc<RunCounters>) -> Arc<Run> {
-        Arc::new(Run { meta, store: Arc::clone(store), cache: Arc::clone(cache), counters: Arc::clone(counters) })
+        let bytes = size_of::<Run>() - size_of::<RunMeta>() + meta.memory_bytes() + ALLOCATION_BYTES;
+        let charge = Charge::new(cache.budget(), Purpose::Metadata, bytes);
+        let (store, cache, counters) = (Arc::clone(store), Arc::clone(cache), Arc::clone(counters));
+        Arc::new(Run { meta, store, cache, counters, _charge: charge })
     }
 
     /// Its description.

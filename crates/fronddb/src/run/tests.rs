@@ -39,8 +39,9 @@ fn world() -> World {
         filter_bits_per_key: 10,
         has_seq: false,
         codecs: CodecTable::new(Codec::default()),
+        budget: MemoryBudget::new(64 << 20),
     };
-    let cache = Arc::new(Cache::new(MemoryBudget::new(64 << 20)));
+    let cache = Arc::new(Cache::new(options.budget.clone()));
     World { memory, store, cache, counters: Arc::default(), plan, options }
 }
 

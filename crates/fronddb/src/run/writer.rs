@@ -7,11 +7,13 @@
 //! A block is cut before the message that would make it larger than asked for, where the codec changes, and at tree
 //! boundaries unless it is still small: trees differ in the shape of their keys. One message may make a block as large as an extent.
 
+use super::hashes::Hashes;
 use super::layout;
 use super::output::Output;
 use super::{RunOptions, Store};
 use crate::base::checksum::key_hash;
 use crate::base::compress::{Codec, Compressor};
+use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::page_buf::PageBuf;
 use crate::base::{BlockPtr, Error, Result, RunId, TxnId, key};
 use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, EntryBlockBuilder, IndexBuilder, RangeBlock, ranges};
@@ -28,8 +30,12 @@ const INDEX_ENTRY_BYTES: usize = 64;
 /// At a tree boundary a block is cut when it has at least this part of its target size.
 const TREE_CUT_PART: usize = 8;
 
-/// Working memory for more hashes than this is not kept.
-const HASHES_KEPT: usize = 1 << 18;
+/// A chunk is such a part of the memory budget, within these bounds.
+const CHUNK_PART: usize = 128;
+const CHUNK_BYTES_MIN: usize = 128 << 10;
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Larger working memory for hashes than this is not kept.
+const HASH_BYTES_KEPT: usize = 256 << 10;
 
 /// Working memory of a writer, kept for the next one.
 #[derive(Debug, Default)]
@@ -41,9 +47,35 @@ pub(super) struct Scratch {
     compressor: Compressor,
     raw: Vec<u8>,
     sealed: Vec<u8>,
-    hashes: Vec<u64>,
+    hashes: Hashes,
     waiting: Vec<Waiting>,
     separators: Vec<u8>,
+    charge: Option<Charge>,
+}
+
+/// Working memory of a compressor, about.
+const COMPRESSOR_BYTES: usize = 256 << 10;
+
+/// Arrays of a block builder, in blocks.
+const BUILDER_BLOCKS: usize = 8;
+
+impl Scratch {
+    /// Tells the budget what it takes, with a chunk of `chunk_bytes`.
+    fn recount(&mut self, budget: &MemoryBudget, block_bytes: usize, chunk_bytes: usize) {
+        let bytes = chunk_bytes
+            + BUILDER_BLOCKS * block_bytes
+            + self.raw.capacity()
+            + self.sealed.capacity()
+            + self.hashes.memory_bytes()
+            + self.waiting.capacity() * size_of::<Waiting>()
+            + COMPRESSOR_BYTES;
+        self.charge.get_or_insert_with(|| Charge::new(budget, Purpose::Work, 0)).set(bytes);
+    }
+}
+
+/// Bytes that a writer collects before it writes them: less where memory is scarce.
+fn chunk_bytes(budget: &MemoryBudget) -> usize {
+    (budget.limit() / CHUNK_PART).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
 }
 
 /// A block in the chunk, which waits for its address.
@@ -99,10 +131,12 @@ impl RunWriter {
         scratch.waiting.clear();
         scratch.separators.clear();
         let (chunk, blocks) = (std::mem::take(&mut scratch.chunk), std::mem::take(&mut scratch.blocks));
+        let chunk_bytes = chunk_bytes(&options.budget);
+        scratch.recount(&options.budget, options.block_bytes, chunk_bytes);
         RunWriter {
             options: options.clone(),
             block_bytes: options.block_bytes.clamp(1 << 10, BLOCK_BYTES_MAX),
-            output: Output::new(store, Urgency::Checkpoint, expected_bytes, chunk, blocks),
+            output: Output::new(store, Urgency::Checkpoint, expected_bytes, chunk_bytes, chunk, blocks),
             scratch,
             meta: RunMeta { id, min_seq: u64::MAX, has_seq: options.has_seq, ..RunMeta::default() },
             prefix: [0; key::PREFIX_BYTES],
@@ -326,9 +360,10 @@ impl RunWriter {
         }
         let RunWriter { output, mut scratch, mut meta, unresolved, options, .. } = self;
         (meta.extents, scratch.chunk, scratch.blocks) = output.finish();
-        if scratch.hashes.capacity() > HASHES_KEPT {
-            scratch.hashes = Vec::new();
+        if scratch.hashes.memory_bytes() > HASH_BYTES_KEPT {
+            scratch.hashes = Hashes::default();
         }
+        scratch.recount(&options.budget, options.block_bytes, scratch.chunk.capacity());
         options.codecs.put_scratch(scratch);
         meta.unresolved = unresolved.into_iter().collect();
         meta.unresolved.sort_unstable();
@@ -338,11 +373,11 @@ impl RunWriter {
     }
 
     fn put_filter(&mut self) -> Result<()> {
-        if self.scratch.hashes.is_empty() {
+        if self.scratch.hashes.len() == 0 {
             return Ok(());
         }
         self.scratch.raw.clear();
-        filter::encode(&self.scratch.hashes, self.options.filter_bits_per_key, &mut self.scratch.raw);
+        filter::encode(self.scratch.hashes.iter(), self.options.filter_bits_per_key, &mut self.scratch.raw);
         self.put_special(BlockKind::Filter, Codec::None)
     }
 

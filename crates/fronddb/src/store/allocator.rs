@@ -21,7 +21,7 @@
 //!
 //! No locks in here: the store keeps all of it in one mutex. Loading reads one or two pages under that mutex.
 
-use super::bitmap::{Bitmap, REGION_PAGES};
+use super::bitmap::{BITMAP_BYTES, Bitmap, REGION_PAGES};
 use super::data_file::DataFile;
 use super::pending::Pending;
 use super::reserve::Reserve;
@@ -49,6 +49,12 @@ pub(super) struct Loaded {
     runs: Runs,
     /// One past the last allocation.
     cursor: u32,
+}
+
+impl Loaded {
+    fn memory_bytes(&self) -> usize {
+        size_of::<Loaded>() + (4 + usize::from(self.held.is_some())) * BITMAP_BYTES
+    }
 }
 
 #[derive(Debug, Default)]
@@ -133,6 +139,12 @@ impl Allocator {
             allocator.note_room(index);
         }
         allocator
+    }
+
+    /// Bytes of the bitmaps in memory and of what leads to them.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let loaded = |region: &Region| region.loaded.as_ref().map_or(0, |loaded| loaded.memory_bytes());
+        self.regions.iter().map(|region| size_of::<Region>() + loaded(region)).sum()
     }
 
     pub(super) fn file_pages(&self) -> u64 {

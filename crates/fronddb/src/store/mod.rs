@@ -114,6 +114,13 @@ pub struct ReadBuf {
     range: Range<usize>,
 }
 
+impl ReadBuf {
+    /// Bytes that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.buf.capacity()
+    }
+}
+
 impl Deref for ReadBuf {
     type Target = [u8];
 
@@ -443,6 +450,11 @@ impl Store {
         self.allocator.lock().damaged().to_vec()
     }
 
+    /// Memory of the bitmaps.
+    pub fn map_bytes(&self) -> usize {
+        self.allocator.lock().memory_bytes()
+    }
+
     /// What the store has and does.
     pub fn statistics(&self) -> StoreStatistics {
         let generation = self.superblock().generation;
@@ -462,7 +474,7 @@ impl Store {
             regions: allocator.regions.len() as u64,
             regions_loaded: loaded,
             regions_damaged: allocator.bad_regions() as u64,
-            memory_bytes: loaded * 4 * bitmap::BITMAP_BYTES as u64,
+            memory_bytes: allocator.memory_bytes() as u64,
             reads: read(&counters.reads),
             read_bytes: read(&counters.read_bytes),
             writes: read(&counters.writes),

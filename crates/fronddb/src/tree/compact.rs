@@ -216,6 +216,7 @@ impl Writer<'_> {
                 filter_bits_per_key: self.filter_bits,
                 has_seq,
                 codecs: self.env.codecs.clone(),
+                budget: self.env.budget.clone(),
             };
             self.open = Some(RunWriter::new(&self.env.store, self.env.next_run_id(), &options, 0));
         }

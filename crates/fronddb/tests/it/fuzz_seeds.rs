@@ -225,7 +225,7 @@ fn blocks(seeds: &mut Vec<Seed>) {
     let hashes: Vec<u64> = rows.iter().map(|(key, _)| checksum::key_hash(key)).collect();
     for (name, bits) in [("ten_bits", 10), ("thirty_bits", 30)] {
         let mut raw = Vec::new();
-        filter::encode(&hashes, bits, &mut raw);
+        filter::encode(hashes.iter().copied(), bits, &mut raw);
         seeds.push(("filter", name, raw));
     }
 

@@ -20,8 +20,14 @@ const LAYERS: &[&[&str]] = &[
 const BESIDE: &[(&str, &str)] = &[("store", "format")];
 
 /// Files that may hold unsafe code, with the reason in the file.
-const UNSAFE: &[&str] =
-    &["base/page_buf.rs", "memtable/arena.rs", "memtable/leaf.rs", "memtable/leaves.rs", "memtable/node.rs"];
+const UNSAFE: &[&str] = &[
+    "base/page_buf.rs",
+    "base/pool.rs",
+    "memtable/arena.rs",
+    "memtable/leaf.rs",
+    "memtable/leaves.rs",
+    "memtable/node.rs",
+];
 
 /// Lines past which a file must be split. Tests and declarations count.
 const LINES_MAX: usize = 620;

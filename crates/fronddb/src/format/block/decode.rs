@@ -10,10 +10,9 @@ use super::entries::{EntryBlock, Numbers, Spans};
 use super::stored::{Keys, Strings, Tags, damaged, decode_payloads};
 use crate::base::Result;
 use crate::base::codec::Decoder;
+use crate::base::pool::{Piece, Pool};
 use std::cell::Cell;
 
-/// Capacities are multiples of this.
-const CAPACITY_UNIT: usize = 1024;
 /// Zeros at the end (E4).
 const PADDING: usize = 8;
 /// Most messages in a block: each counts for a byte at least ([`super::EntryBlockBuilder::size`]).
@@ -32,11 +31,24 @@ thread_local! {
 }
 
 impl EntryBlock {
-    /// Decodes and validates the raw form. `seq`: what [`crate::format::Message::seq`] is if the block stores none.
+    /// Decodes and validates the raw form, into memory of its own. `seq`: what [`crate::format::Message::seq`] is if
+    /// the block stores none.
     ///
     /// # Errors
     /// `Corruption`.
     pub fn decode(raw: &[u8], seq: u64) -> Result<EntryBlock> {
+        EntryBlock::decode_with(raw, seq, Piece::alone)
+    }
+
+    /// As [`EntryBlock::decode`], into memory of `pool`.
+    ///
+    /// # Errors
+    /// `Corruption`.
+    pub fn decode_in(raw: &[u8], seq: u64, pool: &Pool) -> Result<EntryBlock> {
+        EntryBlock::decode_with(raw, seq, |length| pool.take(length))
+    }
+
+    fn decode_with(raw: &[u8], seq: u64, memory: impl FnOnce(usize) -> Piece) -> Result<EntryBlock> {
         let mut decoder = Decoder::new(raw);
         let flags = decoder.u8()?;
         let count = decoder.length()?;
@@ -78,9 +90,9 @@ impl EntryBlock {
         };
         arrays.place(PADDING)?;
 
-        let mut bytes = Vec::with_capacity(arrays.bytes.next_multiple_of(CAPACITY_UNIT));
-        keys.put_prefix(prefix, &mut bytes);
-        bytes.resize(arrays.bytes, 0);
+        let mut bytes = memory(arrays.bytes);
+        bytes.fill(0);
+        keys.put_prefix(&mut bytes[..prefix]);
         put_ends(&mut bytes, key_spans, &key_lengths, count);
         put_ends(&mut bytes, payload_spans, &payload_lengths, count);
         let mut block = EntryBlock {

@@ -9,8 +9,7 @@
 //!
 //! The prefix is what all keys have in common. Strings of one length need no ends, tags that are all the
 //! same no tags, and numbers are offsets from their minimum in 0, 1, 2, 4 or 8 bytes. A search compares
-//! the first eight bytes of the rests as integers. The buffer's capacity is a multiple of 1 KiB, so that
-//! the allocator sees few sizes and does not fragment.
+//! the first eight bytes of the rests as integers.
 //!
 //! Invariants, established by [`EntryBlock::decode`] ([`super::decode`]) and relied on afterwards:
 //!
@@ -19,6 +18,7 @@
 //! - **E3** keys ascend; equal neighbours are messages of one key, newest first;
 //! - **E4** eight bytes follow the last rest.
 
+use crate::base::pool::Piece;
 use crate::base::{CommitNumber, Error, TxnId};
 use crate::format::{Kind, Message, Stamp};
 use std::cmp::Ordering;
@@ -94,7 +94,7 @@ fn read<const N: usize>(bytes: &[u8], at: usize) -> u64 {
 /// A decoded block of messages. Everything is validated when it is decoded: what follows cannot fail.
 #[derive(Debug)]
 pub struct EntryBlock {
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Piece,
     pub(super) count: u32,
     /// Bytes that all keys have in common; they lie at the front of the buffer.
     pub(super) prefix: u32,
@@ -221,7 +221,7 @@ impl EntryBlock {
     /// Message `index`, whose key the caller has at hand.
     #[inline]
     pub fn message<'a>(&'a self, index: usize, key: &'a [u8]) -> Message<'a> {
-        let bytes = self.bytes.as_slice();
+        let bytes: &[u8] = &self.bytes;
         let tag = self.tags.get(bytes, index) as u8;
         let stamp = if tag & (TAG_COMMITTED | TAG_WRITTEN) == 0 {
             Stamp::Settled
@@ -247,9 +247,9 @@ impl EntryBlock {
         Payload { block: Arc::clone(self), start: span.start as u32, bytes: (span.end - span.start) as u32 }
     }
 
-    /// Bytes really allocated.
+    /// Bytes really allocated that no pool counts.
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + size_of::<EntryBlock>() + 2 * size_of::<usize>()
+        self.bytes.uncounted_bytes() + size_of::<EntryBlock>() + 2 * size_of::<usize>()
     }
 
     /// Bytes of the messages as they lie in memory.

@@ -255,13 +255,15 @@ impl<'a> Keys<'a> {
     }
 
     /// Appends the first `prefix` bytes of the first key.
-    pub(super) fn put_prefix(&self, prefix: usize, out: &mut Vec<u8>) {
+    pub(super) fn put_prefix(&self, out: &mut [u8]) {
         match self {
-            Keys::Planes(strings) => out.extend(strings.planes[..prefix].iter().map(|plane| match plane {
-                PlaneAt::Constant(value) => *value,
-                PlaneAt::Matrix(_) => 0,
-            })),
-            Keys::Rows { bytes, .. } => out.extend_from_slice(&bytes[..prefix]),
+            Keys::Planes(strings) => out.iter_mut().zip(&strings.planes).for_each(|(byte, plane)| {
+                *byte = match plane {
+                    PlaneAt::Constant(value) => *value,
+                    PlaneAt::Matrix(_) => 0,
+                };
+            }),
+            Keys::Rows { bytes, .. } => out.copy_from_slice(&bytes[..out.len()]),
         }
     }
 }
