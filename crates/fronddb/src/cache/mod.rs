@@ -148,6 +148,11 @@ impl Cache {
         self.shard(offset).lookup(offset)
     }
 
+    /// True when the block at `offset` is here. Does not count as a use.
+    pub fn contains(&self, offset: u64) -> bool {
+        self.shard(offset).contains(offset)
+    }
+
     /// The block at `offset`; what `load` gives if it is not here. Two threads that miss load once.
     ///
     /// # Errors

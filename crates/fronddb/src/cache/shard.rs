@@ -96,6 +96,10 @@ impl Shard {
         self.table.lock().find(offset)
     }
 
+    pub(super) fn contains(&self, offset: u64) -> bool {
+        self.table.lock().by_offset.contains_key(&offset)
+    }
+
     #[inline]
     pub(super) fn lookup_or_reserve(&self, offset: u64) -> Looked {
         let mut table = self.table.lock();

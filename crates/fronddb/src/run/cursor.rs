@@ -2,8 +2,11 @@
 //!
 //! Blocks come from the cache, from the read-ahead buffer, or from the file, in this order. Read-ahead
 //! starts with the second block that is read one after the other (with the first when the cache is not filled, as in
-//! compactions) and doubles up to what the mode allows: one read brings several consecutive blocks, which are
-//! decoded when the cursor gets to them.
+//! compactions) and doubles up to what the mode allows: one read brings several consecutive blocks that are not cached, which
+//! are decoded when the cursor gets to them.
+//!
+//! The first blocks after a jump stay in the cache like those of point reads, because short scans come back to them, and
+//! to the small runs in buffers above all. What a cursor reads after that is the first to go.
 
 use super::Run;
 use super::counters::Event;
@@ -21,19 +24,24 @@ use std::sync::Arc;
 /// First read-ahead of a cursor that fills the cache, in bytes.
 const READ_AHEAD_BYTES_MIN: usize = 32 << 10;
 
+/// Blocks after a jump that a short scan reads.
+const SHORT_BLOCKS: u32 = 8;
+
 /// How a cursor reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CursorMode {
-    /// Blocks read stay in the cache (at low priority).
+    /// Blocks read stay in the cache.
     pub fill_cache: bool,
     /// How much to read at once when several consecutive blocks are wanted; 0: one block.
     pub read_ahead_bytes: usize,
+    /// It is part of a long scan: it reads ahead at once, and what it reads leaves the cache first.
+    pub is_long: bool,
 }
 
 impl Default for CursorMode {
     /// For user scans: fills the cache, reads up to 256 KiB ahead.
     fn default() -> CursorMode {
-        CursorMode { fill_cache: true, read_ahead_bytes: 256 << 10 }
+        CursorMode { fill_cache: true, read_ahead_bytes: 256 << 10, is_long: false }
     }
 }
 
@@ -57,6 +65,8 @@ pub struct RunCursor {
     ahead: Option<Ahead>,
     /// Size of the next read-ahead; 0: not yet.
     window: usize,
+    /// Blocks since the last jump.
+    steps: u32,
 }
 
 #[expect(clippy::should_implement_trait, reason = "`next` moves a cursor; what it stands on is borrowed from it")]
@@ -70,6 +80,7 @@ impl RunCursor {
             entries: EntryCursor::default(),
             ahead: None,
             window: 0,
+            steps: 0,
         }
     }
 
@@ -81,7 +92,7 @@ impl RunCursor {
         if self.run.meta.messages == 0 || key > self.run.meta.last_key.as_slice() {
             return Ok(self.leave());
         }
-        self.jump(|run| IndexPath::seek(run, key))?;
+        self.jump(false, |run| IndexPath::seek(run, key))?;
         if self.entries.seek(key) {
             return Ok(true);
         }
@@ -96,7 +107,7 @@ impl RunCursor {
         if self.run.meta.messages == 0 || key <= self.run.meta.first_key.as_slice() {
             return Ok(self.leave());
         }
-        self.jump(|run| IndexPath::seek(run, key))?;
+        self.jump(true, |run| IndexPath::seek(run, key))?;
         if self.entries.seek_before(key) {
             return Ok(true);
         }
@@ -111,7 +122,7 @@ impl RunCursor {
         if self.run.meta.messages == 0 {
             return Ok(self.leave());
         }
-        self.jump(IndexPath::first)?;
+        self.jump(false, IndexPath::first)?;
         Ok(self.entries.first())
     }
 
@@ -123,7 +134,7 @@ impl RunCursor {
         if self.run.meta.messages == 0 {
             return Ok(self.leave());
         }
-        self.jump(IndexPath::last)?;
+        self.jump(true, IndexPath::last)?;
         Ok(self.entries.last())
     }
 
@@ -210,8 +221,8 @@ impl RunCursor {
         false
     }
 
-    /// Goes to a block anywhere.
-    fn jump(&mut self, open: impl FnOnce(&Run) -> Result<IndexPath>) -> Result<()> {
+    /// Goes to a block anywhere; `backward`: on the way to those before it.
+    fn jump(&mut self, backward: bool, open: impl FnOnce(&Run) -> Result<IndexPath>) -> Result<()> {
         let path = match open(&self.run) {
             Ok(path) => path,
             Err(error) => {
@@ -224,8 +235,9 @@ impl RunCursor {
         if same {
             return Ok(());
         }
-        self.window = 0;
-        self.load(false)
+        self.window = if self.mode.is_long { self.mode.read_ahead_bytes } else { 0 };
+        self.steps = 0;
+        self.load(backward)
     }
 
     fn enter_next(&mut self) -> Result<bool> {
@@ -249,6 +261,7 @@ impl RunCursor {
             }
         }
         self.window = if self.window == 0 { READ_AHEAD_BYTES_MIN } else { self.window };
+        self.steps = self.steps.saturating_add(1);
         self.load(backward)?;
         Ok(true)
     }
@@ -298,7 +311,8 @@ impl RunCursor {
         if !self.mode.fill_cache {
             return read();
         }
-        run.cache.entries(ptr.offset, Priority::Low, read)
+        let is_far = self.mode.is_long || self.steps >= SHORT_BLOCKS;
+        run.cache.entries(ptr.offset, if is_far { Priority::Low } else { Priority::Normal }, read)
     }
 
     /// The stored block, if it was read ahead.
@@ -320,7 +334,8 @@ impl RunCursor {
             let (next_start, next_end) = (ptr.offset, ptr.offset + u64::from(ptr.stored));
             let gap = if backward { start.checked_sub(next_end) } else { next_start.checked_sub(end) };
             let larger = end.max(next_end) - start.min(next_start);
-            if gap.is_none_or(|gap| gap >= PAGE_BYTES) || larger > limit {
+            let is_cached = self.mode.fill_cache && self.run.cache.contains(ptr.offset);
+            if gap.is_none_or(|gap| gap >= PAGE_BYTES) || larger > limit || is_cached {
                 break;
             }
             (start, end, count) = (start.min(next_start), end.max(next_end), count + 1);

@@ -73,6 +73,9 @@ impl std::fmt::Debug for OwnedView {
     }
 }
 
+/// Leaf ranges after which a scan counts as long.
+const LONG_LEAVES: u32 = 2;
+
 /// Where the current value lies.
 #[derive(Debug)]
 enum Current {
@@ -90,7 +93,9 @@ pub struct TreeCursor {
     view: OwnedView,
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
-    mode: CursorMode,
+    options: CursorOptions,
+    /// Leaf ranges since it was positioned by a key or an end.
+    leaves: u32,
     leaf: Option<Leaf>,
     direction: Direction,
     key: Vec<u8>,
@@ -118,7 +123,8 @@ impl BeTree {
             view,
             lower,
             upper,
-            mode: CursorMode { fill_cache: options.fill_cache, read_ahead_bytes: options.read_ahead_bytes },
+            options,
+            leaves: 0,
             leaf: None,
             direction: Direction::Forward,
             key: Vec::new(),
@@ -148,7 +154,7 @@ impl TreeCursor {
     /// # Errors
     /// As [`TreeCursor::seek`].
     pub fn last(&mut self) -> Result<bool> {
-        self.direction = Direction::Backward;
+        (self.direction, self.leaves) = (Direction::Backward, 0);
         let upper = self.upper.clone();
         self.open(upper.as_deref())?;
         self.find_backward()
@@ -160,7 +166,7 @@ impl TreeCursor {
     /// `Corruption` and `Io` from reading blocks. The cursor is then at no row.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.end_chain(false);
-        self.direction = Direction::Forward;
+        (self.direction, self.leaves) = (Direction::Forward, 0);
         let key = key.max(self.lower.as_slice()).to_vec();
         if self.is_past_upper(&key) {
             self.current = Current::None;
@@ -176,7 +182,7 @@ impl TreeCursor {
     /// # Errors
     /// As [`TreeCursor::seek`].
     pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
-        self.direction = Direction::Backward;
+        (self.direction, self.leaves) = (Direction::Backward, 0);
         let bound = match &self.upper {
             Some(upper) if upper.as_slice() <= key => upper.clone(),
             _ => key.to_vec(),
@@ -261,7 +267,9 @@ impl TreeCursor {
         self.current = Current::None;
         self.leaf = None;
         let bounds = (self.lower.as_slice(), self.upper.as_deref());
-        self.leaf = Some(Leaf::open(&self.tree, &self.view.view(), bounds, self.mode, self.direction, key)?);
+        let CursorOptions { fill_cache, read_ahead_bytes } = self.options;
+        let mode = CursorMode { fill_cache, read_ahead_bytes, is_long: self.leaves >= LONG_LEAVES };
+        self.leaf = Some(Leaf::open(&self.tree, &self.view.view(), bounds, mode, self.direction, key)?);
         Ok(())
     }
 
@@ -298,6 +306,7 @@ impl TreeCursor {
                     self.end_chain(true);
                     return Ok(false);
                 };
+                self.leaves = self.leaves.saturating_add(1);
                 self.open(Some(&next))?;
                 continue;
             }
@@ -405,6 +414,7 @@ impl TreeCursor {
                 if next <= self.lower {
                     return Ok(false);
                 }
+                self.leaves = self.leaves.saturating_add(1);
                 self.open(Some(&next))?;
                 continue;
             }

@@ -27,7 +27,8 @@ const BULK_PART: usize = 64;
 /// How a compaction of `runs` runs reads: past the cache, in large pieces.
 fn bulk(env: &TreeEnv, runs: usize) -> CursorMode {
     let each = env.budget.limit() / BULK_PART / runs.max(1);
-    CursorMode { fill_cache: false, read_ahead_bytes: each.clamp(*BULK_BYTES.start(), *BULK_BYTES.end()) }
+    let read_ahead_bytes = each.clamp(*BULK_BYTES.start(), *BULK_BYTES.end());
+    CursorMode { fill_cache: false, read_ahead_bytes, is_long: true }
 }
 
 /// What the steps have done since the database was opened.
