@@ -1001,8 +1001,11 @@ int ha_frond::read_range_first(const key_range *start, const key_range *end, boo
 Item *ha_frond::idx_cond_push(uint key_number, Item *condition)
 {
   const KEY &key= table->key_info[key_number];
+  /* The condition comes with a check of the range's end, which compares all columns of the index; an entry gives a column
+     back only where it has the whole of it. */
   for (uint part= 0; part < key.user_defined_key_parts; part++)
-    if (!key.key_part[part].field->stored_in_db())
+    if (!key.key_part[part].field->stored_in_db() ||
+        (key.key_part[part].key_part_flag & (HA_PART_KEY_SEG | HA_BLOB_PART)))
       return condition;
   pushed_idx_cond= condition;
   pushed_idx_cond_keyno= key_number;
