@@ -92,7 +92,7 @@ int Session::statement_begin(THD *thd, bool again)
   trans_register_ha(thd, false, hton, 0);
   if (is_multi_statement(thd))
     trans_register_ha(thd, true, hton, 0);
-  if ((again || tables_locked == 0) && read_committed())
+  if (again || tables_locked == 0)
     frond_txn_begin_statement(transaction);
   return 0;
 }

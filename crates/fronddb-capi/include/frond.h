@@ -353,7 +353,7 @@ frond_status frond_savepoint_release(frond_txn *txn, uint32_t savepoint);
 
 /* Begins a statement, and ends the one before. At FROND_ISOLATION_READ_COMMITTED plain reads and cursors until the next
  * call see one snapshot, taken at the first of them; without this call each takes its own. At other levels reads are as
- * always. Touches nothing shared. */
+ * always. A frond_db_cancel that met no wait is forgotten. Touches nothing shared. */
 frond_status frond_txn_begin_statement(frond_txn *txn);
 /* Ends the statement and releases its snapshot (a cursor keeps what it reads until it is positioned anew or closed). Locks
  * are kept. The transaction's end does the same. */

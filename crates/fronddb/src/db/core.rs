@@ -180,6 +180,15 @@ impl TxnCore {
         }
     }
 
+    /// Forgets a cancellation that met no wait: it was meant for the statement before.
+    pub(crate) fn forget_cancellation(&self, state: &TxnState) {
+        if self.cancelled.load(Ordering::Relaxed) && self.cancelled.swap(false, Ordering::AcqRel) {
+            if let Some(writer) = &state.writer {
+                writer.locker.clear_cancel();
+            }
+        }
+    }
+
     /// The snapshot that a plain read uses now; `None` for the latest committed state.
     pub(crate) fn snapshot(&self, state: &mut TxnState) -> Option<Arc<Snapshot>> {
         match self.options.isolation {

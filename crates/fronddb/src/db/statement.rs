@@ -124,7 +124,9 @@ impl FreshLocks {
 
 impl TxnCore {
     pub(crate) fn begin_statement(&self) -> Result<()> {
-        self.active()?.statement.turn(true);
+        let mut state = self.active()?;
+        state.statement.turn(true);
+        self.forget_cancellation(&state);
         Ok(())
     }
 

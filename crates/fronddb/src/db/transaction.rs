@@ -168,8 +168,8 @@ impl Transaction {
     }
 
     /// Begins a statement, and ends the one before: at READ COMMITTED its plain reads and cursors see one snapshot, taken at
-    /// the first of them. Without this call each of them takes its own. No effect on reads at other levels. Costs
-    /// nothing shared.
+    /// the first of them. Without this call each of them takes its own. No effect on reads at other levels. A
+    /// cancellation that met no wait was meant for the statement before, and is forgotten. Costs nothing shared.
     ///
     /// # Errors
     /// `Closed`.

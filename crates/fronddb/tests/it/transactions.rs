@@ -122,6 +122,21 @@ fn a_deadlock_has_one_victim_and_the_other_goes_on() {
 }
 
 #[test]
+fn a_cancellation_that_met_no_wait_is_forgotten_when_the_next_statement_begins() {
+    let (_storage, db, tree) = fresh();
+    let owner = begin(&db);
+    owner.put(&tree, b"1", b"b").unwrap();
+    let waiting =
+        db.begin(TxnOptions { lock_timeout: Some(Duration::from_millis(1)), ..TxnOptions::default() }).unwrap();
+    waiting.put(&tree, b"2", b"c").unwrap();
+    db.cancel(waiting.id()).unwrap();
+    assert_eq!(kind(waiting.put(&tree, b"1", b"d")), Some(ErrorKind::Cancelled), "the same statement is cancelled");
+    db.cancel(waiting.id()).unwrap();
+    waiting.begin_statement().unwrap();
+    assert_eq!(kind(waiting.put(&tree, b"1", b"d")), Some(ErrorKind::LockTimeout), "the next one waits");
+}
+
+#[test]
 fn a_waiting_thread_is_cancelled_from_another() {
     let (_storage, db, tree) = fresh();
     let holder = begin(&db);
