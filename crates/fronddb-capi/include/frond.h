@@ -521,7 +521,8 @@ enum {
 };
 
 enum {
-  FROND_OPERATION_COVERED = 1 /* takes no lock: the caller's lock on another key keeps everybody else away */
+  FROND_OPERATION_COVERED = 1 /* takes no lock where nobody locks ranges: the caller's lock on another key keeps other
+                               * writers away. Cursors that lock, and range locks, see it all the same */
 };
 
 typedef struct frond_operation {

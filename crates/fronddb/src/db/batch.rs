@@ -26,13 +26,23 @@ pub(crate) const PROGRAM_BYTES_MAX: usize = 1 << 20;
 ///
 /// Each write takes an exclusive lock on its key, unless it is *covered*: the caller says by
 /// [`WriteBatch::set_covered`] that a lock on another key (the row's, for an entry of a secondary index) keeps
-/// everybody else from this one.
+/// everybody else from this one. Cursors that lock what they read meet covered writes all the same: they wait for
+/// those that are not decided, and a covered write waits for the range locks of others.
 #[derive(Debug, Clone, Default)]
 pub struct WriteBatch {
     bytes: Vec<u8>,
     count: usize,
     covered: bool,
-    trees: SmallVec<[(Arc<TreeInner>, bool); 4]>,
+    trees: SmallVec<[NamedTree; 4]>,
+}
+
+/// A tree that the batch names, or named before it was cleared.
+#[derive(Debug, Clone)]
+struct NamedTree {
+    tree: Arc<TreeInner>,
+    used: bool,
+    /// Some of its writes are covered.
+    covered: bool,
 }
 
 /// One write of a batch.
@@ -72,7 +82,9 @@ impl WriteBatch {
         if self.trees.len() > TREES_KEPT {
             self.trees.clear();
         }
-        self.trees.iter_mut().for_each(|(_, used)| *used = false);
+        for named in &mut self.trees {
+            (named.used, named.covered) = (false, false);
+        }
     }
 
     /// Number of writes.
@@ -168,15 +180,24 @@ impl WriteBatch {
 
     #[inline]
     fn use_tree(&mut self, tree: &Tree) {
-        match self.trees.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &tree.inner)) {
-            Some((_, used)) => *used = true,
-            None => self.trees.push((tree.inner.clone(), true)),
+        let covered = self.covered;
+        match self.trees.iter_mut().find(|named| Arc::ptr_eq(&named.tree, &tree.inner)) {
+            Some(named) => {
+                named.used = true;
+                named.covered |= covered;
+            }
+            None => self.trees.push(NamedTree { tree: tree.inner.clone(), used: true, covered }),
         }
     }
 
     /// The trees that its writes name.
     pub(crate) fn trees(&self) -> impl Iterator<Item = &Arc<TreeInner>> {
-        self.trees.iter().filter(|(_, used)| *used).map(|(tree, _)| tree)
+        self.trees.iter().filter(|named| named.used).map(|named| &named.tree)
+    }
+
+    /// Those into which it writes without locking the keys.
+    pub(crate) fn covered_trees(&self) -> impl Iterator<Item = &Arc<TreeInner>> {
+        self.trees.iter().filter(|named| named.covered).map(|named| &named.tree)
     }
 
     /// The writes, in order.

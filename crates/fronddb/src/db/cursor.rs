@@ -2,9 +2,11 @@
 //!
 //! A plain cursor reads its snapshot through the tree's merging cursor and lends keys and values from there. A
 //! *locking* cursor (asked for, or plain at SERIALIZABLE) finds the next row in the latest committed state, locks
-//! it together with the gap before it, and makes sure that the row is still the next one: only a commit in between
-//! can have changed that, so the look is repeated when the newest commit number moved. At READ COMMITTED it locks
-//! rows and no gaps.
+//! it together with the gap before it, and makes sure that the row is still the next one: only a commit or a covered write
+//! (see `covered`) in between can have changed that, so the look is repeated when there was one. Where another transaction
+//! has written without locking, it waits for that one's end and looks again: once before it locks the gap, so that the
+//! writer may go on writing there, and from then on with the gap locked. At READ COMMITTED it locks rows and no gaps, and
+//! waits where an undecided change stands at a row that it stops at.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use std::sync::Arc;
 use super::core::{TxnCore, TxnState};
 use super::engine::Engine;
 use super::options::{CursorOptions, Isolation, LockMode, Wait};
-use super::read::mode_of;
+use super::read::{Settled, mode_of};
 use super::tree_handle::{Tree, TreeInner};
 use crate::base::key::{PREFIX_BYTES, check_key, inner, prefix_end, tree_end, tree_start};
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
@@ -279,7 +281,7 @@ impl Cursor {
         if core.lock_point(&mut state, self.tree.id, user_key(&key), mode_of(mode), wait)? == Attempt::Busy {
             return Ok(false);
         }
-        self.take_row(&core, &mut state, key)
+        self.take_row(&core, &mut state, key, mode_of(mode), wait)
     }
 
     /// Gives back the lock of the row that it is at, where this statement took it and nothing was written to the row since;
@@ -327,7 +329,10 @@ impl Cursor {
             let number = snapshot.as_ref().map_or(CommitNumber::LATEST, |snapshot| snapshot.number());
             let uncommitted = core.options.isolation == Isolation::ReadUncommitted && self.lock.is_none();
             let view = core.engine.owned_view(number, own, uncommitted);
-            let cursor = core.engine.tree.cursor(view, self.lower.clone(), self.upper.clone(), self.read);
+            let mut cursor = core.engine.tree.cursor(view, self.lower.clone(), self.upper.clone(), self.read);
+            if self.lock.is_some() {
+                cursor.watch_undecided();
+            }
             Source { cursor, own, snapshot }
         });
         &mut self.source.insert(source).cursor
@@ -380,30 +385,24 @@ impl Cursor {
 
     fn forward_locked(&mut self, core: &TxnCore, state: &mut TxnState, from: Vec<u8>) -> Result<bool> {
         let mut from = from.max(self.lower.clone());
-        let mut locked_to: Option<Vec<u8>> = None;
+        let mut looked = Looked::default();
         loop {
-            let before = core.engine.statuses.visible();
+            looked.at = Moment::now(core);
             let source = self.source(state);
             let row = if source.seek(&from)? { Some(source.cursor_row()) } else { None };
-            let end = row.as_ref().map(|(key, _)| successor(key)).or_else(|| self.upper.clone());
-            if self.gaps && self.wait != Wait::SkipLocked && locked_to.as_ref() != end.as_ref().or(Some(&Vec::new())) {
-                if end.as_ref().is_none_or(|end| from < *end) {
-                    self.lock_gap(core, state, &from, end.as_deref())?;
-                }
-                if core.engine.statuses.visible() != before {
-                    locked_to = Some(end.unwrap_or_default());
+            looked.undecided = source.undecided().map(|(txn, key)| (txn, key.to_vec()));
+            if self.locks_gaps() {
+                let end = row.as_ref().map(|(key, _)| successor(key)).or_else(|| self.upper.clone());
+                let end = end.as_deref();
+                if !self.settle_gap(core, state, &mut looked, (&from, end), end)? {
                     continue;
                 }
-            }
-            let Some((key, value)) = row else { return Ok(false) };
-            if self.gaps && self.wait != Wait::SkipLocked {
+                let Some((key, value)) = row else { return Ok(false) };
                 return self.accept(core, state, key, value);
             }
+            let Some((key, _)) = row else { return Ok(false) };
             if self.lock_found(core, state, &key)? {
-                if self.take_row(core, state, key.clone())? {
-                    return Ok(true);
-                }
-                core.unlock_fresh(state, &key);
+                return Ok(true);
             }
             from = successor(&key);
         }
@@ -414,37 +413,60 @@ impl Cursor {
             (Some(below), Some(upper)) => Some(below.min(upper.clone())),
             (below, upper) => below.or_else(|| upper.clone()),
         };
-        let mut locked_from: Option<Vec<u8>> = None;
+        let mut looked = Looked::default();
         loop {
-            let before = core.engine.statuses.visible();
+            looked.at = Moment::now(core);
             let source = self.source(state);
             let found = match &below {
                 Some(below) => source.seek_before(below)?,
                 None => source.last()?,
             };
             let row = if found { Some(source.cursor_row()) } else { None };
-            let start = row.as_ref().map_or_else(|| self.lower.clone(), |(key, _)| key.clone());
-            if self.gaps && self.wait != Wait::SkipLocked && locked_from.as_ref() != Some(&start) {
-                if below.as_ref().is_none_or(|below| start < *below) {
-                    self.lock_gap(core, state, &start, below.as_deref())?;
-                }
-                if core.engine.statuses.visible() != before {
-                    locked_from = Some(start);
+            looked.undecided = source.undecided().map(|(txn, key)| (txn, key.to_vec()));
+            if self.locks_gaps() {
+                let start = row.as_ref().map_or_else(|| self.lower.clone(), |(key, _)| key.clone());
+                if !self.settle_gap(core, state, &mut looked, (&start, below.as_deref()), Some(&start))? {
                     continue;
                 }
-            }
-            let Some((key, value)) = row else { return Ok(false) };
-            if self.gaps && self.wait != Wait::SkipLocked {
+                let Some((key, value)) = row else { return Ok(false) };
                 return self.accept(core, state, key, value);
             }
+            let Some((key, _)) = row else { return Ok(false) };
             if self.lock_found(core, state, &key)? {
-                if self.take_row(core, state, key.clone())? {
-                    return Ok(true);
-                }
-                core.unlock_fresh(state, &key);
+                return Ok(true);
             }
             below = Some(key);
         }
+    }
+
+    /// Locks the gap that a look has passed, up to its `far` end, and waits for whoever is changing something there; false
+    /// when the look has to be repeated.
+    fn settle_gap(
+        &self,
+        core: &TxnCore,
+        state: &mut TxnState,
+        looked: &mut Looked,
+        (start, end): (&[u8], Option<&[u8]>),
+        far: Option<&[u8]>,
+    ) -> Result<bool> {
+        let may_lock = looked.undecided.is_none() || std::mem::replace(&mut looked.has_waited, true);
+        if may_lock && looked.locked.as_ref().is_none_or(|locked| locked.as_deref() != far) {
+            if end.is_none_or(|end| start < end) {
+                self.lock_gap(core, state, start, end)?;
+            }
+            if looked.at != Moment::now(core) || looked.at.covered.is_none() {
+                looked.locked = Some(far.map(<[u8]>::to_vec));
+                return Ok(false);
+            }
+        }
+        let Some((txn, key)) = looked.undecided.take() else { return Ok(true) };
+        core.wait_for_txn(state, txn, &key, self.lock.unwrap_or(Mode::Shared), self.wait)?;
+        Ok(false)
+    }
+
+    /// Whether it locks what it passes, and waits for whoever is changing something there.
+    fn locks_gaps(&self) -> bool {
+        self.gaps && self.wait != Wait::SkipLocked
     }
 
     /// Locks the inner keys from `start` up to `end` (`None`: to the end of the tree).
@@ -455,10 +477,13 @@ impl Cursor {
         core.lock_span(state, self.tree.id, user_key(start), end, mode, core.lock_wait(self.wait)).map(|_| ())
     }
 
-    /// Locks the row at `key`; false when it is held and such rows are to be skipped.
-    fn lock_found(&self, core: &TxnCore, state: &mut TxnState, key: &[u8]) -> Result<bool> {
+    /// Locks the row at `key` and stands there; false when it is held and such rows are to be skipped, or gone.
+    fn lock_found(&mut self, core: &TxnCore, state: &mut TxnState, key: &[u8]) -> Result<bool> {
         let mode = self.lock.unwrap_or(Mode::Shared);
-        Ok(core.lock_point(state, self.tree.id, user_key(key), mode, self.wait)? != Attempt::Busy)
+        if core.lock_point(state, self.tree.id, user_key(key), mode, self.wait)? == Attempt::Busy {
+            return Ok(false);
+        }
+        self.take_row(core, state, key.to_vec(), mode, self.wait)
     }
 
     /// Stands at a row that is locked and known to be current.
@@ -471,20 +496,51 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Reads the row at `key`, which is locked, as it is now; false when there is none any more.
-    fn take_row(&mut self, core: &TxnCore, state: &mut TxnState, key: Vec<u8>) -> Result<bool> {
+    /// Reads the row at `key`, which is locked, as it is now; false, and the lock given back, when there is none any more or
+    /// another transaction is changing it and such rows are to be skipped.
+    fn take_row(&mut self, core: &TxnCore, state: &mut TxnState, key: Vec<u8>, mode: Mode, wait: Wait) -> Result<bool> {
         let snapshot = core.conflict_snapshot(state);
         core.check_conflict(state, snapshot, &key)?;
-        match core.engine.read(&core.latest_view(state), &key)? {
-            Some(value) => {
+        match core.read_settled(state, &key, mode, wait)? {
+            Settled::Value(Some(value)) => {
                 self.value = value.into_vec();
                 self.key = key;
                 self.at = At::Own;
                 Ok(true)
             }
-            None => Ok(false),
+            Settled::Value(None) | Settled::Busy => {
+                core.unlock_fresh(state, &key);
+                Ok(false)
+            }
         }
     }
+}
+
+/// When a cursor looked: what had been committed, and which covered writes had gone in.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Moment {
+    visible: CommitNumber,
+    /// `None` when one was on its way.
+    covered: Option<u64>,
+}
+
+impl Moment {
+    fn now(core: &TxnCore) -> Moment {
+        let covered = core.engine.covered.mark();
+        Moment { visible: core.engine.statuses.visible(), covered }
+    }
+}
+
+/// The looks of one positioning that locks gaps.
+#[derive(Debug, Default)]
+struct Looked {
+    /// When the last one began, and the undecided change that it met.
+    at: Moment,
+    undecided: Option<(TxnId, Vec<u8>)>,
+    /// It has waited for a writer without holding the gap.
+    has_waited: bool,
+    /// The far end of the gap that was locked before the last look.
+    locked: Option<Option<Vec<u8>>>,
 }
 
 impl TreeCursor {

@@ -67,7 +67,7 @@ impl Drop for Handle {
 }
 
 impl Database {
-    fn engine(&self) -> &Arc<Engine> {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.handle.engine
     }
 

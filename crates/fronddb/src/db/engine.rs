@@ -27,6 +27,7 @@ use super::admission::Admission;
 use super::background::Wake;
 use super::catalog::Catalog;
 use super::counters::Counters;
+use super::covered::CoveredGate;
 use super::events::{EventLog, LogLevel};
 use super::options::Options;
 use super::prepared::PreparedTable;
@@ -70,6 +71,7 @@ pub(crate) struct Engine {
     pub(crate) admission: Admission,
     pub(crate) counters: Counters,
     pub(crate) events: Arc<EventLog>,
+    pub(crate) covered: CoveredGate,
     pub(crate) wake: Wake,
     pub(crate) report: RecoveryReport,
 

@@ -3,7 +3,8 @@
 //! Rooms, in reading order. For users: [`options`] (every knob), [`database`] (open, close, upkeep), [`transaction`],
 //! [`batch`], [`cursor`], [`tree_handle`] (trees and their names), [`monitor`] (transactions and locks),
 //! [`statistics`], [`report`] (recovery), [`events`] (what an error log should hold). Behind them: `engine` (what an open database consists of), `core` (one
-//! transaction's state and ends), `statement` (its statements), `write` and `read` (the two paths), `ddl` and `catalog` (trees), `prepared`
+//! transaction's state and ends), `statement` (its statements), `write` and `read` (the two paths), `covered`
+//! (writes without locks of their own), `ddl` and `catalog` (trees), `prepared`
 //! (distributed transactions), `checkpoint`, `recovery` and `replay`, `admission`, `background` (the only threads), `sessions`,
 //! `counters`, `gather`, `json`. For databases that nobody has open: [`check`], [`salvage`], [`log_print`].
 
@@ -15,6 +16,7 @@ pub mod check;
 mod checkpoint;
 mod core;
 mod counters;
+mod covered;
 pub mod cursor;
 pub mod database;
 mod ddl;

@@ -12,8 +12,8 @@ use super::engine::Engine;
 use super::options::{Isolation, LockMode, Wait};
 use super::transaction::Locked;
 use super::tree_handle::{RangeEstimate, Tree, TreeInner, no_tree};
-use crate::base::key::{check_key, inner, tree_end, write_inner};
-use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId};
+use crate::base::key::{check_key, inner, split, tree_end, write_inner};
+use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
 use crate::format::View;
 use crate::lock::{self, Attempt, Granted, Mode};
 use crate::tree::Value;
@@ -59,6 +59,15 @@ impl Engine {
         Ok(value)
     }
 
+    /// As [`Engine::read`]; also says who else is changing the key just now.
+    fn read_watching(&self, view: &View<'_>, key: &[u8]) -> Result<(Option<Value>, Option<TxnId>)> {
+        self.counters.gets.add(1);
+        let found = self.tree.get_watching(&self.tree.version_guard(), view, key);
+        let (value, undecided) = found.inspect_err(|error| self.events.damage(error))?;
+        self.counters.gets_found.add(u64::from(value.is_some()));
+        Ok((value, undecided))
+    }
+
     #[inline]
     fn find(&self, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
         self.tree.get(&self.tree.version_guard(), view, key).inspect_err(|error| self.events.damage(error))
@@ -83,6 +92,22 @@ impl Engine {
     }
 }
 
+/// What a locked key is, once nobody else is changing it.
+pub(crate) enum Settled {
+    Value(Option<Value>),
+    /// Another transaction is changing it, and such rows are to be left out.
+    Busy,
+}
+
+impl Settled {
+    fn into_value(self) -> Option<Value> {
+        match self {
+            Settled::Value(value) => value,
+            Settled::Busy => None,
+        }
+    }
+}
+
 impl TxnCore {
     /// Fails with `NotFound` when the tree is dropped, by others or by this transaction.
     #[inline]
@@ -100,6 +125,8 @@ impl TxnCore {
         self.check_tree(&state, &tree.inner)?;
         if self.options.isolation == Isolation::Serializable && !self.options.read_only {
             self.lock_point(&mut state, tree.id(), key, Mode::Shared, Wait::Default)?;
+            let settled = self.read_settled(&mut state, &inner(tree.id(), key), Mode::Shared, Wait::Default)?;
+            return Ok(settled.into_value());
         }
         let snapshot = match self.options.isolation {
             // One key is read once: the latest committed state is a snapshot of it.
@@ -128,8 +155,13 @@ impl TxnCore {
                 let key = inner(tree.id(), key);
                 let snapshot = self.conflict_snapshot(&mut state);
                 self.check_conflict(&state, snapshot, &key)?;
-                let value = self.engine.read(&self.latest_view(&state), &key)?;
-                Ok(value.map_or(Locked::Absent, Locked::Row))
+                match self.read_settled(&mut state, &key, mode_of(mode), wait)? {
+                    Settled::Value(value) => Ok(value.map_or(Locked::Absent, Locked::Row)),
+                    Settled::Busy => {
+                        self.unlock_fresh(&mut state, &key);
+                        Ok(Locked::Skipped)
+                    }
+                }
             }
         }
     }
@@ -156,6 +188,34 @@ impl TxnCore {
         Ok(attempt)
     }
 
+    /// Reads an inner key that is locked. A covered write takes no lock, so another transaction may be changing it all the
+    /// same: that one is waited for.
+    pub(crate) fn read_settled(&self, state: &mut TxnState, key: &[u8], mode: Mode, wait: Wait) -> Result<Settled> {
+        loop {
+            let (value, undecided) = self.engine.read_watching(&self.latest_view(state), key)?;
+            match undecided {
+                None => return Ok(Settled::Value(value)),
+                Some(_) if wait == Wait::SkipLocked => return Ok(Settled::Busy),
+                Some(txn) => self.wait_for_txn(state, txn, key, mode, wait)?,
+            }
+        }
+    }
+
+    /// Waits for the end of another transaction, whose undecided change of an inner key was met.
+    pub(crate) fn wait_for_txn(
+        &self,
+        state: &mut TxnState,
+        txn: TxnId,
+        key: &[u8],
+        mode: Mode,
+        wait: Wait,
+    ) -> Result<()> {
+        let limit = self.lock_wait(wait);
+        let (tree, key) = split(key).unwrap_or((TreeId(0), key));
+        let waited = self.writer(state).locker.wait_for(txn, tree, key, mode, limit);
+        waited.map_err(|error| self.lock_failed(state, error))
+    }
+
     /// Locks the user keys from `lower` up to `upper` (empty: all that follow).
     pub(crate) fn lock_span(
         &self,
@@ -168,7 +228,10 @@ impl TxnCore {
     ) -> Result<Granted> {
         let writer = self.writer(state);
         let granted = writer.locker.lock_range(tree, lower, upper, mode, wait);
-        granted.map_err(|error| self.lock_failed(state, error))
+        let granted = granted.map_err(|error| self.lock_failed(state, error))?;
+        // From here on it sees every covered write that went past the lock (V1).
+        self.engine.covered.drain();
+        Ok(granted)
     }
 
     pub(crate) fn lock_range(&self, tree: &Tree, lower: &[u8], upper: &[u8], mode: LockMode, wait: Wait) -> Result<()> {

@@ -477,6 +477,7 @@ impl Recovery<'_> {
             admission: Default::default(),
             counters: Default::default(),
             events: self.events.clone(),
+            covered: Default::default(),
             wake: Wake::default(),
             report: self.report.clone(),
             gate: Default::default(),

@@ -1,7 +1,8 @@
 //! The write path: decide, prepare, apply.
 //!
 //! 1. *Decide*: trees exist; admission; every lock is taken; every uniqueness is checked. Here anything may fail.
-//! 2. *Prepare*: large values are written to extents of their own.
+//! 2. *Prepare*: large values are written to extents of their own; covered writes make sure that no range lock of another
+//!    transaction stands where they go ([`super::covered`]).
 //! 3. *Apply*: records of at most [`RECORD_BYTES_MAX`] go into the log and from there into the active memtable, each
 //!    under the gate. Only the log can fail here, and then the step is aborted.
 //!
@@ -106,7 +107,15 @@ impl TxnCore {
         }
         let skipped = self.decide(&mut state, batch)?;
         let blobs = self.write_blobs(&mut state, batch, &skipped)?;
+        let _pass = self.enter_covered(&mut state, batch)?;
         self.apply(&mut state, batch, &skipped, blobs)
+    }
+
+    /// W3 of [`super::covered`] alone.
+    #[cfg(test)]
+    pub(super) fn apply_inside(&self, batch: &WriteBatch) -> Result<()> {
+        let mut state = self.writing()?;
+        self.apply(&mut state, batch, &[], Blobs { engine: &self.engine, references: Vec::new() })
     }
 
     /// Applies a batch and commits, with one record where it fits one.
@@ -122,6 +131,7 @@ impl TxnCore {
         if state.blobs_unsynced {
             self.engine.store.sync()?;
         }
+        let pass = self.enter_covered(&mut state, batch)?;
         let writer = self.writer(&mut state).clone();
         let engine = &self.engine;
         let (end, messages) = RECORD.with_borrow_mut(|record| {
@@ -130,6 +140,7 @@ impl TxnCore {
                 for_each_message(batch, &skipped, &blobs, insert);
             })
         })?;
+        drop(pass);
         blobs.keep();
         self.count_messages(messages);
         engine.counters.messages.add(messages);

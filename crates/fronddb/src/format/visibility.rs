@@ -52,6 +52,17 @@ impl View<'_> {
 }
 
 impl View<'_> {
+    /// The other transaction, neither committed nor aborted, that made a change with this stamp; `None` when there is none.
+    #[inline]
+    pub fn undecided(&self, stamp: Stamp) -> Option<TxnId> {
+        match stamp {
+            Stamp::Written { txn, step } if self.own != Some(txn) => {
+                (self.statuses.status(txn, step) == Status::Active).then_some(txn)
+            }
+            _ => None,
+        }
+    }
+
     /// When a message with this stamp was committed: 0 when settled, `None` when it was not.
     pub fn committed(&self, stamp: Stamp) -> Option<CommitNumber> {
         match stamp {

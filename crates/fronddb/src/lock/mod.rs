@@ -6,7 +6,7 @@
 //! Rooms, in reading order: [`key`], [`owner`], [`points`] (a shard's ordered map of locked keys),
 //! [`intervals`] (the ranges of a tree), [`graph`] (who waits for whom), [`table`] (the whole, accounting),
 //! [`acquire`] (a point, from the fast path to the wait), [`wait`] (who is in the way, and sleeping),
-//! [`acquire_range`], [`release`] (ending in constant
+//! [`acquire_range`], [`implicit`] (waiting for what is not in the table), [`release`] (ending in constant
 //! time, sweeping), [`coalesce`] (many points of one owner into few ranges), [`monitor`] (what there is, for
 //! people and for prepare records).
 //!
@@ -63,6 +63,7 @@ mod acquire;
 mod acquire_range;
 mod coalesce;
 mod graph;
+mod implicit;
 mod intervals;
 mod key;
 mod monitor;

@@ -13,11 +13,13 @@
 //!
 //! The order of the sources is kept as in [`super::merge`].
 //!
-//! Rooms: `leaf` (the merged sources of one leaf range), `chain` (passing over dead keys), `scratch`.
+//! Rooms: `leaf` (the merged sources of one leaf range), `chain` (passing over dead keys), `scratch`,
+//! `undecided` (what others are changing just now).
 
 mod chain;
 mod leaf;
 mod scratch;
+mod undecided;
 
 use std::sync::Arc;
 
@@ -31,6 +33,7 @@ use crate::run::CursorMode;
 use chain::Chain;
 use leaf::{Direction, Leaf, Place};
 use scratch::Scratch;
+use undecided::Undecided;
 
 /// How a cursor reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +110,7 @@ pub struct TreeCursor {
     chain: Chain,
     /// Set by resolving forward to no row: the commit of the delete that is the newest message.
     dead_since: Option<CommitNumber>,
+    undecided: Undecided,
 }
 
 impl BeTree {
@@ -135,6 +139,7 @@ impl BeTree {
             rows_passed_over: 0,
             chain: Chain::default(),
             dead_since: None,
+            undecided: Undecided::default(),
         }
     }
 }
@@ -154,6 +159,7 @@ impl TreeCursor {
     /// # Errors
     /// As [`TreeCursor::seek`].
     pub fn last(&mut self) -> Result<bool> {
+        self.undecided.clear();
         (self.direction, self.leaves) = (Direction::Backward, 0);
         let upper = self.upper.clone();
         self.open(upper.as_deref())?;
@@ -166,6 +172,7 @@ impl TreeCursor {
     /// `Corruption` and `Io` from reading blocks. The cursor is then at no row.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.end_chain(false);
+        self.undecided.clear();
         (self.direction, self.leaves) = (Direction::Forward, 0);
         let key = key.max(self.lower.as_slice()).to_vec();
         if self.is_past_upper(&key) {
@@ -182,6 +189,7 @@ impl TreeCursor {
     /// # Errors
     /// As [`TreeCursor::seek`].
     pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
+        self.undecided.clear();
         (self.direction, self.leaves) = (Direction::Backward, 0);
         let bound = match &self.upper {
             Some(upper) if upper.as_slice() <= key => upper.clone(),
@@ -349,13 +357,17 @@ impl TreeCursor {
                 break;
             }
             let decided = loop {
-                match self.reader.message(&view, &source.message()) {
+                let message = source.message();
+                match self.reader.message(&view, &message) {
                     Found::Here => {
                         found = Some(rank);
                         break true;
                     }
                     Found::Absent => break true,
-                    Found::Undecided => source.next()?,
+                    Found::Undecided => {
+                        self.undecided.note(&view, message.stamp, &self.key);
+                        source.next()?;
+                    }
                 }
                 if !source.valid() || source.key() != self.key {
                     break false;
@@ -450,7 +462,7 @@ impl TreeCursor {
                     break;
                 }
                 match self.reader.message(&view, &message) {
-                    Found::Undecided => {}
+                    Found::Undecided => self.undecided.note(&view, message.stamp, &self.key),
                     Found::Absent => decided = true,
                     Found::Here => {
                         decided = true;

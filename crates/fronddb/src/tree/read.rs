@@ -11,7 +11,7 @@ use super::node::{Node, Target};
 use super::value::Value;
 use super::{BeTree, Version};
 use crate::base::checksum::key_hash;
-use crate::base::{CommitNumber, Result};
+use crate::base::{CommitNumber, Result, TxnId};
 use crate::format::message::{Message, RangeDelete};
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::View;
@@ -46,6 +46,8 @@ struct Getter<'a> {
     hash: u64,
     reader: KeyReader,
     base: Base,
+    /// Where to say who is changing the key just now, if that is asked for.
+    undecided: Option<&'a mut Option<TxnId>>,
 }
 
 impl PathVisitor for Getter<'_> {
@@ -55,9 +57,14 @@ impl PathVisitor for Getter<'_> {
 
     #[inline]
     fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>> {
-        let Getter { view, key, hash, reader, base } = self;
+        let Getter { view, key, hash, reader, base, undecided } = self;
         let mut take = |message: &Message<'_>, value: &mut dyn FnMut() -> Value| match reader.message(view, message) {
-            Found::Undecided => ControlFlow::Continue(()),
+            Found::Undecided => {
+                if let Some(undecided) = undecided {
+                    **undecided = undecided.or(view.undecided(message.stamp));
+                }
+                ControlFlow::Continue(())
+            }
             Found::Absent => {
                 *base = Base::Absent;
                 ControlFlow::Break(())
@@ -118,7 +125,34 @@ impl BeTree {
     /// # Errors
     /// `Corruption` and `Io` from reading blocks.
     pub fn get(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
-        let mut getter = Getter { view, key, hash: key_hash(key), reader: KeyReader::new(), base: Base::Unknown };
+        self.get_with(version, view, key, None)
+    }
+
+    /// As [`BeTree::get`]; also says which other transaction has a change of `key` that is not decided.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_watching(
+        &self,
+        version: &Version,
+        view: &View<'_>,
+        key: &[u8],
+    ) -> Result<(Option<Value>, Option<TxnId>)> {
+        let mut undecided = None;
+        let value = self.get_with(version, view, key, Some(&mut undecided))?;
+        Ok((value, undecided))
+    }
+
+    #[inline]
+    fn get_with(
+        &self,
+        version: &Version,
+        view: &View<'_>,
+        key: &[u8],
+        undecided: Option<&mut Option<TxnId>>,
+    ) -> Result<Option<Value>> {
+        let (hash, reader) = (key_hash(key), KeyReader::new());
+        let mut getter = Getter { view, key, hash, reader, base: Base::Unknown, undecided };
         self.visit_path(version, key, &mut getter)?;
         let Getter { mut reader, base, .. } = getter;
         let base = match base {

@@ -4,6 +4,7 @@
 mod bad_days;
 mod basics;
 mod catalog;
+mod covered;
 mod damage;
 mod formats;
 mod fuzz_seeds;
