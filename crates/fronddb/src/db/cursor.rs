@@ -91,7 +91,11 @@ impl TxnCore {
             gaps: matches!(self.options.isolation, Isolation::RepeatableRead | Isolation::Serializable),
             wait: options.wait,
             keys_only: options.keys_only,
-            read: ReadOptions { fill_cache: options.fill_cache, read_ahead_bytes: options.read_ahead_bytes },
+            read: ReadOptions {
+                fill_cache: options.fill_cache,
+                read_ahead_bytes: options.read_ahead_bytes,
+                keys_only: options.keys_only,
+            },
             source: None,
             at: At::New,
             key: Vec::new(),
@@ -159,7 +163,7 @@ impl Engine {
         fill_cache: bool,
         read_ahead_bytes: usize,
     ) -> TreeCursor {
-        self.tree.cursor(view, lower, upper, ReadOptions { fill_cache, read_ahead_bytes })
+        self.tree.cursor(view, lower, upper, ReadOptions { fill_cache, read_ahead_bytes, keys_only: false })
     }
 }
 
@@ -501,7 +505,7 @@ impl Cursor {
     fn take_row(&mut self, core: &TxnCore, state: &mut TxnState, key: Vec<u8>, mode: Mode, wait: Wait) -> Result<bool> {
         let snapshot = core.conflict_snapshot(state);
         core.check_conflict(state, snapshot, &key)?;
-        match core.read_settled(state, &key, mode, wait)? {
+        match core.read_settled(state, &key, mode, wait, self.keys_only)? {
             Settled::Value(Some(value)) => {
                 self.value = value.into_vec();
                 self.key = key;

@@ -147,7 +147,7 @@ impl TxnCore {
 
     fn name_of(&self, state: &TxnState, tree: &Tree) -> Result<String> {
         let key = inner(CATALOG, &catalog::id_key(tree.id()));
-        let value = self.engine.read(&self.latest_view(state), &key)?.ok_or_else(|| no_tree(tree.name()))?;
+        let value = self.engine.read(&self.latest_view(state), &key, false)?.ok_or_else(|| no_tree(tree.name()))?;
         String::from_utf8(value.into_vec()).map_err(|_| Error::corruption("catalog name is malformed, tree=0"))
     }
 
@@ -158,7 +158,7 @@ impl TxnCore {
     /// The row of `name` as this transaction sees it.
     fn row(&self, state: &TxnState, name: &str) -> Result<Option<Row>> {
         let key = inner(CATALOG, &catalog::name_key(name));
-        let value = self.engine.read(&self.latest_view(state), &key)?;
+        let value = self.engine.read(&self.latest_view(state), &key, false)?;
         value.map(|value| Row::decode(&value)).transpose()
     }
 

@@ -42,41 +42,46 @@ pub(crate) fn mode_of(mode: LockMode) -> Mode {
 }
 
 impl Engine {
-    /// The value of an inner key as `view` sees it, counted and sometimes timed.
+    /// The value of an inner key as `view` sees it, counted and sometimes timed; with `keys_only` an empty one.
     #[inline]
-    pub(crate) fn read(&self, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
+    pub(crate) fn read(&self, view: &View<'_>, key: &[u8], keys_only: bool) -> Result<Option<Value>> {
         let count = self.counters.gets.get();
         self.counters.gets.add(1);
         if !count.is_multiple_of(READ_SAMPLE) {
-            let value = self.find(view, key)?;
+            let value = self.find(view, key, keys_only)?;
             self.counters.gets_found.add(u64::from(value.is_some()));
             return Ok(value);
         }
         let started = std::time::Instant::now();
-        let value = self.find(view, key)?;
+        let value = self.find(view, key, keys_only)?;
         self.counters.gets_found.add(u64::from(value.is_some()));
         self.counters.read.record(started.elapsed().as_nanos() as u64);
         Ok(value)
     }
 
     /// As [`Engine::read`]; also says who else is changing the key just now.
-    fn read_watching(&self, view: &View<'_>, key: &[u8]) -> Result<(Option<Value>, Option<TxnId>)> {
+    fn read_watching(&self, view: &View<'_>, key: &[u8], keys_only: bool) -> Result<(Option<Value>, Option<TxnId>)> {
         self.counters.gets.add(1);
-        let found = self.tree.get_watching(&self.tree.version_guard(), view, key);
+        let found = self.tree.get_watching(&self.tree.version_guard(), view, key, keys_only);
         let (value, undecided) = found.inspect_err(|error| self.events.damage(error))?;
         self.counters.gets_found.add(u64::from(value.is_some()));
         Ok((value, undecided))
     }
 
     #[inline]
-    fn find(&self, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
-        self.tree.get(&self.tree.version_guard(), view, key).inspect_err(|error| self.events.damage(error))
+    fn find(&self, view: &View<'_>, key: &[u8], keys_only: bool) -> Result<Option<Value>> {
+        let version = self.tree.version_guard();
+        let found = match keys_only {
+            false => self.tree.get(&version, view, key),
+            true => self.tree.contains(&version, view, key).map(|found| found.then(|| Value::from(Vec::new()))),
+        };
+        found.inspect_err(|error| self.events.damage(error))
     }
 
     /// The latest committed value.
     pub(crate) fn read_latest(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>> {
         self.check_open()?;
-        with_inner(tree, key, |key| self.read(&self.latest(), key))
+        with_inner(tree, key, |key| self.read(&self.latest(), key, false))
     }
 
     /// Sees everything committed.
@@ -120,12 +125,23 @@ impl TxnCore {
     }
 
     pub(crate) fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
+        self.look(tree, key, false)
+    }
+
+    pub(crate) fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        Ok(self.look(tree, key, true)?.is_some())
+    }
+
+    /// A plain read; with `keys_only` no value that is kept apart is loaded.
+    #[inline]
+    fn look(&self, tree: &Tree, key: &[u8], keys_only: bool) -> Result<Option<Value>> {
         check_key(key)?;
         let mut state = self.active()?;
         self.check_tree(&state, &tree.inner)?;
         if self.options.isolation == Isolation::Serializable && !self.options.read_only {
             self.lock_point(&mut state, tree.id(), key, Mode::Shared, Wait::Default)?;
-            let settled = self.read_settled(&mut state, &inner(tree.id(), key), Mode::Shared, Wait::Default)?;
+            let key = inner(tree.id(), key);
+            let settled = self.read_settled(&mut state, &key, Mode::Shared, Wait::Default, keys_only)?;
             return Ok(settled.into_value());
         }
         let snapshot = match self.options.isolation {
@@ -138,7 +154,7 @@ impl TxnCore {
             uncommitted: self.options.isolation == Isolation::ReadUncommitted,
             ..self.latest_view(&state)
         };
-        with_inner(tree.id(), key, |key| self.engine.read(&view, key))
+        with_inner(tree.id(), key, |key| self.engine.read(&view, key, keys_only))
     }
 
     pub(crate) fn get_locked(&self, tree: &Tree, key: &[u8], mode: LockMode, wait: Wait) -> Result<Locked> {
@@ -155,7 +171,7 @@ impl TxnCore {
                 let key = inner(tree.id(), key);
                 let snapshot = self.conflict_snapshot(&mut state);
                 self.check_conflict(&state, snapshot, &key)?;
-                match self.read_settled(&mut state, &key, mode_of(mode), wait)? {
+                match self.read_settled(&mut state, &key, mode_of(mode), wait, false)? {
                     Settled::Value(value) => Ok(value.map_or(Locked::Absent, Locked::Row)),
                     Settled::Busy => {
                         self.unlock_fresh(&mut state, &key);
@@ -190,9 +206,16 @@ impl TxnCore {
 
     /// Reads an inner key that is locked. A covered write takes no lock, so another transaction may be changing it all the
     /// same: that one is waited for.
-    pub(crate) fn read_settled(&self, state: &mut TxnState, key: &[u8], mode: Mode, wait: Wait) -> Result<Settled> {
+    pub(crate) fn read_settled(
+        &self,
+        state: &mut TxnState,
+        key: &[u8],
+        mode: Mode,
+        wait: Wait,
+        keys_only: bool,
+    ) -> Result<Settled> {
         loop {
-            let (value, undecided) = self.engine.read_watching(&self.latest_view(state), key)?;
+            let (value, undecided) = self.engine.read_watching(&self.latest_view(state), key, keys_only)?;
             match undecided {
                 None => return Ok(Settled::Value(value)),
                 Some(_) if wait == Wait::SkipLocked => return Ok(Settled::Busy),

@@ -136,7 +136,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        Ok(self.core.get(tree, key)?.is_some())
+        self.core.contains(tree, key)
     }
 
     /// Locks `key` and reads its latest committed value (or what this transaction wrote).

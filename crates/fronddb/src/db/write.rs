@@ -228,7 +228,7 @@ impl TxnCore {
     fn has_latest(&self, state: &TxnState, key: &[u8]) -> Result<bool> {
         let engine = &self.engine;
         let view = self.latest_view(state);
-        Ok(engine.tree.get(&engine.tree.version_guard(), &view, key)?.is_some())
+        engine.tree.contains(&engine.tree.version_guard(), &view, key)
     }
 
     fn is_large(&self, write: &Write<'_>) -> bool {

@@ -20,10 +20,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
 use super::leaves::{LeafCursor, LeafList};
+use super::node::Target;
+use super::sample::RangeSample;
 use super::txn_set::TxnSet;
-use crate::base::TxnId;
+use crate::base::key::tree_end;
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::sync::Mutex;
+use crate::base::{TreeId, TxnId};
 use crate::format::{Message, RangeDelete, Stamp};
 
 /// Counters that every insert touches, together on their own cache lines.
@@ -139,6 +142,17 @@ impl Memtable {
             flow.is_continue()
         });
         flow
+    }
+
+    /// See [`super::Level0::sample`].
+    pub(super) fn sample(&self, lower: &[u8], upper: Option<&[u8]>) -> Option<RangeSample> {
+        let lower = Target::new(lower, u64::MAX);
+        let end = tree_end(TreeId(lower.tree));
+        let upper = upper.filter(|upper| *upper != end.as_slice()).map(|upper| Target::new(upper, u64::MAX));
+        match upper {
+            Some(upper) if upper.tree != lower.tree => None,
+            upper => Some(self.list.sample(&lower, upper.as_ref())),
+        }
     }
 
     pub(super) fn leaf_cursor(&self) -> LeafCursor {

@@ -110,7 +110,7 @@ impl LeafList {
     /// # Safety
     /// `link` is to a leaf or inner node of this list.
     #[inline]
-    unsafe fn at(&self, link: Link) -> &Leaf {
+    pub(super) unsafe fn at(&self, link: Link) -> &Leaf {
         // Safety: by contract; the arena lives as long as `self`.
         unsafe { &*link }
     }
@@ -121,7 +121,7 @@ impl LeafList {
     /// # Safety
     /// `link` is to a leaf or inner node of this list.
     #[inline]
-    unsafe fn move_right(&self, mut link: Link, target: &Target<'_>) -> (&Leaf, Link, Link) {
+    pub(super) unsafe fn move_right(&self, mut link: Link, target: &Target<'_>) -> (&Leaf, Link, Link) {
         loop {
             // Safety: by contract, then a link (S3); every node has level 0 of a chain.
             let next = unsafe { next_of(link, 0).load(Ordering::Acquire) };
@@ -339,7 +339,7 @@ impl LeafList {
 
     /// The first leaf of this tree, or of the last known one below, or the head.
     #[inline]
-    fn start_of(&self, tree: u32) -> Link {
+    pub(super) fn start_of(&self, tree: u32) -> Link {
         let place = self.place(tree);
         let link = place.start.load(Ordering::Acquire);
         // Safety: null or the first leaf of a tree (S3).

@@ -4,7 +4,7 @@
 //! sealed, or what a reader sees.
 //!
 //! Rooms, in reading order: [`active`] (the memtable that writers add to), [`leaves`], [`leaf`], [`node`] and [`arena`]
-//! (its concurrent core and memory; the only unsafe code), [`order`], [`txn_set`], [`sorted`] (what recovery builds from the log in
+//! (its concurrent core and memory; with `sample` the only unsafe code), [`order`], [`sample`] (how much lies in a range), [`txn_set`], [`sorted`] (what recovery builds from the log in
 //! bulk), [`cursor`] (walking either), and here [`Level0`], which is either.
 //!
 //! Why an unrolled skip list, and with what numbers: `docs/decisions/0003-level-0.md`.
@@ -16,6 +16,7 @@ mod leaf;
 mod leaves;
 mod node;
 mod order;
+mod sample;
 mod sorted;
 mod txn_set;
 
@@ -27,6 +28,7 @@ use std::sync::Arc;
 
 pub use active::Memtable;
 pub use cursor::Level0Cursor;
+pub(crate) use sample::RangeSample;
 pub use sorted::{SortedMemtable, SortedPart};
 
 use crate::base::TxnId;
@@ -65,6 +67,12 @@ impl Level0 {
     /// A cursor, nowhere yet.
     pub fn cursor(&self) -> Level0Cursor {
         either!(self, memtable => memtable.cursor())
+    }
+
+    /// About how many messages lie in `[lower, upper)` (`None`: no upper bound), without visiting them; `None` for a range that
+    /// reaches over several trees.
+    pub(crate) fn sample(&self, lower: &[u8], upper: Option<&[u8]>) -> Option<RangeSample> {
+        either!(self, memtable => memtable.sample(lower, upper))
     }
 
     /// True when there is a range-delete.

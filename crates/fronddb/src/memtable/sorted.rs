@@ -21,6 +21,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::active::{newest_first, range_bytes};
+use super::sample::RangeSample;
 use super::txn_set::TxnSet;
 use crate::base::TxnId;
 use crate::base::memory::{MemoryBudget, Purpose};
@@ -35,6 +36,8 @@ const HEADER_BYTES: usize = 28;
 const BLOB: u8 = 0x80;
 /// Entries from one key of the coarse table to the next.
 const STRIDE: usize = 32;
+/// Messages whose kinds an estimate looks at.
+const SAMPLED_MAX: usize = 128;
 /// Below so many messages a second thread costs more than it saves.
 const PARALLEL_MIN: usize = 20_000;
 
@@ -292,6 +295,17 @@ impl SortedMemtable {
     }
 
     /// The index of the first message that is not before every message of `key`.
+    /// See [`super::Level0::sample`]: exact but for the kinds.
+    pub(super) fn sample(&self, lower: &[u8], upper: Option<&[u8]>) -> Option<RangeSample> {
+        let last = upper.map_or(self.entries.len(), |upper| self.lower_bound(upper));
+        let first = self.lower_bound(lower).min(last);
+        let mut sample = RangeSample { messages: (last - first) as f64, kinds: [0; 6] };
+        for entry in self.entries[first..last].iter().step_by((last - first).div_ceil(SAMPLED_MAX).max(1)) {
+            sample.kinds[self.chunks.message(entry.place).kind as usize] += 1;
+        }
+        Some(sample)
+    }
+
     #[inline]
     pub(super) fn lower_bound(&self, key: &[u8]) -> usize {
         let prefix = prefix_of(key);

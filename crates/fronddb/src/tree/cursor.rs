@@ -26,7 +26,7 @@ use std::sync::Arc;
 use super::BeTree;
 use super::value::Value;
 use crate::base::{CommitNumber, Result, TxnId};
-use crate::format::message::{Kind, Message};
+use crate::format::message::Kind;
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::{Statuses, View};
 use crate::run::CursorMode;
@@ -42,11 +42,13 @@ pub struct CursorOptions {
     pub fill_cache: bool,
     /// Reads so many bytes ahead when blocks are not cached; 0: block by block.
     pub read_ahead_bytes: usize,
+    /// Finds out which keys have a row, and loads no value that is kept apart: then values are empty or whatever they are.
+    pub keys_only: bool,
 }
 
 impl Default for CursorOptions {
     fn default() -> CursorOptions {
-        CursorOptions { fill_cache: true, read_ahead_bytes: 128 << 10 }
+        CursorOptions { fill_cache: true, read_ahead_bytes: 128 << 10, keys_only: false }
     }
 }
 
@@ -275,7 +277,7 @@ impl TreeCursor {
         self.current = Current::None;
         self.leaf = None;
         let bounds = (self.lower.as_slice(), self.upper.as_deref());
-        let CursorOptions { fill_cache, read_ahead_bytes } = self.options;
+        let CursorOptions { fill_cache, read_ahead_bytes, .. } = self.options;
         let mode = CursorMode { fill_cache, read_ahead_bytes, is_long: self.leaves >= LONG_LEAVES };
         self.leaf = Some(Leaf::open(&self.tree, &self.view.view(), bounds, mode, self.direction, key)?);
         Ok(())
@@ -383,7 +385,7 @@ impl TreeCursor {
             Some(rank) if self.reader.is_plain() => {
                 let message = leaf.streams[rank as usize].source.message();
                 if message.blob {
-                    self.buffer = self.tree.read_blob(message.payload)?;
+                    self.buffer = self.tree.load_blob(message.payload, self.options.keys_only)?;
                     self.current = Current::Buffer;
                 } else {
                     self.current = Current::Stream(rank);
@@ -393,7 +395,13 @@ impl TreeCursor {
             None if self.reader.is_plain() => Ok(false),
             found => {
                 let older = match found {
-                    Some(rank) => Some(materialise(&self.tree, &leaf.streams[rank as usize].source.message())?),
+                    Some(rank) => {
+                        let message = leaf.streams[rank as usize].source.message();
+                        Some(match message.blob {
+                            true => self.tree.load_blob(message.payload, self.options.keys_only)?,
+                            false => message.payload.to_vec(),
+                        })
+                    }
                     None => None,
                 };
                 self.finish_value(older)
@@ -467,7 +475,7 @@ impl TreeCursor {
                     Found::Here => {
                         decided = true;
                         if message.blob {
-                            older = Some(self.tree.read_blob(message.payload)?);
+                            older = Some(self.tree.load_blob(message.payload, self.options.keys_only)?);
                         } else {
                             self.buffer.clear();
                             self.buffer.extend_from_slice(message.payload);
@@ -480,10 +488,6 @@ impl TreeCursor {
         }
         self.finish_value(older)
     }
-}
-
-fn materialise(tree: &BeTree, message: &Message<'_>) -> Result<Vec<u8>> {
-    if message.blob { tree.read_blob(message.payload) } else { Ok(message.payload.to_vec()) }
 }
 
 impl Drop for TreeCursor {

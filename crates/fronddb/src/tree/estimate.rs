@@ -3,7 +3,8 @@
 //! Slots that lie wholly inside the range count by their totals; at its two borders the indexes of the
 //! runs say how much lies inside, exact to a block. Puts in buffers count as new rows and deletes as rows
 //! gone, so the figure is exact once buffers are compacted, and cannot drift: it is added up from what
-//! runs record about themselves.
+//! runs record about themselves. Of level 0 few messages are counted and many are estimated from samples (within a factor of
+//! two, mostly much nearer).
 
 use super::node::{Node, Slot, Target};
 use super::{BeTree, Version};
@@ -12,8 +13,8 @@ use crate::format::message::Kind;
 use crate::memtable::Level0;
 use crate::run::Run;
 
-/// Messages of a memtable that are counted one by one before the rest is guessed.
-const LEVEL0_COUNTED_MAX: u64 = 1000;
+/// Messages of a memtable that are counted one by one; where there are more, all are estimated.
+const LEVEL0_COUNTED_MAX: u64 = 200;
 
 /// An estimate for a range of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -93,12 +94,10 @@ impl BeTree {
         for run in slot.buffer() {
             let (messages, bytes) = part_of_run(run, lower, upper)?;
             let kinds = &run.meta().kinds;
-            let deletes = kinds[Kind::Delete as usize] + kinds[Kind::SingleDelete as usize];
-            let puts = kinds[Kind::Put as usize] + kinds[Kind::InsertIfAbsent as usize];
             let share =
                 |count: u64| (u128::from(count) * u128::from(messages) / u128::from(run.meta().messages.max(1))) as u64;
-            sum.puts += share(puts);
-            sum.deletes += share(deletes);
+            sum.puts += share(puts(kinds));
+            sum.deletes += share(deletes(kinds));
             sum.bytes += bytes;
         }
         match slot.target() {
@@ -126,18 +125,34 @@ fn count_level0(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, sum: &mut S
     let mut cursor = level0.cursor();
     cursor.seek(lower);
     let mut counted = 0;
+    let mut kinds = [0u64; 6];
     while cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper) {
         if counted == LEVEL0_COUNTED_MAX {
-            // More than can be counted: guess that half of the memtable's other messages lie in the range.
-            sum.puts += level0.messages().saturating_sub(counted) / 2;
-            break;
+            return add_sample(level0, lower, upper, sum);
         }
         counted += 1;
-        match cursor.message().kind {
-            Kind::Put | Kind::InsertIfAbsent => sum.puts += 1,
-            Kind::Delete | Kind::SingleDelete => sum.deletes += 1,
-            Kind::Update => {}
-        }
+        kinds[cursor.message().kind as usize] += 1;
         cursor.next();
     }
+    sum.puts += puts(&kinds);
+    sum.deletes += deletes(&kinds);
+}
+
+/// Adds what lies in the range by estimate; it is more than is worth counting.
+fn add_sample(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, sum: &mut Sum) {
+    let (messages, kinds) = match level0.sample(lower, upper) {
+        Some(sample) => (sample.messages.max(LEVEL0_COUNTED_MAX as f64), sample.kinds),
+        None => (level0.messages() as f64, level0.kinds()),
+    };
+    let each = messages / kinds.iter().sum::<u64>().max(1) as f64;
+    sum.puts += (puts(&kinds) as f64 * each) as u64;
+    sum.deletes += (deletes(&kinds) as f64 * each) as u64;
+}
+
+fn puts(kinds: &[u64; 6]) -> u64 {
+    kinds[Kind::Put as usize] + kinds[Kind::InsertIfAbsent as usize]
+}
+
+fn deletes(kinds: &[u64; 6]) -> u64 {
+    kinds[Kind::Delete as usize] + kinds[Kind::SingleDelete as usize]
 }

@@ -125,10 +125,11 @@ impl BeTree {
     /// # Errors
     /// `Corruption` and `Io` from reading blocks.
     pub fn get(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
-        self.get_with(version, view, key, None)
+        self.get_with(version, view, key, false, None)
     }
 
-    /// As [`BeTree::get`]; also says which other transaction has a change of `key` that is not decided.
+    /// As [`BeTree::get`]; also says which other transaction has a change of `key` that is not decided. With `keys_only` no value
+    /// that is kept apart is loaded: then it may be anything.
     ///
     /// # Errors
     /// As there.
@@ -137,10 +138,19 @@ impl BeTree {
         version: &Version,
         view: &View<'_>,
         key: &[u8],
+        keys_only: bool,
     ) -> Result<(Option<Value>, Option<TxnId>)> {
         let mut undecided = None;
-        let value = self.get_with(version, view, key, Some(&mut undecided))?;
+        let value = self.get_with(version, view, key, keys_only, Some(&mut undecided))?;
         Ok((value, undecided))
+    }
+
+    /// Whether `key` has a value as `view` sees it; loads none that is kept apart.
+    ///
+    /// # Errors
+    /// As [`BeTree::get`].
+    pub fn contains(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<bool> {
+        Ok(self.get_with(version, view, key, true, None)?.is_some())
     }
 
     #[inline]
@@ -149,6 +159,7 @@ impl BeTree {
         version: &Version,
         view: &View<'_>,
         key: &[u8],
+        keys_only: bool,
         undecided: Option<&mut Option<TxnId>>,
     ) -> Result<Option<Value>> {
         let (hash, reader) = (key_hash(key), KeyReader::new());
@@ -158,7 +169,7 @@ impl BeTree {
         let base = match base {
             Base::Unknown | Base::Absent => None,
             Base::Value(value) => Some(value),
-            Base::Blob(reference) => Some(Value::from(self.read_blob(&reference)?)),
+            Base::Blob(reference) => Some(Value::from(self.load_blob(&reference, keys_only)?)),
         };
         if reader.is_plain() {
             return Ok(base);
@@ -172,6 +183,12 @@ impl BeTree {
     /// `Corruption` and `Io` from reading blocks.
     pub fn read_blob(&self, reference: &[u8]) -> Result<Vec<u8>> {
         run::read_blob(&self.env.store, &blob_ref(reference)?)
+    }
+
+    /// As [`BeTree::read_blob`]; when only keys are wanted, empty: that there is a value does not depend on what it is, since no
+    /// update takes a row away.
+    pub(super) fn load_blob(&self, reference: &[u8], keys_only: bool) -> Result<Vec<u8>> {
+        if keys_only { Ok(Vec::new()) } else { self.read_blob(reference) }
     }
 
     /// The commit number of the newest committed change of `key`, deletes included; 0 for one that every

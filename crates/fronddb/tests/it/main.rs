@@ -11,6 +11,7 @@ mod fuzz_seeds;
 mod io_errors;
 mod model;
 mod observers;
+mod reading;
 mod scripts;
 mod statements;
 mod support;

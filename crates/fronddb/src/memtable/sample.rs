@@ -1,0 +1,177 @@
+//! About how many messages lie between two keys, from few nodes of a tree of the list.
+//!
+//! A search for each end says exactly how much of each node on the way lies inside. What lies wholly inside, below the
+//! nodes between the two ways, is estimated: some of those nodes are chosen evenly, and from each one goes down at random to a leaf;
+//! the product of the numbers of entries on that way is, on average, the number of messages below (Knuth 1975, "Estimating the efficiency of
+//! backtrack programs"). Nodes are between half full and full, so a handful of ways comes near.
+//!
+//! Inner nodes may lag behind the leaves (see [`super::leaves`]): what they do not know yet is not counted.
+#![allow(unsafe_code, reason = "leaves in an arena, linked by atomic pointers")]
+
+use std::sync::atomic::Ordering;
+
+use super::leaf::{Leaf, Link};
+use super::leaves::LeafList;
+use super::node::{self, Target};
+use super::order::{self, SLOTS};
+
+/// Ways down from the nodes between the two searches, where these part.
+const WAYS: usize = 96;
+/// Ways down on each level below that.
+const WAYS_AT_THE_ENDS: usize = 24;
+
+/// What lies in a range: about how many messages, and how many of each kind were among those looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct RangeSample {
+    pub(crate) messages: f64,
+    pub(crate) kinds: [u64; 6],
+}
+
+struct Sampler<'l> {
+    list: &'l LeafList,
+    kinds: [u64; 6],
+    random: u64,
+}
+
+impl LeafList {
+    /// Estimates the messages of one tree from `lower` on, up to `upper` (`None`: to the end of that tree).
+    pub(super) fn sample(&self, lower: &Target<'_>, upper: Option<&Target<'_>>) -> RangeSample {
+        let start = self.start_of(lower.tree);
+        // Safety: the head or the first leaf of a tree.
+        let first = unsafe { self.at(start) };
+        if first.tree != u64::from(lower.tree) {
+            return RangeSample::default();
+        }
+        let mut sampler = Sampler { list: self, kinds: [0; 6], random: 0x9e37_79b9_7f4a_7c15 };
+        let messages = sampler.between(first.root.load(Ordering::Acquire), Some(lower), upper, WAYS);
+        RangeSample { messages, kinds: sampler.kinds }
+    }
+}
+
+impl Sampler<'_> {
+    /// Messages below a node, from `lower` up to `upper`; `None`: from its first, to its last.
+    fn between(&mut self, link: Link, lower: Option<&Target<'_>>, upper: Option<&Target<'_>>, ways: usize) -> f64 {
+        let list = self.list;
+        // Safety: a root or an entry of an inner node (S3); the node left of `lower` precedes it.
+        let node = match lower {
+            Some(target) => unsafe { list.move_right(link, target) }.0,
+            None => unsafe { list.at(link) },
+        };
+        if node.level == 0 {
+            return self.between_messages(node, lower, upper);
+        }
+        let (.., (children, first, last)) = node.read(|order| {
+            let rank = |target: &Target<'_>| node.lower_bound(order, target).saturating_sub(1);
+            let count = order::count(order);
+            let mut children: [Link; SLOTS] = [std::ptr::null_mut(); SLOTS];
+            (0..count).for_each(|rank| children[rank] = node.entry(order, rank).cast());
+            (children, lower.map_or(0, rank), upper.map_or(count.saturating_sub(1), rank))
+        });
+        if first >= last {
+            return self.between(children[first], lower, upper, ways);
+        }
+        let ends = self.between(children[first], lower, None, WAYS_AT_THE_ENDS)
+            + self.between(children[last], None, upper, WAYS_AT_THE_ENDS);
+        let whole = &children[first + 1..last];
+        let ways = if whole.is_empty() { 0 } else { ways };
+        let below: f64 = (0..ways).map(|way| self.way_down(whole[way * whole.len() / ways])).sum();
+        ends + below * whole.len() as f64 / ways.max(1) as f64
+    }
+
+    fn between_messages(&mut self, leaf: &Leaf, lower: Option<&Target<'_>>, upper: Option<&Target<'_>>) -> f64 {
+        let (.., (nodes, count)) = leaf.read(|order| {
+            let rank = |target: &Target<'_>| leaf.lower_bound(order, target);
+            let (first, last) = (lower.map_or(0, rank), upper.map_or(order::count(order), rank));
+            let mut nodes = [std::ptr::null_mut(); SLOTS];
+            (first..last).for_each(|rank| nodes[rank - first] = leaf.entry(order, rank));
+            (nodes, last.saturating_sub(first))
+        });
+        for node in nodes.into_iter().take(count) {
+            // Safety: messages that an order named (S3).
+            self.kinds[unsafe { node::message_of(node) }.kind as usize] += 1;
+        }
+        count as f64
+    }
+
+    /// Goes down at random; what one finds on the way, multiplied.
+    fn way_down(&mut self, mut link: Link) -> f64 {
+        let mut product = 1.0;
+        loop {
+            // Safety: an entry of an inner node (S3).
+            let node = unsafe { self.list.at(link) };
+            if node.level == 0 {
+                return product * self.between_messages(node, None, None);
+            }
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            let random = self.random as usize;
+            let (.., (count, child)) = node.read(|order| {
+                let count = order::count(order);
+                (count, node.entry(order, random % count.max(1)))
+            });
+            product *= count as f64;
+            link = child.cast();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::base::key::inner;
+    use crate::base::memory::MemoryBudget;
+    use crate::base::{TreeId, TxnId};
+    use crate::format::{Kind, Message, Stamp};
+
+    /// What the inner nodes do not know yet, or know otherwise, at an end.
+    const LEAF: f64 = (SLOTS + 1) as f64;
+
+    fn add(list: &LeafList, tree: u32, number: u64, kind: Kind) {
+        let key = inner(TreeId(tree), &number.to_be_bytes());
+        let message = Message { key: &key, seq: 1, stamp: Stamp::Settled, kind, blob: false, payload: b"" };
+        list.insert(1, TxnId(1), 0, &message);
+    }
+
+    fn sample(list: &LeafList, from: u64, to: Option<u64>) -> RangeSample {
+        let key = |number: u64| inner(TreeId(5), &number.to_be_bytes());
+        let (from, to) = (key(from), to.map(key));
+        let upper = to.as_deref().map(|key| Target::new(key, u64::MAX));
+        list.sample(&Target::new(&from, u64::MAX), upper.as_ref())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn an_estimate_is_near_but_for_a_leaf(
+            count in 1u64..30_000,
+            ascending: bool,
+            ends in prop::collection::vec((0u64..30_000, 0u64..30_000), 20),
+        ) {
+            let list = LeafList::new(&MemoryBudget::new(1 << 30));
+            add(&list, 4, 0, Kind::Put);
+            add(&list, 6, 0, Kind::Put);
+            for number in 0..count {
+                // Every number below `count` once, in order or spread by a multiplier without a common factor.
+                let spread = (u128::from(number) * 7_919_999 % u128::from(count)) as u64;
+                let factor = if count % 7_919_999 == 0 { number } else { spread };
+                let number = if ascending { number } else { factor };
+                add(&list, 5, number, if number % 3 == 0 { Kind::Delete } else { Kind::Put });
+            }
+            for (from, to) in ends {
+                let found = sample(&list, from, Some(to));
+                let real = to.min(count).saturating_sub(from.min(count)) as f64;
+                prop_assert!(found.messages <= 1.6 * real + LEAF && real <= 1.6 * found.messages + LEAF, "{found:?} {real}");
+                if real > 300.0 {
+                    let looked_at: u64 = found.kinds.iter().sum();
+                    let deletes = found.kinds[Kind::Delete as usize] as f64 / looked_at as f64;
+                    prop_assert!((deletes - 1.0 / 3.0).abs() < 0.1, "{found:?}");
+                }
+            }
+            let all = sample(&list, 0, None).messages;
+            prop_assert!(all <= 1.5 * count as f64 && count as f64 <= 1.5 * all);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What reads leave alone, and how near estimates come.
+
+use std::path::Path;
+
+use fronddb::{CursorOptions, Database, Isolation, LockMode, Op, Program, Result, Tree, TreeOptions, TxnOptions, Wait};
+
+use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, collect_backward, fresh, open};
+
+/// Everything that must not touch a value kept apart.
+fn read_keys(db: &Database, tree: &Tree) -> Result<Vec<usize>> {
+    let mut found = Vec::new();
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
+        let txn = db.begin(TxnOptions { isolation, ..TxnOptions::default() })?;
+        for lock in [None, Some(LockMode::Shared)] {
+            let options = CursorOptions { keys_only: true, lock, ..CursorOptions::default() };
+            let mut cursor = txn.cursor(tree, options)?;
+            found.push(collect(&mut cursor)?.len());
+            found.push(collect_backward(&mut cursor)?.len());
+            assert!(cursor.first()? && cursor.lock_row(LockMode::Shared, Wait::NoWait)? && cursor.value().is_empty());
+        }
+        found.push(usize::from(txn.contains(tree, b"large")?) + usize::from(txn.contains(tree, b"changed")?) + 1);
+        txn.rollback()?;
+    }
+    Ok(found)
+}
+
+#[test]
+fn reading_keys_loads_no_blob() {
+    let (storage, db, tree) = fresh();
+    let mut random = Random::new(3);
+    let large: Vec<u8> = (0..8 * BLOB_BYTES_MIN).map(|_| random.next() as u8).collect();
+    db.put(&tree, b"large", &large).unwrap();
+    db.put(&tree, b"changed", &large).unwrap();
+    let txn = begin(&db);
+    let mut program = Vec::new();
+    Program { ops: vec![Op::Append { bytes: b"!".to_vec() }] }.encode(&mut program);
+    txn.update(&tree, b"changed", &program).unwrap();
+    txn.put(&tree, b"small", b"v").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(read_keys(&db, &tree).unwrap(), [3; 15]);
+    db.checkpoint().unwrap();
+    db.close().unwrap();
+    let file = Path::new(DIRECTORY).join("data.frond");
+    let length = storage.files().iter().find(|(path, _)| *path == file).unwrap().1;
+    // Pages whose damage keeps the values from being read, and the keys not.
+    let kept_apart = (64 << 10..length).step_by(4 << 10).filter(|page| {
+        let damaged = storage.snapshot();
+        damaged.flip_bit(&file, page + 100, 1).unwrap();
+        let Ok(db) = Database::open(DIRECTORY, crate::support::options(&damaged)) else { return false };
+        let Ok(tree) = db.open_tree("t") else { return false };
+        let values = [&b"large"[..], b"changed"].map(|key| db.get(&tree, key));
+        if values.iter().all(|value| value.as_ref().is_ok_and(Option::is_some)) {
+            return false;
+        }
+        read_keys(&db, &tree).is_ok_and(|found| found == [3; 15])
+    });
+    let pages = 2 * large.len() / (4 << 10);
+    assert!(kept_apart.count() >= pages - 2, "pages={pages}");
+}
+
+#[test]
+fn estimates_are_within_a_factor_of_two_wherever_the_rows_are() {
+    const ROWS: u64 = 20_000;
+    /// Rows of two blocks: what lies in leaves is counted by blocks.
+    const BLOCK: u64 = 250;
+    let storage = fronddb::io::MemoryStorage::new();
+    let options = || crate::support::options(&storage).memory_bytes(64 << 20).level0_bytes(16 << 20);
+    let db = Database::open(DIRECTORY, options()).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let other = db.create_tree("other", &TreeOptions::default()).unwrap();
+    let txn = begin(&db);
+    for number in 0..ROWS {
+        txn.put(&tree, &(number * 7919 % ROWS).to_be_bytes(), b"row").unwrap();
+        txn.put(&other, &number.to_be_bytes(), b"row").unwrap();
+    }
+    txn.commit().unwrap();
+    let check = |db: &Database, tree: &Tree, what: &str, slack: u64| {
+        let mut random = Random::new(5);
+        let near = |from: u64, to: u64| {
+            let upper = if to >= ROWS { Vec::new() } else { to.to_be_bytes().to_vec() };
+            let found = db.estimate(tree, &from.to_be_bytes(), &upper).unwrap().rows;
+            let real = to.min(ROWS).saturating_sub(from);
+            assert!(found <= 2 * real + slack && real <= 2 * found + slack, "{what} {from}..{to}: {found}");
+        };
+        near(0, ROWS);
+        for _ in 0..200 {
+            let from = random.below(ROWS);
+            near(from, from + random.below(ROWS - from) + 1);
+            near(from, (from + random.below(150)).min(ROWS - 1).max(from));
+        }
+    };
+    check(&db, &tree, "active", 0);
+    check(&db, &other, "active, ascending", 0);
+    drop((db, tree, other));
+    let db = Database::open(DIRECTORY, options()).unwrap();
+    check(&db, &db.open_tree("t").unwrap(), "recovered", 0);
+    db.checkpoint().unwrap();
+    db.wait_idle().unwrap();
+    drop(db);
+    let db = open(&storage);
+    check(&db, &db.open_tree("t").unwrap(), "leaves", BLOCK);
+}
