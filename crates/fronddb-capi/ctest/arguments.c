@@ -98,6 +98,8 @@ static void null_handles(void)
   WRONG(frond_cursor_open(NULL, NULL, NULL, &cursor));
   WRONG(frond_cursor_move(NULL, FROND_MOVE_FIRST, none(), &row));
   WRONG(frond_cursor_row(NULL, &row));
+  WRONG(frond_check(NULL, NULL, NULL, NULL));
+  WRONG(frond_salvage(NULL, NULL, NULL, NULL, NULL));
   WRONG(frond_options_set_wait_observer(NULL, NULL, NULL));
   WRONG(frond_options_set_log(NULL, NULL, NULL));
   WRONG(frond_cursor_unlock_row(NULL));

@@ -27,6 +27,52 @@ static void take_event(void *context, frond_log_level level, const char *message
   *(level == FROND_LOG_NOTE ? &told->notes : &told->others) += 1;
 }
 
+static void take_progress(void *context, const frond_offline_progress *progress)
+{
+  CHECK(strlen(progress->phase) > 0 && progress->findings == 0);
+  *(int *) context += 1;
+}
+
+/* Check and salvage of a database that nobody has open. */
+static void offline(void)
+{
+  frond_offline_options options;
+  frond_db *db;
+  frond_tree *tree;
+  frond_list *list;
+  frond_slice value;
+  uint64_t findings = 99, rows = 0;
+  char from[4096], *json;
+  int calls = 0;
+  db = open_new("damaged");
+  OK(frond_db_create_tree(db, "t", NULL, &tree));
+  OK(frond_db_put(db, tree, text("k"), text("v")));
+  OK(frond_db_checkpoint(db));
+  frond_tree_close(tree);
+  IS(FROND_ALREADY_OPEN, frond_check(path_of("damaged"), NULL, &findings, NULL));
+  OK(frond_db_close(db));
+  IS(FROND_NOT_FOUND, frond_check(path_of("nobody"), NULL, NULL, NULL));
+  memset(&options, 0, sizeof options);
+  options.progress = take_progress;
+  options.context = &calls;
+  options.memory_bytes = 16 << 20;
+  OK(frond_check(path_of("damaged"), &options, &findings, &json));
+  CHECK(findings == 0 && calls > 0 && strstr(json, "\"clean\":true") != NULL);
+  frond_string_free(json);
+  strcpy(from, path_of("damaged"));
+  OK(frond_salvage(from, path_of("salvaged"), &options, &rows, &json));
+  CHECK(rows == 1 && strstr(json, "\"name\":\"t\"") != NULL);
+  frond_string_free(json);
+  IS(FROND_INVALID_ARGUMENT, frond_salvage(from, path_of("salvaged"), NULL, NULL, NULL));
+  db = open_again("salvaged");
+  OK(frond_db_open_tree(db, "t", &tree));
+  OK(frond_db_get(db, tree, text("k"), &list, &value));
+  CHECK(is(value, "v"));
+  frond_list_free(list);
+  frond_tree_close(tree);
+  OK(frond_db_close(db));
+}
+
 static void prepare(frond_db *db, frond_tree *tree, const char *key, const char *xid)
 {
   frond_txn *txn = begin(db);
@@ -140,4 +186,5 @@ void test_recovery(void)
   IS(FROND_READ_ONLY, frond_db_checkpoint(db));
   frond_tree_close(tree);
   OK(frond_db_close(db));
+  offline();
 }

@@ -5,7 +5,7 @@
  *   1 conventions, versions, errors     6 reading                    11 upkeep
  *   2 options                           7 cursors                    12 looking inside
  *   3 the database                      8 writing                    13 statistics and recovery
- *   4 trees                             9 update programs
+ *   4 trees                             9 update programs          14 databases that nobody has open
  *   5 transactions, savepoints         10 two-phase commit
  *
  * C99 and C++11. Link with libfronddb.a (and -lpthread -lm -ldl -lgcc_s) or libfronddb.so.
@@ -828,6 +828,40 @@ typedef struct frond_recovery_estimate {
 } frond_recovery_estimate;
 
 frond_status frond_db_estimated_recovery(frond_db *db, frond_recovery_estimate *estimate);
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * 14 Databases that nobody has open. Any thread. FROND_NOT_FOUND, FROND_ALREADY_OPEN, FROND_UNSUPPORTED_FORMAT, FROND_IO.
+ */
+
+/* How far a check or a salvage is. */
+typedef struct frond_offline_progress {
+  const char *phase; /* in a word: log, tree, space, rows */
+  uint64_t done;     /* bytes read, or rows written */
+  uint64_t total;    /* how many there will be; 0 when that is not known */
+  uint64_t findings; /* so far */
+} frond_offline_progress;
+
+/* Called in the thread that checks or salvages; progress is lent for the call. */
+typedef void (*frond_offline_progress_fn)(void *context, const frond_offline_progress *progress);
+
+/* All zeros are the defaults. */
+typedef struct frond_offline_options {
+  const char *log_dir;    /* where log segments live; NULL: "log" inside the directory */
+  uint64_t memory_bytes;  /* that it may take, FROND_MEMORY_BYTES_MIN or more; 0: 64 MiB */
+  frond_finding_fn finding; /* told of every finding in the end; may be NULL */
+  frond_offline_progress_fn progress; /* may be NULL */
+  void *context; /* for both */
+} frond_offline_options;
+
+/* Reads and checks everything stored in the directory path, and writes nothing. *findings is the number of damages; damage is
+ * no error, also when it keeps the database from opening. *json is all of it as a JSON object, to be freed with
+ * frond_string_free. options, findings and json may be NULL. */
+frond_status frond_check(const char *path, const frond_offline_options *options, uint64_t *findings, char **json);
+/* Writes what is readable of the database in from to a new one in to, which must not exist: the newest committed state of
+ * every row that no damage hides. *rows is how many. from is only read. options, rows and json may be NULL.
+ * FROND_CORRUPTION when nothing at all can be read. */
+frond_status frond_salvage(const char *from, const char *to, const frond_offline_options *options, uint64_t *rows,
+                           char **json);
 
 #ifdef __cplusplus
 }

@@ -30,13 +30,13 @@ pub extern "C" fn frond_db_open(
 
 /// A path as the operating system sees it: any bytes but NUL.
 #[cfg(unix)]
-fn os_path(path: &std::ffi::CStr) -> engine::Result<&Path> {
+pub(crate) fn os_path(path: &std::ffi::CStr) -> engine::Result<&Path> {
     use std::os::unix::ffi::OsStrExt as _;
     Ok(Path::new(std::ffi::OsStr::from_bytes(path.to_bytes())))
 }
 
 #[cfg(not(unix))]
-fn os_path(path: &std::ffi::CStr) -> engine::Result<&Path> {
+pub(crate) fn os_path(path: &std::ffi::CStr) -> engine::Result<&Path> {
     path.to_str().map(Path::new).map_err(|_| engine::Error::invalid("path is not UTF-8"))
 }
 

@@ -18,6 +18,7 @@ const SOURCES: &[&str] = &[
     include_str!("database.rs"),
     include_str!("fetch.rs"),
     include_str!("monitor.rs"),
+    include_str!("offline.rs"),
     include_str!("options.rs"),
     include_str!("prepared.rs"),
     include_str!("program.rs"),
@@ -121,6 +122,7 @@ fn structures_lie_in_memory_alike_on_both_sides() {
     layouts.extend(crate::prepared::layouts());
     layouts.extend(crate::upkeep::layouts());
     layouts.extend(crate::monitor::layouts());
+    layouts.extend(crate::offline::layouts());
     layouts.extend(crate::statistics::layouts());
     layouts.sort_by_key(|layout| layout.name);
 

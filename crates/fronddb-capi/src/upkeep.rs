@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
-use engine::Error;
+use engine::{Error, Finding};
 
 use crate::border::{Out, Status, c_string, enter, need};
 use crate::database::frond_db;
@@ -49,6 +49,21 @@ pub extern "C" fn frond_db_set_recovery_target_ms(db: Option<&frond_db>, target_
     })
 }
 
+/// Tells of a finding.
+pub(crate) fn tell(report: frond_finding_fn, context: *mut c_void, finding: Finding) {
+    let Some(report) = report else { return };
+    let (file, message) = (c_string(finding.file), c_string(finding.message));
+    let finding = frond_finding {
+        file: file.as_ptr(),
+        message: message.as_ptr(),
+        offset: finding.offset.unwrap_or(u64::MAX),
+        tree: finding.tree.map_or(0, |tree| tree.0),
+        reserved: 0,
+    };
+    // Safety: the header binds the callback: it takes what it was declared for, returns and does not throw.
+    unsafe { report(context, &raw const finding) }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_db_check(
     db: Option<&frond_db>,
@@ -60,17 +75,7 @@ pub unsafe extern "C" fn frond_db_check(
         let mut found = 0;
         need(db, "db")?.inner.check(&mut |finding| {
             found += 1;
-            let Some(report) = report else { return };
-            let (file, message) = (c_string(finding.file), c_string(finding.message));
-            let finding = frond_finding {
-                file: file.as_ptr(),
-                message: message.as_ptr(),
-                offset: finding.offset.unwrap_or(u64::MAX),
-                tree: finding.tree.map_or(0, |tree| tree.0),
-                reserved: 0,
-            };
-            // Safety: the header binds the callback: it takes what it was declared for, returns and does not throw.
-            unsafe { report(context, &raw const finding) }
+            tell(report, context, finding);
         })?;
         if let Some(findings) = findings {
             findings.write(found);

@@ -134,9 +134,26 @@ fn the_shared_library_exports_everything() {
     let work = Work::new("shared");
     let program = work.0.join("program");
     let path = directory.to_str().expect("UTF-8");
-    let (search, remember) = (format!("-L{path}"), format!("-Wl,-rpath,{path}"));
+    // Programs look for the library by the name in it, which an installation provides.
+    #[cfg(target_os = "linux")]
+    std::os::unix::fs::symlink(directory.join("libfronddb.so"), work.0.join("libfronddb.so.0")).expect("link");
+    let (search, remember) = (format!("-L{path}"), format!("-Wl,-rpath,{}", work.0.display()));
     expect_success(&mut compile(&program, &[], &[search.as_ref(), remember.as_ref(), "-lfronddb".as_ref()]));
     expect_success(Command::new(&program).arg(&work.0).arg("arguments"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_shared_library_has_a_name_and_exports_nothing_else() {
+    let library = libraries().join("libfronddb.so");
+    let dynamic = expect_success(Command::new("objdump").arg("-p").arg(&library));
+    assert!(String::from_utf8_lossy(&dynamic.stdout).contains("SONAME               libfronddb.so.0"));
+    let symbols = expect_success(Command::new("nm").args(["-D", "--defined-only"]).arg(&library));
+    let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
+    let names: Vec<&str> = symbols.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    assert!(names.len() > 100 && names.contains(&"frond_db_open"));
+    let foreign: Vec<&&str> = names.iter().filter(|name| !name.starts_with("frond_")).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
 }
 
 #[test]
