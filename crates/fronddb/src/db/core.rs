@@ -182,10 +182,9 @@ impl TxnCore {
 
     /// Forgets a cancellation that met no wait: it was meant for the statement before.
     pub(crate) fn forget_cancellation(&self, state: &TxnState) {
-        if self.cancelled.load(Ordering::Relaxed) && self.cancelled.swap(false, Ordering::AcqRel) {
-            if let Some(writer) = &state.writer {
-                writer.locker.clear_cancel();
-            }
+        let was_cancelled = self.cancelled.load(Ordering::Relaxed) && self.cancelled.swap(false, Ordering::AcqRel);
+        if let Some(writer) = state.writer.as_ref().filter(|_| was_cancelled) {
+            writer.locker.clear_cancel();
         }
     }
 
