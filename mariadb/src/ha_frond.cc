@@ -114,6 +114,8 @@ int ha_frond::open(const char *name, int, uint)
     return error;
   size_t key_bytes= has_primary_key() ? codecs[table_share->primary_key]->length_max() : HIDDEN_KEY_BYTES;
   ref_length= static_cast<uint>(key_bytes + REF_LENGTH_BYTES);
+  /* Rows lie in the order of the primary key: an UPDATE that scans the table must not meet a row that it has moved. */
+  key_used_on_scan= table_share->primary_key;
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
 }
 
@@ -292,7 +294,8 @@ int ha_frond::begin_statement(THD *thd, bool first_table)
 int ha_frond::external_lock(THD *thd, int lock_type)
 {
   if (lock_type == F_UNLCK) {
-    scan.close();
+    /* HANDLER … READ NEXT goes on after the statement and its transaction. */
+    scan.park();
     if (session)
       session->statement_release();
     lock_mode= stored_lock_mode= FROND_LOCK_NONE;
@@ -307,7 +310,15 @@ int ha_frond::external_lock(THD *thd, int lock_type)
   else if (lock_mode == FROND_LOCK_NONE && thd_tx_isolation(thd) == ISO_SERIALIZABLE &&
            thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
     lock_mode= stored_lock_mode= FROND_LOCK_SHARED;
+  scan.resume(txn(), lock_mode, wait_ms());
   return 0;
+}
+
+/* HANDLER … READ is a plain read, whatever the isolation level. */
+void ha_frond::init_table_handle_for_HANDLER()
+{
+  lock_mode= stored_lock_mode= FROND_LOCK_NONE;
+  scan.resume(txn(), lock_mode, wait_ms());
 }
 
 int ha_frond::start_stmt(THD *thd, thr_lock_type lock_type)

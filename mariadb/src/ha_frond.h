@@ -82,6 +82,7 @@ public:
   THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock_type lock_type) override;
   uint lock_count() const override { return 0; }
   int external_lock(THD *thd, int lock_type) override;
+  void init_table_handle_for_HANDLER() override;
   int start_stmt(THD *thd, thr_lock_type lock_type) override;
   int extra(enum ha_extra_function operation) override;
   int reset() override;

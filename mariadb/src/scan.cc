@@ -32,6 +32,33 @@ void Scan::close()
   more= false;
   pending= FROND_OK;
   last_key= nullptr;
+  parked= false;
+}
+
+void Scan::park()
+{
+  if (!cursor)
+    return;
+  bool stood= last_key != nullptr;
+  if (stood) {
+    turning_key.clear();
+    turning_key.append(last_key, last_size);
+  }
+  close();
+  if (stood) {
+    last_key= turning_key.data();
+    last_size= turning_key.size();
+    parked= true;
+  }
+}
+
+void Scan::resume(frond_txn *txn_arg, frond_lock_mode lock_arg, int64_t wait_ms_arg)
+{
+  if (!tree)
+    return;
+  txn= txn_arg;
+  lock= lock_arg;
+  wait_ms= wait_ms_arg;
 }
 
 frond_status Scan::open(const Scan_bounds &bounds)
@@ -77,7 +104,7 @@ frond_status Scan::prev(frond_row *row)
 
 frond_status Scan::step(bool ahead, bool beyond, frond_row *row)
 {
-  if (ahead == forward) {
+  if (ahead == forward && !parked) {
     if (rows_left > 0)
       return take(row);
     if (pending != FROND_OK)
@@ -94,8 +121,10 @@ frond_status Scan::step(bool ahead, bool beyond, frond_row *row)
     return FROND_OK;
   }
   /* Turn round, or walk past the bounds: again from the last row, which is left out. */
-  turning_key.clear();
-  turning_key.append(last_key, last_size);
+  if (!parked) {
+    turning_key.clear();
+    turning_key.append(last_key, last_size);
+  }
   Scan_bounds rest;
   if (ahead) {
     turning_key.append_byte(0);

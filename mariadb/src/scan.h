@@ -3,6 +3,9 @@
    Plain reads fetch a few rows first and twice as many each time; locking reads fetch one row at a time, because every row
    that the engine packs it also locks. A row that is lent stays until the next call of the scan.
 
+   A scan outlives its transaction where HANDLER … READ NEXT goes on in the next one: park() gives the engine's cursor back and
+   keeps the place, resume() says in which transaction the walk goes on.
+
    The scan may be opened with bounds that end it early (the rows of one key prefix). Walking on past such a bound, or turning
    round, opens the engine's cursor again without them, at the last row.
 
@@ -34,7 +37,10 @@ public:
   /* What the following walks range over and how they lock. Nothing is read. */
   void prepare(frond_txn *txn, const frond_tree *tree, frond_lock_mode lock, int64_t wait_ms);
   void close();
-  bool is_open() const { return cursor != nullptr; }
+  bool is_open() const { return cursor != nullptr || parked; }
+  /* The transaction may end; the walk goes on from the last row that was lent, after resume(). */
+  void park();
+  void resume(frond_txn *txn, frond_lock_mode lock, int64_t wait_ms);
 
   /* The first or last row within the bounds. FROND_OK with row->key.data NULL at the end. */
   frond_status first(const Scan_bounds &bounds, frond_row *row);
@@ -56,6 +62,7 @@ private:
 
   frond_cursor *cursor= nullptr;
   bool forward= true;
+  bool parked= false;
   bool bounded= false; /* the cursor ends before the caller may want it to */
 
   Bytes buffer;
