@@ -117,8 +117,17 @@ void table_codec(const HA_CREATE_INFO *info, frond_codec *codec, int32_t *level)
   *level= static_cast<int32_t>(options->compression_level);
 }
 
-int refuse_unsupported(const TABLE *form)
+/* Errors for what would otherwise be silently without effect. 0 or HA_ERR_UNSUPPORTED. */
+int refuse_unsupported(const TABLE *form, const HA_CREATE_INFO *info)
 {
+  if (info->alter_info) {
+    List_iterator_fast<Key> keys(info->alter_info->key_list);
+    while (const Key *key= keys++)
+      if (key->type == Key::FOREIGN_KEY) {
+        my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "FROND", "FOREIGN KEY");
+        return HA_ERR_UNSUPPORTED;
+      }
+  }
   for (uint key= 0; key < form->s->keys; key++) {
     const KEY &info= form->key_info[key];
     const char *kind= info.algorithm == HA_KEY_ALG_FULLTEXT || (info.flags & HA_FULLTEXT) ? "FULLTEXT"
@@ -130,6 +139,17 @@ int refuse_unsupported(const TABLE *form)
     }
   }
   return 0;
+}
+
+/* All tables lie in the engine's own directory. */
+void warn_of_directories(THD *thd, const HA_CREATE_INFO *info)
+{
+  if (info->data_file_name)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED, ER_THD(thd, WARN_OPTION_IGNORED),
+                        "DATA DIRECTORY");
+  if (info->index_file_name)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED, ER_THD(thd, WARN_OPTION_IGNORED),
+                        "INDEX DIRECTORY");
 }
 
 /* Temporary tables of a server that was killed. */
@@ -159,9 +179,10 @@ int drop_leftovers()
 
 int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
 {
-  int error= refuse_unsupported(form);
+  int error= refuse_unsupported(form, info);
   if (error)
     return error;
+  warn_of_directories(ha_thd(), info);
   uint64_t clustering= 0;
   for (uint key= 0; key < form->s->keys; key++)
     if (key != form->s->primary_key && is_clustering(form->key_info[key]))

@@ -15,7 +15,7 @@ int drop_table(const char *path);
 /* Drops temporary tables that an earlier process left. */
 int drop_leftovers();
 /* Reports what FROND does not have: HA_ERR_UNSUPPORTED. */
-int refuse_unsupported(const TABLE *form);
+int refuse_unsupported(const TABLE *form, const HA_CREATE_INFO *info);
 /* The codec of a table's trees. */
 void table_codec(const HA_CREATE_INFO *info, frond_codec *codec, int32_t *level);
 
