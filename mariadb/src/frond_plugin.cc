@@ -171,7 +171,7 @@ int init(void *p)
 {
   hton= static_cast<handlerton *>(p);
   hton->create= create_handler;
-  hton->flags= HTON_NO_FLAGS;
+  hton->flags= HTON_SUPPORTS_EXTENDED_KEYS;
   hton->close_connection= close_connection;
   hton->kill_query= kill_query;
   hton->commit= commit;

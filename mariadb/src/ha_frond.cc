@@ -175,9 +175,8 @@ ha_rows ha_frond::estimate_rows_upper_bound()
 ha_rows ha_frond::records_in_range(uint index, const key_range *min, const key_range *max, page_range *)
 {
   Bytes lower, upper, key;
-  const Key_codec &codec= *codecs[index];
   if (min) {
-    codec.encode_tuple(min->key, min->keypart_map, key);
+    append_search_key(index, min->key, min->keypart_map, key);
     if (min->flag == HA_READ_AFTER_KEY)
       prefix_end(key, lower);
     else
@@ -185,7 +184,7 @@ ha_rows ha_frond::records_in_range(uint index, const key_range *min, const key_r
   }
   if (max) {
     key.clear();
-    codec.encode_tuple(max->key, max->keypart_map, key);
+    append_search_key(index, max->key, max->keypart_map, key);
     if (max->flag == HA_READ_BEFORE_KEY)
       upper.append_bytes(key);
     else
@@ -229,6 +228,8 @@ int ha_frond::info(uint flag)
           rows_per_key= 1;
         key_info.rec_per_key[part]= static_cast<ulong>(rows_per_key);
       }
+      for (uint part= key_info.user_defined_key_parts; part < key_info.ext_key_parts; part++)
+        key_info.rec_per_key[part]= part + 1 == key_info.ext_key_parts && (key_info.ext_key_flags & HA_EXT_NOSAME) ? 1 : 0;
     }
   }
   if (flag & HA_STATUS_ERRKEY)
@@ -373,6 +374,30 @@ void ha_frond::append_entry_key(uint index, const uchar *record, const Bytes &pr
   codecs[index]->encode(record, out);
   if (!share->indexes[index].unique || codecs[index]->has_null(record))
     out.append_bytes(primary);
+}
+
+/* A search by leading columns of an index. To an index that is not unique the server adds the columns of the primary key that
+   it does not have (extended keys); in the entry the whole primary key follows, so those that it has are repeated. */
+void ha_frond::append_search_key(uint index, const uchar *tuple, key_part_map parts, Bytes &out)
+{
+  codecs[index]->encode_tuple(tuple, parts, out);
+  const KEY &key= table->key_info[index];
+  if (key.ext_key_parts == key.user_defined_key_parts || parts >> key.user_defined_key_parts == 0)
+    return;
+  const KEY &primary= table->key_info[table_share->primary_key];
+  key_part_map primary_parts= 0;
+  primary_tuple.clear();
+  for (uint j= 0; j < primary.user_defined_key_parts; j++) {
+    uint part= 0;
+    size_t at= 0;
+    while (part < key.ext_key_parts && key.key_part[part].fieldnr != primary.key_part[j].fieldnr)
+      at+= key.key_part[part++].store_length;
+    if (part == key.ext_key_parts || !(parts >> part & 1))
+      break;
+    primary_tuple.append(tuple + at, primary.key_part[j].store_length);
+    primary_parts|= key_part_map(1) << j;
+  }
+  codecs[table_share->primary_key]->encode_tuple(primary_tuple.data(), primary_parts, out);
 }
 
 void ha_frond::append_entry_value(uint index, const uchar *record, const Bytes &primary, Bytes &out) const
@@ -897,7 +922,7 @@ int ha_frond::index_end()
 int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function find)
 {
   search_key.clear();
-  codecs[active_index]->encode_tuple(key, parts, search_key);
+  append_search_key(active_index, key, parts, search_key);
   bool nulls= codecs[active_index]->columns() && table->key_info[active_index].flags & HA_NULL_PART_KEY;
   if (find == HA_READ_KEY_EXACT && is_point(active_index, parts) && !nulls) {
     scan.close();
@@ -994,7 +1019,7 @@ int ha_frond::read_range_first(const key_range *start, const key_range *end, boo
   if (end) {
     Bytes &key= compare_key;
     key.clear();
-    codecs[active_index]->encode_tuple(end->key, end->keypart_map, key);
+    append_search_key(active_index, end->key, end->keypart_map, key);
     if (end->flag == HA_READ_BEFORE_KEY)
       range_end.append_bytes(key);
     else

@@ -148,6 +148,7 @@ private:
 
   /* Keys */
   void append_primary_key(const uchar *record, frond::Bytes &out) const;
+  void append_search_key(uint index, const uchar *tuple, key_part_map parts, frond::Bytes &out);
   void append_entry_key(uint index, const uchar *record, const frond::Bytes &primary, frond::Bytes &out) const;
   void append_entry_value(uint index, const uchar *record, const frond::Bytes &primary, frond::Bytes &out) const;
   bool entry_primary_key(uint index, const frond_row &entry, frond_slice *key, const uchar **restore) const;
@@ -195,6 +196,7 @@ private:
   bool exact_walk= false;   /* the walk ends with the rows of the search key */
   frond::Bytes row_memory;  /* value of the row that was read by its key: blobs of the record point into it */
   frond::Bytes primary_key; /* of the row read last */
+  frond::Bytes primary_tuple; /* columns of a search by an extended key */
   frond::Bytes new_primary_key, compare_key, compare_other;
   frond::Bytes compared;
   DsMrr_impl multi_range;
