@@ -693,6 +693,7 @@ typedef struct frond_lock_info {
   frond_slice end;           /* for a range the lowest key above it, empty without end; data NULL for a key */
   const uint64_t *waits_for; /* whom it waits for */
   size_t waits_for_count;    /* 0 for a lock that is held */
+  uint64_t waited_ms;        /* for how long; 0 for a lock that is held */
 } frond_lock_info;
 
 /* Committed trees; open transactions; locks held and waited for. */

@@ -101,6 +101,7 @@ c_structs! {
         end: frond_slice,
         waits_for: *const u64,
         waits_for_count: usize,
+        waited_ms: u64,
     }
 }
 
@@ -170,6 +171,7 @@ pub extern "C" fn frond_db_locks(
                 end: lock.end.map_or(frond_slice::NONE, |end| owner.slice(&end)),
                 waits_for,
                 waits_for_count,
+                waited_ms: lock.waited_micros / 1000,
             });
         }
         owner.give(infos, list, items, count)

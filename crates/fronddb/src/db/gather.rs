@@ -157,15 +157,16 @@ impl Engine {
     /// Locks held and waited for.
     pub(crate) fn lock_list(&self) -> Vec<LockInfo> {
         let snapshot = self.locks.snapshot(LOCKS_LISTED_MAX);
-        let held = snapshot.locks.into_iter().map(|info| (info.owner, info.lock, Vec::new()));
-        let waiting = snapshot.waits.into_iter().map(|info| (info.owner, info.lock, info.blockers));
-        let info = |(txn, lock, waits_for): (_, crate::lock::HeldLock, _)| LockInfo {
+        let held = snapshot.locks.into_iter().map(|info| (info.owner, info.lock, Vec::new(), 0));
+        let waiting = snapshot.waits.into_iter().map(|info| (info.owner, info.lock, info.blockers, info.micros));
+        let info = |(txn, lock, waits_for, waited_micros): (_, crate::lock::HeldLock, _, _)| LockInfo {
             txn,
             tree: lock.tree,
             start: lock.low,
             end: lock.high,
             mode: public_mode(lock.mode),
             waits_for,
+            waited_micros,
         };
         held.chain(waiting).map(info).collect()
     }

@@ -46,6 +46,8 @@ pub struct LockInfo {
     pub mode: LockMode,
     /// For one that waits: whom it waits for. Empty for one that is held.
     pub waits_for: Vec<TxnId>,
+    /// For one that waits: for how long, in microseconds. 0 for one that is held.
+    pub waited_micros: u64,
 }
 
 /// One thing that a check found.
