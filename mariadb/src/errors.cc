@@ -4,6 +4,7 @@
 #include "server.h"
 
 #include "errors.h"
+#include "status.h"
 
 namespace frond {
 
@@ -41,8 +42,10 @@ int handler_error(frond_status status)
 
 int statement_error(THD *thd, frond_status status)
 {
-  if (status == FROND_DEADLOCK)
+  if (status == FROND_DEADLOCK) {
+    note_deadlock(thd, last_message());
     thd->mark_transaction_to_rollback(true);
+  }
   return handler_error(status);
 }
 

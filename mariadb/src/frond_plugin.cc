@@ -6,12 +6,14 @@
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #include "plugin.h"
 
-#include "alter.h"
 #include "ddl.h"
 #include "errors.h"
 #include "ha_frond.h"
+#include "information_schema.h"
+#include "inspect.h"
 #include "session.h"
 #include "share.h"
+#include "status.h"
 #include "variables.h"
 
 /* In no header of the server: adds a folder of the data directory that is not a schema to @@ignore_db_dirs. Without that
@@ -152,15 +154,28 @@ bool flush_logs(handlerton *)
   return frond_db_sync_log(database) != FROND_OK;
 }
 
-int drop_table_by_path(handlerton *, const char *path)
+/* FLUSH TABLES WITH READ LOCK AND DISABLE CHECKPOINT: no checkpoint begins because of time. Those that memory asks for go on. */
+int checkpoint_state(handlerton *, bool disabled)
 {
-  return drop_table(current_thd, path);
+  return hold_checkpoints(disabled) == FROND_OK ? 0 : 1;
 }
 
-/* Recovery of the server's log of DDL statements asks which version of a table is here. */
-int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong)
+/* BACKUP STAGE START: the log that belongs to the backup is short, and is kept short by no further checkpoint. */
+void prepare_for_backup()
 {
-  return check_table_version(path, version);
+  if (frond_db_checkpoint(database) != FROND_OK || hold_checkpoints(true) != FROND_OK)
+    sql_print_warning("FROND: no checkpoint before the backup: %s", last_message());
+}
+
+/* BACKUP STAGE END, however the backup came out. */
+void end_backup()
+{
+  hold_checkpoints(false);
+}
+
+int drop_table_by_path(handlerton *, const char *path)
+{
+  return drop_table(path);
 }
 
 ha_create_table_option table_options[]= {
@@ -197,30 +212,36 @@ int init(void *p)
   hton->start_consistent_snapshot= start_consistent_snapshot;
   hton->flush_logs= flush_logs;
   hton->drop_table= drop_table_by_path;
-  hton->check_version= check_version;
+  hton->show_status= show_status;
+  hton->checkpoint_state= checkpoint_state;
+  hton->prepare_for_backup= prepare_for_backup;
+  hton->end_backup= end_backup;
   hton->table_options= table_options;
   hton->index_options= index_options;
   hton->tablefile_extensions= hton_no_exts;
 
   ignore_db_dirs_append(DEFAULT_DATA_DIR);
   frond_options *options= database_options();
-  if (!options)
+  if (!options) {
+    log_failed_start(FROND_INVALID_ARGUMENT, "take the options");
     return 1;
+  }
   std::string directory= data_dir();
   frond_status status= frond_db_open(directory.c_str(), options, &database);
   frond_options_free(options);
   if (status != FROND_OK) {
-    sql_print_error("FROND: cannot open the database: %s", last_message());
+    database= nullptr;
+    log_failed_start(status, "open the database");
     return 1;
   }
-  status= frond_db_open_tree(database, "#frond/auto_increment", &auto_increment_tree);
+  status= frond_db_open_tree(database, "frond/auto_increment", &auto_increment_tree);
   if (status == FROND_NOT_FOUND)
-    status= frond_db_create_tree(database, "#frond/auto_increment", nullptr, &auto_increment_tree);
+    status= frond_db_create_tree(database, "frond/auto_increment", nullptr, &auto_increment_tree);
   if (status != FROND_OK || drop_leftovers()) {
-    sql_print_error("FROND: cannot prepare the database: %s", last_message());
+    log_failed_start(status, "prepare the database");
     frond_tree_close(auto_increment_tree);
-    frond_db_close(database);
-    database= nullptr;
+    auto_increment_tree= nullptr;
+    close_database();
     return 1;
   }
   return 0;
@@ -230,12 +251,18 @@ int deinit(void *)
 {
   frond_tree_close(auto_increment_tree);
   auto_increment_tree= nullptr;
-  frond_status status= frond_db_close(database);
-  database= nullptr;
+  frond_status status= close_database();
   return status == FROND_OK ? 0 : 1;
 }
 
 struct st_mysql_storage_engine engine= {MYSQL_HANDLERTON_INTERFACE_VERSION};
+
+/* A table of information_schema as a plugin of this library. */
+#define FROND_INFORMATION_SCHEMA(NAME, INIT, DESCRIPTION)                                                                     \
+  {                                                                                                                          \
+    MYSQL_INFORMATION_SCHEMA_PLUGIN, &information_schema_interface, NAME, "The FrondDB maintainers", DESCRIPTION,            \
+      PLUGIN_LICENSE_GPL, INIT, nullptr, 0x0001, nullptr, nullptr, "0.1.0", MariaDB_PLUGIN_MATURITY_ALPHA                    \
+  }
 
 } // namespace
 
@@ -253,4 +280,11 @@ maria_declare_plugin(frond){
   frond::system_variables,
   "0.1.0",
   MariaDB_PLUGIN_MATURITY_ALPHA,
-} maria_declare_plugin_end;
+},
+FROND_INFORMATION_SCHEMA("FROND_TRX", init_trx, "Open and prepared transactions of FROND"),
+FROND_INFORMATION_SCHEMA("FROND_LOCKS", init_locks, "Locks held and waited for in FROND"),
+FROND_INFORMATION_SCHEMA("FROND_LOCK_WAITS", init_lock_waits, "Who waits for whom in FROND"),
+FROND_INFORMATION_SCHEMA("FROND_TREES", init_trees, "Trees of FROND: tables and their indexes"),
+FROND_INFORMATION_SCHEMA("FROND_RECOVERY", init_recovery, "The last recovery of FROND, by phase"),
+FROND_INFORMATION_SCHEMA("FROND_CHECKPOINTS", init_checkpoints, "Checkpoints of FROND, by cause")
+maria_declare_plugin_end;

@@ -24,7 +24,6 @@
 #include <vector>
 
 #include "bytes.h"
-#include "entry.h"
 #include "frond.h"
 #include "key_codec.h"
 #include "row_codec.h"
@@ -33,8 +32,9 @@
 #include "share.h"
 
 namespace frond {
-class Alter;
 class Session;
+class Table_check;
+struct Sampling;
 }
 
 /* Options of a table and of an index, as CREATE TABLE takes them; the members are the server's to fill. */
@@ -78,7 +78,6 @@ public:
   ha_rows records_in_range(uint index, const key_range *min, const key_range *max, page_range *pages) override;
   ha_rows estimate_rows_upper_bound() override;
   int info(uint flag) override;
-  int analyze(THD *thd, HA_CHECK_OPT *options) override;
 
   /* Statements and locks */
   THR_LOCK_DATA **store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock_type lock_type) override;
@@ -134,26 +133,14 @@ public:
   int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;
   int delete_table(const char *name) override;
   int rename_table(const char *from, const char *to) override;
+
+  /* Upkeep: upkeep.cc */
+  int analyze(THD *thd, HA_CHECK_OPT *options) override;
   int check(THD *thd, HA_CHECK_OPT *options) override;
   int optimize(THD *thd, HA_CHECK_OPT *options) override;
 
-  /* ALTER TABLE in place: alter.cc */
-  bool check_if_incompatible_data(HA_CREATE_INFO *, uint changes) override
-  {
-    return changes == IS_EQUAL_YES ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
-  }
-  bool can_convert_nocopy(const Field &field, const Column_definition &type) const override;
-  Compare_keys compare_key_parts(const Field &old_field, const Column_definition &new_field,
-                                 const KEY_PART_INFO &old_part, const KEY_PART_INFO &new_part) const override;
-  enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) override;
-  bool prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
-  bool inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
-  bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
-
 private:
-  bool report_build_failure(TABLE *altered, Alter_inplace_info *info, int error);
-  frond_status commit_alter(frond_txn *txn, const frond::Alter &alter, const TABLE *altered,
-                            const Alter_inplace_info *info);
+  friend class frond::Table_check;
 
   frond_txn *txn() const;
   bool locking() const { return lock_mode != FROND_LOCK_NONE; }
@@ -164,6 +151,8 @@ private:
   const frond_tree *tree_of(uint index) const;
   int open_codecs();
   int begin_statement(THD *thd, bool first_table);
+  void read_index_statistics();
+  frond_status sample_indexes(frond_txn *snapshot, const frond::Sampling &sampling, frond::Key_statistics *found);
 
   /* Keys */
   void append_primary_key(const uchar *record, frond::Bytes &out) const;
@@ -178,13 +167,7 @@ private:
   void add_update(uint index, const uchar *old_record, const uchar *new_record, bool primary_moved);
   bool primary_differs(const uchar *old_record, const uchar *new_record);
   bool restore_differs(const frond::Key_codec &codec, const uchar *a, const uchar *b);
-  int run_writes(const uchar *old_record, const uchar *new_record);
-  int run_writes_with_build(frond::Index_build *build, const uchar *old_record, const uchar *new_record);
-  const frond::Key_codec *primary_codec() const
-  {
-    return has_primary_key() ? codecs[table_share->primary_key].get() : nullptr;
-  }
-  frond::Entry_form entry_form(uint index) const;
+  int run_writes();
   uint64_t auto_increment_of(const uchar *record) const;
 
   /* Reads */
@@ -203,6 +186,8 @@ private:
   frond::Table_share *share= nullptr; /* the TABLE_SHARE's; stays while it does */
   std::vector<std::unique_ptr<frond::Key_codec>> codecs; /* by key number */
   frond::Row_codec rows;
+
+  uint64_t index_statistics_version= 0; /* of those in table->key_info */
 
   frond_lock_mode lock_mode= FROND_LOCK_NONE, stored_lock_mode= FROND_LOCK_NONE;
   bool skip_locked= false;

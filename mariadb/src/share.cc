@@ -4,6 +4,7 @@
 #include "share.h"
 
 #include <algorithm>
+#include <map>
 
 #include "errors.h"
 #include "key_codec.h"
@@ -12,12 +13,15 @@
 namespace frond {
 
 const char temporary_prefix[]= "#tmp/";
-const char building_mark[]= "being built";
 frond_tree *auto_increment_tree= nullptr;
 
 namespace {
 
 constexpr uint64_t REFRESH_NANOS= 1000000000;
+/* Statistics of indexes are not renewed for so many rows. */
+constexpr uint64_t SMALL_TABLE_ROWS= 16;
+/* A table that is so many times as large, or as small, is not the one that was analysed. Estimates of rows are rough. */
+constexpr uint64_t OTHER_TABLE_FACTOR= 8;
 
 uint64_t big_endian(const uint8_t *bytes)
 {
@@ -94,8 +98,36 @@ frond_status write_definition(frond_txn *txn, frond_tree *tree, const Table_defi
   return frond_tree_set_options(txn, tree, &options);
 }
 
+namespace {
+
+/* The open tables, by the name of their primary tree: two of one name while an old definition goes out of use. A Table_share
+   leaves before anything of it or its TABLE_SHARE goes. */
+std::mutex open_tables_latch;
+std::multimap<std::string, const Table_share *> open_tables;
+
+} // namespace
+
+bool with_open_table(const std::string &name, const std::function<void(const Table_share &)> &use)
+{
+  std::lock_guard<std::mutex> guard(open_tables_latch);
+  auto found= open_tables.find(name);
+  if (found == open_tables.end())
+    return false;
+  use(*found->second);
+  return true;
+}
+
 Table_share::~Table_share()
 {
+  {
+    std::lock_guard<std::mutex> guard(open_tables_latch);
+    auto range= open_tables.equal_range(name);
+    for (auto entry= range.first; entry != range.second; ++entry)
+      if (entry->second == this) {
+        open_tables.erase(entry);
+        break;
+      }
+  }
   for (const Index_tree &index : indexes)
     frond_tree_close(index.tree);
   frond_tree_close(primary);
@@ -116,6 +148,12 @@ int Table_share::open(const char *path, const TABLE *table)
   if (!error)
     error= start_counters(txn, table);
   frond_txn_rollback(txn);
+  if (!error) {
+    load_index_statistics();
+    table_share= table->s;
+    std::lock_guard<std::mutex> guard(open_tables_latch);
+    open_tables.emplace(name, this);
+  }
   return error;
 }
 
@@ -209,6 +247,80 @@ void Table_share::statistics(uint64_t *rows, uint64_t *data_bytes, uint64_t *ind
   *rows= primary_estimate.rows;
   *data_bytes= primary_estimate.bytes;
   *index_bytes= index_bytes_estimate;
+}
+
+bool Table_share::take_index_sampling(uint64_t rows_now)
+{
+  uint64_t then= key_sampled_rows.load(std::memory_order_relaxed);
+  uint64_t changed_since= changes.load(std::memory_order_relaxed) - key_sampled_changes.load(std::memory_order_relaxed);
+  bool due;
+  if (key_statistics_kept.load(std::memory_order_relaxed)) /* and those of an earlier process: changes were not counted */
+    due= changed_since > then + SMALL_TABLE_ROWS || rows_now / OTHER_TABLE_FACTOR > then + SMALL_TABLE_ROWS ||
+         then / OTHER_TABLE_FACTOR > rows_now + SMALL_TABLE_ROWS;
+  else
+    due= index_statistics_version() == 0 || changed_since > then / 4 + SMALL_TABLE_ROWS;
+  return due && !key_sampling.exchange(true, std::memory_order_acquire);
+}
+
+void Table_share::set_index_statistics(const Key_statistics &statistics)
+{
+  std::lock_guard<std::mutex> guard(statistics_latch);
+  key_statistics= statistics;
+  key_statistics_kept= false;
+  key_sampled_rows= statistics.rows;
+  key_sampled_changes= changes.load(std::memory_order_relaxed);
+  key_statistics_version.fetch_add(1, std::memory_order_release);
+  key_sampling.store(false, std::memory_order_release);
+}
+
+frond_status Table_share::keep_index_statistics(const Key_statistics &statistics)
+{
+  auto put= [&](Table_definition *target) {
+    target->analyzed_rows= std::max<uint64_t>(statistics.rows, 1);
+    for (size_t key= 0; key < indexes.size(); key++)
+      for (Index &index : target->indexes)
+        if (index.id == indexes[key].id)
+          index.rec_per_key= statistics.rows_per_key[key];
+  };
+  frond_txn *txn;
+  frond_status status= frond_txn_begin(database, nullptr, &txn);
+  if (status != FROND_OK)
+    return status;
+  Table_definition stored;
+  status= read_definition(txn, name, &stored);
+  put(&stored);
+  if (status == FROND_OK)
+    status= write_definition(txn, primary, stored);
+  status= status == FROND_OK ? frond_txn_commit(txn) : (frond_txn_rollback(txn), status);
+  if (status != FROND_OK)
+    return status;
+  set_index_statistics(statistics);
+  std::lock_guard<std::mutex> guard(statistics_latch);
+  put(&definition);
+  key_statistics_kept= true;
+  return FROND_OK;
+}
+
+Key_statistics Table_share::index_statistics()
+{
+  std::lock_guard<std::mutex> guard(statistics_latch);
+  return key_statistics;
+}
+
+/* What ANALYZE kept. */
+void Table_share::load_index_statistics()
+{
+  if (definition.analyzed_rows == 0)
+    return;
+  Key_statistics kept;
+  kept.rows= definition.analyzed_rows;
+  kept.rows_per_key.resize(indexes.size());
+  for (size_t key= 0; key < indexes.size(); key++)
+    for (const Index &index : definition.indexes)
+      if (index.id == indexes[key].id)
+        kept.rows_per_key[key]= index.rec_per_key;
+  set_index_statistics(kept);
+  key_statistics_kept= true;
 }
 
 uint64_t Table_share::reserve_auto_increment(uint64_t offset, uint64_t increment, uint64_t count, uint64_t max)

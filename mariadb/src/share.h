@@ -5,7 +5,7 @@
 
    Counters
      S1  auto-increment values handed out in this process never repeat, whatever is rolled back. The counter starts at the
-         highest of: last key + 1, the value kept in tree "#frond/auto_increment", the AUTO_INCREMENT of CREATE or ALTER.
+         highest of: last key + 1, the value kept in tree "frond/auto_increment", the AUTO_INCREMENT of CREATE or ALTER.
      S2  the kept value is raised to the counter before a row above it is deleted, by a commit of its own that no sync waits
          for: it lies before the deletion in the log. So a restart never hands out a deleted row's value again, and inserts
          pay nothing for that.
@@ -18,8 +18,8 @@
 #include "server.h"
 
 #include <atomic>
+#include <functional>
 #include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -35,17 +35,18 @@ std::string index_tree_name(const std::string &table, uint32_t index_id);
 /* Names of temporary tables' trees begin so. */
 extern const char temporary_prefix[];
 
-/* The metadata of the tree of an index that is being built; no other index tree has any. */
-extern const char building_mark[];
-
-class Index_build;
-
 /* A secondary index as the table's key number k sees it. */
 struct Index_tree {
   frond_tree *tree= nullptr; /* null for the primary key */
   uint32_t id= 0;
   bool unique= false;
   bool clustering= false;
+};
+
+/* Statistics of a table's indexes. */
+struct Key_statistics {
+  uint64_t rows= 0; /* of the table then */
+  std::vector<std::vector<uint64_t>> rows_per_key; /* by key number, for the first 1, 2, … columns; empty: not known */
 };
 
 class Table_share : public Handler_share {
@@ -60,6 +61,16 @@ public:
   void statistics(uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes);
   void changed(uint64_t rows= 1) { changes.fetch_add(rows, std::memory_order_relaxed); }
 
+  /* Statistics of indexes. Those of ANALYZE serve until as many rows have changed as there were; where there are none that fit, a
+     caller to whom take_index_sampling says true reads a few places and calls set_index_statistics, whatever came of it. */
+  bool take_index_sampling(uint64_t rows_now);
+  void set_index_statistics(const Key_statistics &statistics);
+  /* In the definition, for good. */
+  frond_status keep_index_statistics(const Key_statistics &statistics);
+  Key_statistics index_statistics();
+  /* Changes with them; never 0 once they are set. */
+  uint64_t index_statistics_version() const { return key_statistics_version.load(std::memory_order_acquire); }
+
   /* Auto-increment: the next `count` values of the series offset, offset + increment, … Returns the first, 0 at the end. */
   uint64_t reserve_auto_increment(uint64_t offset, uint64_t increment, uint64_t count, uint64_t max);
   /* A row was written with this value. */
@@ -73,14 +84,10 @@ public:
   uint64_t next_hidden_key() { return hidden_key.fetch_add(1, std::memory_order_relaxed); }
 
   std::string name;
+  TABLE_SHARE *table_share= nullptr; /* of the whole table, for a partition as well */
   Table_definition definition;
   frond_tree *primary= nullptr;
   std::vector<Index_tree> indexes; /* by key number of the TABLE */
-
-  /* Indexes that ALTER TABLE is building, or null: whoever writes rows has them follow (index_build.h). A writer holds the
-     latch shared from looking at it to the end of its write. */
-  std::atomic<Index_build *> build{nullptr};
-  std::shared_mutex build_latch;
 
 private:
   int open_indexes(frond_txn *txn, const TABLE *table);
@@ -94,11 +101,22 @@ private:
 
   std::atomic<uint64_t> changes{0};
   std::mutex statistics_latch;
-  uint64_t refreshed_at= 0; /* the next four: under statistics_latch */
+  uint64_t refreshed_at= 0; /* the next five: under statistics_latch */
   uint64_t refreshed_changes= 0;
+  Key_statistics key_statistics;
   frond_estimate primary_estimate= {0, 0};
   uint64_t index_bytes_estimate= 0;
+
+  void load_index_statistics();
+  std::atomic<uint64_t> key_statistics_version{0};
+  std::atomic<bool> key_sampling{false};         /* somebody is at it */
+  std::atomic<bool> key_statistics_kept{false};  /* they are those of ANALYZE */
+  std::atomic<uint64_t> key_sampled_rows{0}, key_sampled_changes{0};
 };
+
+/* Calls use(share) with the Table_share of an open table; it and its TABLE_SHARE stay meanwhile. False when the table whose
+   primary tree has this name is not open. */
+bool with_open_table(const std::string &name, const std::function<void(const Table_share &)> &use);
 
 /* The tree that keeps auto-increment counters; opened by the plugin's init. */
 extern frond_tree *auto_increment_tree;

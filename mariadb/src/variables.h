@@ -1,4 +1,14 @@
-/* System variables and status variables.
+/* System variables: what a DBA sets, with defaults that are those of the engine's Options. Each takes effect at the next start,
+   or at once where it says "dynamic" below.
+
+     frond_data_dir, frond_log_dir                    where files are
+     frond_cache_size (dynamic), frond_level0_size    memory
+     frond_checkpoint_period, frond_recovery_target_ms (dynamic), frond_sync_log_period, frond_log_segment_size
+     frond_default_compression, frond_default_compression_level (dynamic), frond_block_size, frond_filter_bits
+     frond_direct_io, frond_background_threads
+     frond_commit_sync, frond_lock_wait_timeout       per session
+
+   Status variables and SHOW ENGINE FROND STATUS are in status.h. docs/mariadb.md is the manual; a test compares the names.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef FROND_MARIADB_VARIABLES_H
@@ -13,7 +23,6 @@
 namespace frond {
 
 extern struct st_mysql_sys_var *system_variables[];
-extern struct st_mysql_show_var status_variables[];
 
 /* What a commit of this session waits for: frond_commit_sync. */
 frond_durability commit_durability(THD *thd);
@@ -22,11 +31,13 @@ int64_t lock_wait_ms(THD *thd);
 /* Codec that new trees get when the table names none. */
 void default_codec(frond_codec *codec, int32_t *level);
 
+/* While anybody holds them, there are no checkpoints because of time. Nests. */
+frond_status hold_checkpoints(bool hold);
 constexpr const char *DEFAULT_DATA_DIR= "#frond";
 
 /* Where the database lives: frond_data_dir, "#frond" in the server's data directory by default. */
 std::string data_dir();
-/* The database's options as the variables say; to be freed with frond_options_free. Null after an error, which is reported. */
+/* The database's options as the variables say; to be freed with frond_options_free. Null after an error (last_message). */
 frond_options *database_options();
 
 } // namespace frond

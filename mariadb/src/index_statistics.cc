@@ -1,0 +1,221 @@
+/* Rows per value of an index. See index_statistics.h.
+
+   SPDX-License-Identifier: GPL-2.0-or-later */
+#include "index_statistics.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+namespace frond {
+
+namespace {
+
+constexpr frond_slice NOTHING= {nullptr, 0};
+/* Bytes of a key beyond what all keys share that bisection decides on. */
+constexpr size_t PLACE_BYTES= 8;
+constexpr uint32_t ROWS_BETWEEN_STOPS= 1000;
+constexpr size_t BUFFER_BYTES= 64 * 1024;
+
+frond_slice slice(const std::string &bytes)
+{
+  return frond_bytes(bytes.data(), bytes.size());
+}
+
+/* Neighbours compared, column by column. */
+class Counter {
+public:
+  Counter(const Key_codec &codec_arg) : codec(codec_arg), changes(codec_arg.columns()), prefixes(codec_arg.columns()) {}
+
+  void begin_stretch() { previous_known= false; }
+
+  /* The next key of the stretch; false when it is damaged. */
+  bool add(const uchar *key, size_t size)
+  {
+    ends.clear();
+    for (uint column= 0; column < codec.columns(); column++) {
+      size_t end= codec.skip(key, size, column + 1);
+      if (end == 0)
+        return false;
+      ends.push_back(end);
+    }
+    if (previous_known)
+      compare(key);
+    else
+      for (size_t column= 0; column < ends.size(); column++)
+        prefixes[column].emplace(reinterpret_cast<const char *>(key), ends[column]);
+    previous.assign(reinterpret_cast<const char *>(key), ends.empty() ? 0 : ends.back());
+    previous_ends= ends;
+    previous_known= seen= true;
+    return true;
+  }
+
+  /* What it comes to in an index of `rows` rows. `whole`: every row was compared. */
+  std::vector<uint64_t> rows_per_key(uint64_t rows, bool whole) const
+  {
+    std::vector<uint64_t> result;
+    if (!seen)
+      return result;
+    for (size_t column= 0; column < changes.size(); column++) {
+      double values= static_cast<double>(changes[column]) + 1;
+      if (!whole && pairs > 0)
+        values= static_cast<double>(changes[column]) / static_cast<double>(pairs) * static_cast<double>(rows);
+      /* Where no stretch saw a change, the values that they began with are known to be there. */
+      values= std::max(values, static_cast<double>(prefixes[column].size()));
+      double per_key= static_cast<double>(whole ? pairs + 1 : rows) / values;
+      result.push_back(std::max<uint64_t>(1, static_cast<uint64_t>(per_key + 0.5)));
+    }
+    return result;
+  }
+
+private:
+  void compare(const uchar *key)
+  {
+    pairs++;
+    bool changed= false;
+    for (size_t column= 0; column < ends.size(); column++) {
+      changed= changed || ends[column] != previous_ends[column] || memcmp(key, previous.data(), ends[column]) != 0;
+      changes[column]+= changed;
+    }
+  }
+
+  const Key_codec &codec;
+  uint64_t pairs= 0;
+  std::vector<uint64_t> changes;
+  std::vector<std::set<std::string>> prefixes; /* values at the beginnings of stretches */
+  bool seen= false; /* any key */
+  bool previous_known= false;
+  std::string previous;
+  std::vector<size_t> previous_ends, ends;
+};
+
+/* Reads up to `rows` keys from `lower` on. */
+frond_status read_stretch(frond_txn *txn, const frond_tree *tree, frond_slice lower, uint64_t rows, Counter *counter,
+                          bool (*stop)(THD *), THD *thd)
+{
+  frond_cursor_options options= {};
+  options.lower= lower;
+  options.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_FILL_CACHE;
+  frond_cursor *cursor;
+  frond_status status= frond_cursor_open(txn, tree, &options, &cursor);
+  if (status != FROND_OK)
+    return status;
+  counter->begin_stretch();
+  std::vector<uint8_t> buffer(BUFFER_BYTES);
+  frond_move move= FROND_MOVE_FIRST;
+  while (rows > 0 && status == FROND_OK) {
+    frond_fetch fetch= {};
+    fetch.buffer= buffer.data();
+    fetch.capacity= buffer.size();
+    fetch.rows_max= static_cast<uint32_t>(std::min<uint64_t>(rows, ROWS_BETWEEN_STOPS));
+    fetch.flags= FROND_FETCH_KEYS_ONLY;
+    status= frond_cursor_fetch(cursor, move, NOTHING, &fetch);
+    const uint8_t *at= buffer.data();
+    frond_row row;
+    for (uint32_t i= 0; i < fetch.rows && status == FROND_OK; i++) {
+      at= frond_fetch_row(at, &row);
+      if (!counter->add(row.key.data, row.key.size))
+        status= FROND_CORRUPTION;
+    }
+    if (stop(thd))
+      status= FROND_CANCELLED;
+    rows-= fetch.rows;
+    move= FROND_MOVE_NEXT;
+    if (fetch.rows == 0 && fetch.bytes_needed > 0)
+      buffer.resize(fetch.bytes_needed);
+    else if (!fetch.more || fetch.rows == 0)
+      break;
+  }
+  frond_cursor_close(cursor);
+  return status;
+}
+
+frond_status end_key(frond_txn *txn, const frond_tree *tree, frond_move move, std::string *key)
+{
+  frond_cursor *cursor;
+  frond_cursor_options options= {};
+  options.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_READ_AHEAD;
+  frond_status status= frond_cursor_open(txn, tree, &options, &cursor);
+  if (status != FROND_OK)
+    return status;
+  frond_row row;
+  status= frond_cursor_move(cursor, move, NOTHING, &row);
+  if (status == FROND_OK && row.key.data)
+    key->assign(reinterpret_cast<const char *>(row.key.data), row.key.size);
+  frond_cursor_close(cursor);
+  return status;
+}
+
+uint64_t number_at(const std::string &key, size_t at)
+{
+  uint64_t number= 0;
+  for (size_t i= at; i < at + PLACE_BYTES; i++)
+    number= number << 8 | (i < key.size() ? static_cast<uchar>(key[i]) : 0);
+  return number;
+}
+
+std::string place(const std::string &shared, uint64_t number)
+{
+  std::string key= shared;
+  for (int shift= 56; shift >= 0; shift-= 8)
+    key.push_back(static_cast<char>(number >> shift));
+  return key;
+}
+
+/* A key with about `target` rows before it, between those that begin with shared and `low` and `high`. */
+frond_status bisect(frond_txn *txn, const frond_tree *tree, const std::string &shared, uint64_t low, uint64_t high,
+                    uint64_t target, std::string *key)
+{
+  while (low < high) {
+    uint64_t middle= low + (high - low) / 2;
+    *key= place(shared, middle);
+    frond_estimate estimate;
+    frond_status status= frond_txn_estimate(txn, tree, NOTHING, slice(*key), &estimate);
+    if (status != FROND_OK)
+      return status;
+    if (estimate.rows < target)
+      low= middle + 1;
+    else
+      high= middle;
+  }
+  *key= place(shared, low);
+  return FROND_OK;
+}
+
+} // namespace
+
+frond_status sample_rows_per_key(frond_txn *txn, const frond_tree *tree, const Key_codec &codec, const Sampling &sampling,
+                                 bool (*stop)(THD *), THD *thd, std::vector<uint64_t> *rows_per_key)
+{
+  frond_estimate all;
+  frond_status status= frond_txn_estimate(txn, tree, NOTHING, NOTHING, &all);
+  if (status != FROND_OK)
+    return status;
+  Counter counter(codec);
+  bool whole= all.rows <= sampling.whole_rows_max;
+  if (whole) {
+    status= read_stretch(txn, tree, NOTHING, UINT64_MAX, &counter, stop, thd);
+  } else {
+    std::string first, last, key;
+    status= end_key(txn, tree, FROND_MOVE_FIRST, &first);
+    if (status == FROND_OK)
+      status= end_key(txn, tree, FROND_MOVE_LAST, &last);
+    size_t shared= 0;
+    while (shared < first.size() && shared < last.size() && first[shared] == last[shared])
+      shared++;
+    for (uint32_t i= 0; i < sampling.stretches && status == FROND_OK; i++) {
+      /* The first stretch begins with the index, the others lie evenly behind it. */
+      uint64_t target= all.rows / sampling.stretches * i;
+      key.clear();
+      if (i > 0)
+        status= bisect(txn, tree, first.substr(0, shared), number_at(first, shared), number_at(last, shared), target, &key);
+      if (status == FROND_OK)
+        status= read_stretch(txn, tree, slice(key), sampling.stretch_rows, &counter, stop, thd);
+    }
+  }
+  if (status == FROND_OK)
+    *rows_per_key= counter.rows_per_key(all.rows, whole);
+  return status;
+}
+
+} // namespace frond

@@ -1,0 +1,39 @@
+/* How many rows share a value of the leading columns of an index: what the optimizer asks for as rec_per_key.
+
+   A small index is read whole, of a larger one stretches at even distances. Within a stretch every pair of neighbours is
+   compared, column by column: rows = pairs × rows per value ⁄ changes, so that groups which a stretch cuts do not mislead. The
+   places of stretches are found by bisection with the engine's estimates, without reading.
+
+   ANALYZE TABLE reads much and keeps what it finds in the table's definition. Without it the first statement that asks, and
+   another once the table has grown or shrunk a good deal, reads a few places.
+
+   Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef FROND_MARIADB_INDEX_STATISTICS_H
+#define FROND_MARIADB_INDEX_STATISTICS_H
+
+#include "server.h"
+
+#include <vector>
+
+#include "frond.h"
+#include "key_codec.h"
+
+namespace frond {
+
+struct Sampling {
+  uint64_t whole_rows_max; /* an index of so many rows is read whole */
+  uint32_t stretches;
+  uint32_t stretch_rows;
+};
+
+constexpr Sampling ANALYZE_SAMPLING= {200000, 100, 1000};
+constexpr Sampling QUICK_SAMPLING= {10000, 16, 100};
+
+/* Rows per value of the first 1, 2, … columns of an index; at least 1 each; none of it when there are no rows. `stop` is asked
+   now and then: true gives up (FROND_CANCELLED). */
+frond_status sample_rows_per_key(frond_txn *txn, const frond_tree *tree, const Key_codec &codec, const Sampling &sampling,
+                                 bool (*stop)(THD *), THD *thd, std::vector<uint64_t> *rows_per_key);
+
+} // namespace frond
+
+#endif

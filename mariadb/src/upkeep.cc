@@ -1,0 +1,484 @@
+/* ANALYZE, CHECK and OPTIMIZE TABLE.
+
+   CHECK TABLE reads everything under one snapshot, without locks:
+     rows      each row is decoded whole, and the key made from what comes out must be its key
+     indexes   the entries that the rows call for and the entries that are there are summed up, entry by entry, in 128 bits each
+               that do not depend on their order: equal counts and sums mean equal entries. Only where they differ, a second
+               pass looks up each row's entry and each entry's row, and tells which.
+     QUICK     counts alone.   EXTENDED   the stored bytes of the whole database as well (frond_db_check).
+
+   SPDX-License-Identifier: GPL-2.0-or-later */
+#include "ha_frond.h"
+
+#include <algorithm>
+#include <string>
+
+#include <mysql/service_thd_alloc.h>
+
+#include "errors.h"
+#include "index_statistics.h"
+#include "plugin.h"
+
+/* The server declares it to its own parts only, and has no service for it in its library of services. */
+extern "C" void print_check_msg(THD *thd, const char *db, const char *table, const char *operation, const char *kind,
+                                const char *message, my_bool print_to_log);
+
+using namespace frond;
+
+namespace {
+
+constexpr frond_slice NOTHING= {nullptr, 0};
+constexpr uint FINDINGS_MAX= 20; /* that are told of one table */
+constexpr uint64_t ROWS_BETWEEN_REPORTS= 1000;
+constexpr size_t BUFFER_BYTES= 256 * 1024;
+
+bool is_killed(THD *thd)
+{
+  return thd_kill_level(thd) != THD_IS_NOT_KILLED;
+}
+
+/* A message in the result of a statement about tables. */
+void tell(THD *thd, const TABLE *table, const char *operation, const char *kind, const std::string &message)
+{
+  print_check_msg(thd, table->s->db.str, table->s->table_name.str, operation, kind, message.c_str(), false);
+}
+
+/* A sum over entries that does not depend on their order: two 64-bit hashes of key and value each. */
+struct Entry_sum {
+  uint64_t count= 0, low= 0, high= 0;
+
+  void add(const uchar *key, size_t key_size, const uchar *value, size_t value_size)
+  {
+    count++;
+    low+= hash(0x9e3779b97f4a7c15ULL, key, key_size, value, value_size);
+    high+= hash(0xc2b2ae3d27d4eb4fULL, key, key_size, value, value_size);
+  }
+  bool operator==(const Entry_sum &other) const { return count == other.count && low == other.low && high == other.high; }
+
+private:
+  static uint64_t mix(uint64_t state, const uchar *bytes, size_t size)
+  {
+    for (; size >= 8; bytes+= 8, size-= 8)
+      state= turn(state ^ uint8korr(bytes));
+    uint64_t rest= size;
+    for (size_t i= 0; i < size; i++)
+      rest= rest << 8 | bytes[i];
+    return turn(state ^ rest);
+  }
+  static uint64_t turn(uint64_t x)
+  {
+    x^= x >> 32;
+    x*= 0xd6e8feb86659fd93ULL;
+    x^= x >> 32;
+    x*= 0xd6e8feb86659fd93ULL;
+    return x ^ (x >> 32);
+  }
+  static uint64_t hash(uint64_t seed, const uchar *key, size_t key_size, const uchar *value, size_t value_size)
+  {
+    return mix(mix(seed ^ key_size, key, key_size) + value_size, value, value_size);
+  }
+};
+
+/* All rows of a tree, in order. use(row) says 0 to go on. */
+template <typename Use> int walk_tree(frond_txn *txn, const frond_tree *tree, bool keys_only, Use use)
+{
+  frond_cursor_options options= {};
+  options.flags= FROND_CURSOR_NO_FILL_CACHE | (keys_only ? FROND_CURSOR_KEYS_ONLY : 0);
+  frond_cursor *cursor;
+  frond_status status= frond_cursor_open(txn, tree, &options, &cursor);
+  if (status != FROND_OK)
+    return handler_error(status);
+  std::vector<uint8_t> buffer(BUFFER_BYTES);
+  frond_move move= FROND_MOVE_FIRST;
+  int error= 0;
+  for (;;) {
+    frond_fetch fetch= {};
+    fetch.buffer= buffer.data();
+    fetch.capacity= buffer.size();
+    fetch.flags= keys_only ? FROND_FETCH_KEYS_ONLY : 0;
+    status= frond_cursor_fetch(cursor, move, NOTHING, &fetch);
+    move= FROND_MOVE_NEXT;
+    const uint8_t *at= buffer.data();
+    frond_row row;
+    for (uint32_t i= 0; i < fetch.rows && !error; i++) {
+      at= frond_fetch_row(at, &row);
+      error= use(row);
+    }
+    if (!error)
+      error= handler_error(status);
+    if (error || !fetch.more)
+      break;
+    if (fetch.rows == 0) {
+      if (fetch.bytes_needed == 0)
+        break;
+      buffer.resize(fetch.bytes_needed);
+    }
+  }
+  frond_cursor_close(cursor);
+  return error;
+}
+
+std::string hex_text(const uchar *bytes, size_t size)
+{
+  static const char digits[]= "0123456789ABCDEF";
+  std::string text= "0x";
+  for (size_t i= 0; i < std::min<size_t>(size, 64); i++) {
+    text.push_back(digits[bytes[i] >> 4]);
+    text.push_back(digits[bytes[i] & 15]);
+  }
+  return size > 64 ? text + "..." : text;
+}
+
+} // namespace
+
+namespace frond {
+
+/* One CHECK TABLE of one table, in the thread of its statement. */
+class Table_check {
+public:
+  Table_check(ha_frond &handler, THD *thd_arg, frond_txn *snapshot)
+    : file(handler), table(handler.table), thd(thd_arg), txn(snapshot), expected(table->s->keys)
+  {
+  }
+
+  int run(uint flags);
+  uint findings() const { return found; }
+
+private:
+  int read_rows(bool quick);
+  int read_index(uint index, bool quick, Entry_sum *actual);
+  int find_missing(uint index);
+  int find_superfluous(uint index);
+  int expect(uint index);
+  int set_record(frond_slice key, frond_slice value);
+  bool entry_as_expected(uint index, const frond_row &entry, Bytes &value);
+  int step(uint64_t of);
+  void find(const std::string &what);
+  void check_stored_bytes();
+  static void stored_finding(void *context, const frond_finding *finding);
+  std::string index_name(uint index) const { return table->key_info[index].name.str; }
+
+  ha_frond &file;
+  TABLE *table;
+  THD *thd;
+  frond_txn *txn;
+  std::vector<Entry_sum> expected; /* by key number */
+  uint64_t rows= 0, done= 0;
+  uint found= 0;
+  Bytes key, value, primary, row_memory;
+};
+
+} // namespace frond
+
+void Table_check::find(const std::string &what)
+{
+  if (++found <= FINDINGS_MAX)
+    tell(thd, table, "check", "error", what);
+}
+
+int Table_check::step(uint64_t of)
+{
+  if (++done % ROWS_BETWEEN_REPORTS == 0) {
+    thd_progress_report(thd, done, of);
+    if (is_killed(thd))
+      return HA_ERR_ABORTED_BY_USER;
+  }
+  return 0;
+}
+
+/* The row into record[0], virtual columns too. Bytes of blobs stay with `row_value`. */
+int Table_check::set_record(frond_slice row_key, frond_slice row_value)
+{
+  int error= file.rows.decode(row_key.data, row_key.size, row_value.data, row_value.size, nullptr, table->record[0]);
+  if (!error && table->vfield)
+    error= table->update_virtual_fields(&file, VCOL_UPDATE_FOR_READ);
+  return error;
+}
+
+/* Key and value of the entry that the row in record[0] calls for. */
+int Table_check::expect(uint index)
+{
+  key.clear();
+  value.clear();
+  file.append_entry_key(index, table->record[0], primary, key);
+  file.append_entry_value(index, table->record[0], primary, value);
+  return 0;
+}
+
+int Table_check::read_rows(bool quick)
+{
+  uint64_t about= file.stats.records;
+  return walk_tree(txn, file.share->primary, quick, [&](const frond_row &row) {
+    rows++;
+    if (quick)
+      return step(about);
+    if (set_record(row.key, row.value)) {
+      find("a row cannot be decoded, key=" + hex_text(row.key.data, row.key.size));
+      return step(about);
+    }
+    primary.clear();
+    if (file.has_primary_key()) {
+      file.append_primary_key(table->record[0], primary);
+      if (primary.size() != row.key.size || memcmp(primary.data(), row.key.data, row.key.size) != 0)
+        find("a row is not where its primary key says, key=" + hex_text(row.key.data, row.key.size));
+    }
+    primary.clear();
+    primary.append(row.key.data, row.key.size);
+    for (uint index= 0; index < table->s->keys; index++)
+      if (!file.is_primary(index)) {
+        expect(index);
+        expected[index].add(key.data(), key.size(), value.data(), value.size());
+      }
+    return step(about);
+  });
+}
+
+/* The value of an entry as expect() makes it: the row that a clustering index keeps is of the current layout then. False when
+   it is damaged. */
+bool Table_check::entry_as_expected(uint index, const frond_row &entry, Bytes &as_expected)
+{
+  as_expected.clear();
+  if (!file.share->indexes[index].clustering) {
+    as_expected.append(entry.value.data, entry.value.size);
+    return true;
+  }
+  frond_slice row_key;
+  const uchar *restore, *end= entry.value.data + entry.value.size;
+  if (!file.entry_primary_key(index, entry, &row_key, &restore) ||
+      file.codecs[index]->decode(entry.key.data, entry.key.size, &restore, end, table->record[0]) == 0)
+    return false;
+  if (file.has_primary_key() &&
+      file.codecs[table->s->primary_key]->decode(row_key.data, row_key.size, &restore, end, table->record[0]) == 0)
+    return false;
+  as_expected.append(entry.value.data, restore - entry.value.data);
+  if (file.rows.decode(row_key.data, row_key.size, restore, end - restore, nullptr, table->record[0]))
+    return false;
+  file.rows.encode(table->record[0], as_expected);
+  return true;
+}
+
+int Table_check::read_index(uint index, bool quick, Entry_sum *actual)
+{
+  return walk_tree(txn, file.share->indexes[index].tree, quick, [&](const frond_row &entry) {
+    if (quick)
+      actual->count++;
+    else if (entry_as_expected(index, entry, value))
+      actual->add(entry.key.data, entry.key.size, value.data(), value.size());
+    else
+      find("index " + index_name(index) + ": an entry cannot be decoded, key=" + hex_text(entry.key.data, entry.key.size));
+    return step(rows);
+  });
+}
+
+/* Looks up the entry of each row. */
+int Table_check::find_missing(uint index)
+{
+  return walk_tree(txn, file.share->primary, false, [&](const frond_row &row) {
+    if (set_record(row.key, row.value))
+      return step(rows);
+    primary.clear();
+    primary.append(row.key.data, row.key.size);
+    expect(index);
+    frond_row entry;
+    entry.key= frond_bytes(key.data(), key.size());
+    frond_status status= frond_txn_get(txn, file.share->indexes[index].tree, entry.key, &entry.value);
+    if (status != FROND_OK)
+      return handler_error(status);
+    if (!entry.value.data) {
+      find("index " + index_name(index) + ": a row has no entry, row=" + hex_text(row.key.data, row.key.size));
+      return step(rows);
+    }
+    Bytes wanted, actual;
+    wanted.append_bytes(value);
+    if (!entry_as_expected(index, entry, actual) || actual.size() != wanted.size() ||
+        memcmp(actual.data(), wanted.data(), wanted.size()) != 0)
+      find("index " + index_name(index) + ": an entry does not say what its row says, row=" +
+           hex_text(row.key.data, row.key.size));
+    return step(rows);
+  });
+}
+
+/* Looks up the row of each entry, and whether it calls for that entry. */
+int Table_check::find_superfluous(uint index)
+{
+  return walk_tree(txn, file.share->indexes[index].tree, false, [&](const frond_row &entry) {
+    frond_slice row_key, row_value;
+    const uchar *restore;
+    std::string shown= hex_text(entry.key.data, entry.key.size);
+    if (!file.entry_primary_key(index, entry, &row_key, &restore)) {
+      find("index " + index_name(index) + ": an entry names no row, key=" + shown);
+      return step(rows);
+    }
+    primary.clear();
+    primary.append(row_key.data, row_key.size);
+    frond_status status= frond_txn_get(txn, file.share->primary, frond_bytes(primary.data(), primary.size()), &row_value);
+    if (status != FROND_OK)
+      return handler_error(status);
+    row_memory.clear();
+    row_memory.append(row_value.data, row_value.size);
+    bool belongs= row_value.data && set_record(frond_bytes(primary.data(), primary.size()),
+                                               frond_bytes(row_memory.data(), row_memory.size())) == 0;
+    if (belongs) {
+      expect(index);
+      belongs= key.size() == entry.key.size && memcmp(key.data(), entry.key.data, key.size()) == 0;
+    }
+    if (!belongs)
+      find("index " + index_name(index) + ": an entry has no row, key=" + shown);
+    return step(rows);
+  });
+}
+
+void Table_check::stored_finding(void *context, const frond_finding *finding)
+{
+  auto *check= static_cast<Table_check *>(context);
+  const Table_share &share= *check->file.share;
+  bool ours= finding->tree == 0 || finding->tree == frond_tree_id(share.primary);
+  for (const Index_tree &index : share.indexes)
+    ours= ours || (index.tree && finding->tree == frond_tree_id(index.tree));
+  if (ours)
+    check->find(std::string(finding->message) + " file=" + finding->file + " offset=" + std::to_string(finding->offset));
+}
+
+void Table_check::check_stored_bytes()
+{
+  thd_proc_info(thd, "checking stored bytes");
+  uint64_t count;
+  if (frond_db_check(database, stored_finding, this, &count) != FROND_OK)
+    find(last_message());
+}
+
+int Table_check::run(uint flags)
+{
+  bool quick= flags & T_QUICK;
+  thd_progress_init(thd, 1 + table->s->keys);
+  MY_BITMAP *old_read_set= table->read_set;
+  table->read_set= &table->s->all_set;
+  int error= read_rows(quick);
+  for (uint index= 0; index < table->s->keys && !error; index++) {
+    if (file.is_primary(index))
+      continue;
+    thd_progress_next_stage(thd);
+    done= 0;
+    uint before= found;
+    Entry_sum actual;
+    error= read_index(index, quick, &actual);
+    if (error)
+      break;
+    if (actual.count != (quick ? rows : expected[index].count))
+      find("index " + index_name(index) + " has " + std::to_string(actual.count) + " entries for " + std::to_string(rows) +
+           " rows");
+    if (quick || (actual == expected[index] && found == before))
+      continue;
+    error= find_missing(index);
+    if (!error)
+      error= find_superfluous(index);
+    if (!error && found == before)
+      find("index " + index_name(index) + " does not belong to the rows");
+  }
+  table->read_set= old_read_set;
+  if (!error && (flags & T_EXTEND))
+    check_stored_bytes();
+  if (found > FINDINGS_MAX)
+    tell(thd, table, "check", "note", std::to_string(found - FINDINGS_MAX) + " more");
+  thd_progress_end(thd);
+  return error;
+}
+
+int ha_frond::check(THD *thd, HA_CHECK_OPT *options)
+{
+  frond_txn *snapshot;
+  frond_status status= frond_db_snapshot(database, &snapshot);
+  if (status != FROND_OK) {
+    tell(thd, table, "check", "error", last_message());
+    return HA_ADMIN_FAILED;
+  }
+  Table_check check(*this, thd, snapshot);
+  int error= check.run(options->flags);
+  if (error == HA_ERR_CRASHED)
+    tell(thd, table, "check", "error", last_message());
+  frond_txn_rollback(snapshot);
+  if (error == HA_ERR_CRASHED || check.findings() > 0)
+    return HA_ADMIN_CORRUPT;
+  return error ? HA_ADMIN_FAILED : HA_ADMIN_OK;
+}
+
+int ha_frond::optimize(THD *thd, HA_CHECK_OPT *)
+{
+  frond_status status= frond_db_checkpoint(database);
+  if (status == FROND_OK)
+    return HA_ADMIN_OK;
+  tell(thd, table, "optimize", "error", last_message());
+  return HA_ADMIN_FAILED;
+}
+
+int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
+{
+  frond_txn *snapshot;
+  frond_status status= frond_db_snapshot(database, &snapshot);
+  Key_statistics found;
+  if (status == FROND_OK) {
+    status= sample_indexes(snapshot, ANALYZE_SAMPLING, &found);
+    frond_txn_rollback(snapshot);
+  }
+  if (status == FROND_OK)
+    status= share->keep_index_statistics(found);
+  if (status == FROND_OK)
+    return HA_ADMIN_OK;
+  if (status != FROND_CANCELLED)
+    tell(thd, table, "analyze", "error", last_message());
+  return HA_ADMIN_FAILED;
+}
+
+frond_status ha_frond::sample_indexes(frond_txn *snapshot, const Sampling &sampling, Key_statistics *found)
+{
+  const frond_slice everything= {nullptr, 0};
+  frond_estimate estimate;
+  frond_status status= frond_txn_estimate(snapshot, share->primary, everything, everything, &estimate);
+  found->rows= estimate.rows;
+  found->rows_per_key.assign(table_share->keys, {});
+  for (uint index= 0; index < table_share->keys && status == FROND_OK; index++) {
+    std::vector<uint64_t> &rows_per_key= found->rows_per_key[index];
+    bool unique= share->indexes[index].unique;
+    if (!tree_of(index))
+      continue;
+    if (unique && codecs[index]->columns() == 1)
+      rows_per_key.assign(1, 1);
+    else
+      status= sample_rows_per_key(snapshot, tree_of(index), *codecs[index], sampling, is_killed, ha_thd(), &rows_per_key);
+    if (status == FROND_OK && unique && !(table->key_info[index].flags & HA_NULL_PART_KEY) && !rows_per_key.empty())
+      rows_per_key.back()= 1;
+  }
+  return status;
+}
+
+/* Statistics of indexes for the optimizer: those of ANALYZE, or a quick look where there are none that fit the table. */
+void ha_frond::read_index_statistics()
+{
+  if (share->take_index_sampling(stats.records)) {
+    frond_txn *snapshot;
+    Key_statistics found;
+    if (frond_db_snapshot(database, &snapshot) == FROND_OK) {
+      sample_indexes(snapshot, QUICK_SAMPLING, &found);
+      frond_txn_rollback(snapshot);
+    }
+    share->set_index_statistics(found);
+  }
+  uint64_t version= share->index_statistics_version();
+  if (version == index_statistics_version)
+    return;
+  index_statistics_version= version;
+  Key_statistics known= share->index_statistics();
+  for (uint index= 0; index < table_share->keys; index++) {
+    KEY &key= table->key_info[index];
+    for (uint part= 0; part < key.user_defined_key_parts; part++) {
+      uint64_t rows_per_key= 0;
+      if (index < known.rows_per_key.size() && part < known.rows_per_key[index].size())
+        rows_per_key= known.rows_per_key[index][part];
+      else if ((key.flags & HA_NOSAME) && part + 1 == key.user_defined_key_parts)
+        rows_per_key= 1;
+      key.rec_per_key[part]= static_cast<ulong>(rows_per_key);
+    }
+    for (uint part= key.user_defined_key_parts; part < key.ext_key_parts; part++)
+      key.rec_per_key[part]= part + 1 == key.ext_key_parts && (key.ext_key_flags & HA_EXT_NOSAME) ? 1 : 0;
+  }
+}
