@@ -98,6 +98,11 @@ static void null_handles(void)
   WRONG(frond_cursor_open(NULL, NULL, NULL, &cursor));
   WRONG(frond_cursor_move(NULL, FROND_MOVE_FIRST, none(), &row));
   WRONG(frond_cursor_row(NULL, &row));
+  WRONG(frond_bulk_begin(NULL, NULL, NULL, NULL));
+  WRONG(frond_bulk_add(NULL, text("k"), text("v")));
+  WRONG(frond_bulk_finish(NULL, NULL, NULL, NULL));
+  WRONG(frond_bulk_now(NULL, NULL));
+  frond_bulk_free(NULL);
   WRONG(frond_check(NULL, NULL, NULL, NULL));
   WRONG(frond_salvage(NULL, NULL, NULL, NULL, NULL));
   WRONG(frond_options_set_wait_observer(NULL, NULL, NULL));

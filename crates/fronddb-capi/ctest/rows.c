@@ -318,6 +318,71 @@ static void trees(frond_db *db)
   frond_tree_close(again);
 }
 
+static bool count_calls(void *context, const frond_bulk_progress *progress)
+{
+  int *calls = context;
+  CHECK(progress->rows_written > 0 && progress->rows_written <= progress->rows_added);
+  return ++*calls != 3; /* gives up at the third */
+}
+
+static void add_rows(frond_bulk *bulk, uint32_t count)
+{
+  uint32_t i;
+  for (i = 0; i < count; i++) {
+    char key[16];
+    snprintf(key, sizeof key, "%08x", (unsigned) (i * 2654435761u));
+    OK(frond_bulk_add(bulk, text(key), text("a row of some bytes, so that there are several mebibytes")));
+  }
+}
+
+static void bulk_loads(frond_db *db)
+{
+  enum { COUNT = 40000 };
+  frond_bulk_options options;
+  frond_bulk_progress progress;
+  frond_estimate estimate;
+  frond_tree *tree;
+  frond_slice duplicate;
+  frond_bulk *bulk;
+  frond_txn *txn = begin(db);
+  int calls = 3;
+  OK(frond_tree_create(txn, "bulk", NULL, &tree));
+
+  OK(frond_bulk_begin(txn, tree, NULL, &bulk));
+  add_rows(bulk, 10);
+  OK(frond_bulk_add(bulk, text("twice"), none()));
+  OK(frond_bulk_add(bulk, text("twice"), none()));
+  IS(FROND_KEY_EXISTS, frond_bulk_finish(bulk, NULL, NULL, &duplicate));
+  CHECK(is(duplicate, "twice"));
+  frond_bulk_free(bulk);
+
+  memset(&options, 0, sizeof options);
+  options.temporary_dir = path_of("sorted");
+  options.memory_bytes = 1 << 20;
+  OK(frond_bulk_begin(txn, tree, &options, &bulk));
+  add_rows(bulk, COUNT);
+  OK(frond_bulk_finish(bulk, count_calls, &calls, &duplicate));
+  CHECK(calls > 6 && duplicate.data == NULL);
+  IS(FROND_CLOSED, frond_bulk_add(bulk, text("late"), none()));
+  OK(frond_bulk_now(bulk, &progress));
+  CHECK(progress.rows_written == COUNT && progress.rows_added == COUNT && progress.bytes_spilled > 0);
+  frond_bulk_free(bulk);
+  WRONG(frond_bulk_begin(txn, tree, NULL, &bulk)); /* it has rows */
+  OK(frond_txn_commit(txn));
+  OK(frond_db_estimate(db, tree, none(), none(), &estimate));
+  CHECK(estimate.rows > COUNT / 2 && estimate.rows < 2 * COUNT);
+
+  txn = begin(db);
+  OK(frond_tree_truncate(txn, tree));
+  OK(frond_bulk_begin(txn, tree, NULL, &bulk));
+  add_rows(bulk, COUNT);
+  calls = 0;
+  IS(FROND_CANCELLED, frond_bulk_finish(bulk, count_calls, &calls, NULL));
+  frond_bulk_free(bulk);
+  OK(frond_txn_rollback(txn));
+  frond_tree_close(tree);
+}
+
 void test_rows(void)
 {
   frond_db *db = open_new("rows");
@@ -326,6 +391,7 @@ void test_rows(void)
   without_transactions(db);
   update_programs(db);
   trees(db);
+  bulk_loads(db);
   OK(frond_db_poisoned(db));
   OK(frond_db_close(db));
 }

@@ -124,6 +124,7 @@ typedef struct frond_tree frond_tree;       /* a tree of an open database; any n
 typedef struct frond_txn frond_txn;         /* a transaction; one thread at a time, its cursors included */
 typedef struct frond_cursor frond_cursor;   /* a cursor of a transaction; in the thread of its transaction */
 typedef struct frond_batch frond_batch;     /* writes to be done together; one thread at a time */
+typedef struct frond_bulk frond_bulk;       /* a bulk load; in the thread of its transaction */
 typedef struct frond_list frond_list;       /* keeps the items of an answer in memory; any thread */
 
 /* Frees an answer; its items are gone. NULL is allowed. */
@@ -570,6 +571,39 @@ size_t frond_batch_count(const frond_batch *batch);
 size_t frond_batch_bytes(const frond_batch *batch);
 /* As frond_txn_write; the batch keeps its writes. */
 frond_status frond_txn_write_batch(frond_txn *txn, const frond_batch *batch, size_t *failed);
+
+/* Bulk loads: rows in any order into a tree that has none. They are sorted outside of the tree, in bounded memory, and then
+ * written in key order, without locks or lookups for each row. A rollback or a crash before the commit undoes them in
+ * constant time, as always. */
+typedef struct frond_bulk_options {
+  const char *temporary_dir; /* where rows are spilled that do not fit; NULL: "tmp" in the database's directory */
+  uint64_t memory_bytes;     /* to sort in, part of the database's budget; 0: an eighth of it, at most 64 MiB */
+} frond_bulk_options;
+
+typedef struct frond_bulk_progress {
+  uint64_t rows_added;
+  uint64_t bytes_added;   /* of keys and values */
+  uint64_t bytes_spilled; /* written to temporary files */
+  uint64_t rows_written;  /* merged and written to the tree */
+} frond_bulk_progress;
+
+/* Called in the thread that finishes a load, every 128 KiB of rows; progress is lent for the call. false gives the load
+ * up (a statement that was killed). */
+typedef bool (*frond_bulk_progress_fn)(void *context, const frond_bulk_progress *progress);
+
+/* Begins a load and locks the whole tree. options may be NULL. FROND_INVALID_ARGUMENT when the tree has rows; lock errors. */
+frond_status frond_bulk_begin(frond_txn *txn, const frond_tree *tree, const frond_bulk_options *options,
+                              frond_bulk **bulk);
+frond_status frond_bulk_add(frond_bulk *bulk, frond_slice key, frond_slice value);
+/* Writes all rows. FROND_KEY_EXISTS when a key was added twice: *duplicate (may be NULL) is then the lowest such key, lent until
+ * frond_bulk_free, and otherwise none; FROND_CANCELLED when progress (may be NULL) gave up. After an error nothing is written
+ * and the transaction is as it was before. The load can only be freed afterwards. */
+frond_status frond_bulk_finish(frond_bulk *bulk, frond_bulk_progress_fn progress, void *context,
+                               frond_slice *duplicate);
+/* How far it is. */
+frond_status frond_bulk_now(const frond_bulk *bulk, frond_bulk_progress *progress);
+/* Frees it; what was not finished is not written. NULL is allowed. */
+void frond_bulk_free(frond_bulk *bulk);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 9 Update programs: changes of a stored value that need not read it. Any thread.

@@ -14,6 +14,7 @@ use crate::types::Layout;
 const HEADER: &str = include_str!("../include/frond.h");
 const SOURCES: &[&str] = &[
     include_str!("border.rs"),
+    include_str!("bulk.rs"),
     include_str!("cursor.rs"),
     include_str!("database.rs"),
     include_str!("fetch.rs"),
@@ -121,6 +122,7 @@ fn structures_lie_in_memory_alike_on_both_sides() {
     layouts.extend(crate::options::layouts());
     layouts.extend(crate::prepared::layouts());
     layouts.extend(crate::upkeep::layouts());
+    layouts.extend(crate::bulk::layouts());
     layouts.extend(crate::monitor::layouts());
     layouts.extend(crate::offline::layouts());
     layouts.extend(crate::statistics::layouts());

@@ -3,7 +3,7 @@
 //! Owns the translation between C and Rust, and nothing else: no policy, no default, no state but the handles.
 //! Rooms, in reading order: [`border`] (crossing it: panics, errors, slices, texts), [`constants`] and [`types`] (the
 //! numbers and structures of the header), [`options`], [`database`], [`tree`], [`transaction`], [`read`], [`cursor`],
-//! [`write`], [`program`], [`prepared`], [`upkeep`], [`offline`], [`monitor`], [`statistics`].
+//! [`write`], [`bulk`], [`program`], [`prepared`], [`upkeep`], [`offline`], [`monitor`], [`statistics`].
 //!
 //! Pointers become Rust types in the signatures: `Option<&T>` and `Option<&mut T>` are a nullable pointer,
 //! `Option<Box<T>>` a nullable owned one, by guarantee of the language. What the bodies then rely on is what the header
@@ -22,6 +22,7 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 pub mod border;
+pub mod bulk;
 pub mod constants;
 pub mod cursor;
 pub mod database;

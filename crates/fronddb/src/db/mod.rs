@@ -1,7 +1,7 @@
 //! The database: everything a user calls.
 //!
 //! Rooms, in reading order. For users: [`options`] (every knob), [`database`] (open, close, upkeep), [`transaction`],
-//! [`batch`], [`cursor`], [`tree_handle`] (trees and their names), [`monitor`] (transactions and locks),
+//! [`batch`], [`bulk`] (loading an empty tree; with `sorter`), [`cursor`], [`tree_handle`] (trees and their names), [`monitor`] (transactions and locks),
 //! [`statistics`], [`report`] (recovery), [`events`] (what an error log should hold). Behind them: `engine` (what an open database consists of), `core` (one
 //! transaction's state and ends), `statement` (its statements), `write` and `read` (the two paths), `covered`
 //! (writes without locks of their own), `ddl` and `catalog` (trees), `prepared`
@@ -11,6 +11,7 @@
 mod admission;
 mod background;
 pub mod batch;
+pub mod bulk;
 mod catalog;
 pub mod check;
 mod checkpoint;
@@ -34,6 +35,7 @@ mod replay;
 pub mod report;
 pub mod salvage;
 mod sessions;
+mod sorter;
 mod statement;
 pub mod statistics;
 pub mod transaction;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::batch::WriteBatch;
+use super::bulk::{Bulk, BulkOptions};
 use super::core::TxnCore;
 use super::cursor::Cursor;
 use super::options::{CursorOptions, LockMode, TreeOptions, Wait};
@@ -302,6 +303,14 @@ impl Transaction {
     /// Which write of the last batch failed (from 0), if its failure is that of one write: a taken key, a lock.
     pub fn failed_operation(&self) -> Option<usize> {
         self.core.failed_operation()
+    }
+
+    /// Loads a tree that has no row, with rows in any order. Locks the tree.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]; `InvalidArgument` when the tree has rows.
+    pub fn bulk(&self, tree: &Tree, options: &BulkOptions) -> Result<Bulk> {
+        self.core.bulk(tree, options)
     }
 
     // Ending, wholly or in part.

@@ -111,6 +111,18 @@ impl TxnCore {
         self.apply(&mut state, batch, &skipped, blobs)
     }
 
+    /// Applies a batch without locks and checks: all of its keys are in a range that this transaction has locked.
+    pub(crate) fn write_locked(&self, batch: &WriteBatch) -> Result<()> {
+        let mut state = self.writing()?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        batch.trees().try_for_each(|tree| self.check_tree(&state, tree))?;
+        self.engine.admit(batch.bytes())?;
+        let blobs = self.write_blobs(&mut state, batch, &[])?;
+        self.apply(&mut state, batch, &[], blobs)
+    }
+
     /// W3 of [`super::covered`] alone.
     #[cfg(test)]
     pub(super) fn apply_inside(&self, batch: &WriteBatch) -> Result<()> {

@@ -3,6 +3,7 @@
 
 mod bad_days;
 mod basics;
+mod bulk;
 mod catalog;
 mod covered;
 mod damage;

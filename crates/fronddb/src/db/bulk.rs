@@ -1,0 +1,185 @@
+//! Bulk loading: the rows of a tree that is empty, in any order.
+//!
+//! Rows are sorted outside of the tree ([`super::sorter`]) and then written in key order, a batch at a time, in one step of the
+//! transaction: a failure undoes that step and nothing else. In key order each memtable becomes runs that touch few
+//! slots, and these move down the tree whole instead of being rewritten at each level. The transaction holds a lock on the whole tree,
+//! so no row is locked; that no key comes twice is seen when the sorted rows pass by, so no row is looked up.
+//!
+//! Rows go through the log and level 0 like others. So a crash, a rollback and a savepoint mean what they always mean.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::batch::WriteBatch;
+use super::core::TxnCore;
+use super::options::Wait;
+use super::sorter::Sorter;
+use super::tree_handle::Tree;
+use crate::base::key::{check_key, check_value, tree_end, tree_start};
+use crate::base::{CommitNumber, Error, ErrorKind, Result};
+use crate::lock::Mode;
+use crate::tree::CursorOptions;
+
+/// Rows that are written, and told of, at a time.
+const BATCH_BYTES: usize = 128 << 10;
+/// Memory for sorting, unless the caller says otherwise: this part of the budget, and at most so much.
+const MEMORY_PART: usize = 8;
+const MEMORY_BYTES_DEFAULT: usize = 64 << 20;
+
+/// How rows are sorted.
+#[derive(Debug, Clone, Default)]
+pub struct BulkOptions {
+    /// Memory to sort in, in bytes, counted in the database's budget; 0: an eighth of the budget, at most 64 MiB.
+    pub memory_bytes: usize,
+    /// Where rows that do not fit are spilled; `None`: `tmp` in the database's directory. Files there have no name and
+    /// are gone with the process.
+    pub temporary_dir: Option<PathBuf>,
+}
+
+/// How far a bulk load is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BulkProgress {
+    /// Rows added.
+    pub rows_added: u64,
+    /// Bytes of their keys and values.
+    pub bytes_added: u64,
+    /// Bytes written to temporary files.
+    pub bytes_spilled: u64,
+    /// Rows merged and written to the tree.
+    pub rows_written: u64,
+}
+
+/// Loads a tree. Made by [`crate::Transaction::bulk`]; to be used like a cursor, by the thread of its transaction. Dropped
+/// unfinished, it has written nothing.
+#[derive(Debug)]
+pub struct Bulk {
+    core: Arc<TxnCore>,
+    tree: Tree,
+    sorter: Option<Sorter>,
+    progress: BulkProgress,
+    duplicate: Option<Vec<u8>>,
+}
+
+impl TxnCore {
+    pub(crate) fn bulk(self: &Arc<Self>, tree: &Tree, options: &BulkOptions) -> Result<Bulk> {
+        self.lock_empty(tree)?;
+        let engine = &self.engine;
+        let memory = match options.memory_bytes {
+            0 => (engine.budget.limit() / MEMORY_PART).min(MEMORY_BYTES_DEFAULT),
+            bytes => bytes,
+        };
+        let directory = options.temporary_dir.clone().unwrap_or_else(|| engine.directory.join("tmp"));
+        Ok(Bulk {
+            core: self.clone(),
+            tree: tree.clone(),
+            sorter: Some(Sorter::new(engine.storage.clone(), &directory, &engine.budget, memory)),
+            progress: BulkProgress::default(),
+            duplicate: None,
+        })
+    }
+
+    /// Locks a whole tree and makes sure that it has no row.
+    fn lock_empty(&self, tree: &Tree) -> Result<()> {
+        let mut state = self.writing()?;
+        self.check_tree(&state, &tree.inner)?;
+        let limit = self.lock_wait(Wait::Default);
+        self.lock_span(&mut state, tree.id(), b"", b"", Mode::Exclusive, limit)?;
+        tree.inner.check()?;
+        let upper = Some(tree_end(tree.id())).filter(|end| !end.is_empty());
+        loop {
+            let own = state.writer.as_ref().map(|writer| writer.txn);
+            let view = self.engine.owned_view(CommitNumber::LATEST, own, false);
+            let options = CursorOptions { keys_only: true, ..CursorOptions::default() };
+            let mut cursor = self.engine.tree.cursor(view, tree_start(tree.id()), upper.clone(), options);
+            cursor.watch_undecided();
+            let found = cursor.first()?;
+            match cursor.undecided().map(|(txn, key)| (txn, key.to_vec())) {
+                Some((txn, key)) => self.wait_for_txn(&mut state, txn, &key, Mode::Exclusive, Wait::Default)?,
+                None if found => return Err(Error::invalid(format!("tree is not empty, name={}", tree.name()))),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+impl Bulk {
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when key or value is past its limit; `NoSpace`, `Io` of the temporary files; `Closed` once the
+    /// transaction has ended or the load is finished.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        check_value(value)?;
+        self.core.check_live()?;
+        let Some(sorter) = &mut self.sorter else { return Err(finished()) };
+        sorter.add(key, value)?;
+        self.progress.rows_added += 1;
+        self.progress.bytes_added += (key.len() + value.len()) as u64;
+        self.progress.bytes_spilled = sorter.spilled_bytes();
+        Ok(())
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> BulkProgress {
+        self.progress
+    }
+
+    /// Writes all rows. `progress` is called every 128 KiB; when it says false, the load is given up.
+    ///
+    /// # Errors
+    /// `KeyExists` when a key was added twice ([`Bulk::duplicate`]); `Cancelled` when `progress` gave up; else as
+    /// [`crate::Transaction::put`] and [`Bulk::add`]. Nothing has been written then.
+    pub fn finish(&mut self, progress: &mut dyn FnMut(&BulkProgress) -> bool) -> Result<()> {
+        let Some(sorter) = self.sorter.take() else { return Err(finished()) };
+        let savepoint = self.core.savepoint()?;
+        let written = self.write(sorter, progress);
+        if written.is_err() {
+            self.progress.rows_written = 0;
+            // A transaction that has ended with the failure has nothing left to undo.
+            let _ = self.core.rollback_to(savepoint);
+        }
+        let _ = self.core.release(savepoint);
+        written
+    }
+
+    /// The first key that was added twice, after [`Bulk::finish`] has failed with `KeyExists`.
+    pub fn duplicate(&self) -> Option<&[u8]> {
+        self.duplicate.as_deref()
+    }
+
+    fn write(&mut self, sorter: Sorter, progress: &mut dyn FnMut(&BulkProgress) -> bool) -> Result<()> {
+        let mut merged = sorter.finish()?;
+        let mut batch = WriteBatch::new();
+        let mut last: Option<Vec<u8>> = None;
+        while let Some((key, value)) = merged.row() {
+            if last.as_deref() == Some(key) {
+                self.duplicate = last;
+                return Err(Error::new(ErrorKind::KeyExists, "a key was added twice"));
+            }
+            let last = last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key);
+            batch.put(&self.tree, key, value)?;
+            merged.advance()?;
+            if batch.bytes() >= BATCH_BYTES {
+                self.write_batch(&mut batch, progress)?;
+            }
+        }
+        self.write_batch(&mut batch, progress)
+    }
+
+    fn write_batch(&mut self, batch: &mut WriteBatch, progress: &mut dyn FnMut(&BulkProgress) -> bool) -> Result<()> {
+        self.core.write_locked(batch)?;
+        self.progress.rows_written += batch.len() as u64;
+        batch.clear();
+        if progress(&self.progress) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Cancelled, "the bulk load was given up"))
+    }
+}
+
+fn finished() -> Error {
+    Error::new(ErrorKind::Closed, "the bulk load is finished")
+}

@@ -1,0 +1,416 @@
+//! External sort: rows in any order in, rows in key order out, in bounded memory.
+//!
+//! Rows collect in one piece of memory. When it is full they are sorted and spilled to a temporary file; when a level has
+//! [`FAN_IN`] files, these are merged into one of the next level. In the end all files and what is still in memory are
+//! merged. A temporary file loses its name as soon as it is open, so none outlives the process.
+//!
+//! A file is a list of blocks: length (u32) and checksum (u64) of what follows, then rows: length of key (u32), of value (u32), key,
+//! value. Rows of equal key come out next to each other, in any order.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::{Error, Result, checksum};
+use crate::io::{File, OpenMode, Storage};
+
+/// Files of one level that are merged at a time.
+const FAN_IN: usize = 64;
+/// Length of a block, unless a row is longer.
+const BLOCK_BYTES: usize = 128 << 10;
+const BLOCK_HEADER_BYTES: usize = 12;
+const ROW_HEADER_BYTES: usize = 8;
+/// Longest piece of memory: places in it are 32 bits.
+const MEMORY_BYTES_MAX: usize = 1 << 30;
+
+/// A row in memory.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// The first bytes of the key.
+    prefix: u64,
+    at: u32,
+}
+
+/// Rows on their way to be sorted.
+#[derive(Debug)]
+pub(crate) struct Sorter {
+    storage: Arc<dyn Storage>,
+    directory: PathBuf,
+    budget: MemoryBudget,
+    memory_bytes: usize,
+    data: Vec<u8>,
+    entries: Vec<Entry>,
+    /// Sorted files; each level's are merged from those of the level before.
+    levels: Vec<Vec<Spill>>,
+    spilled_bytes: u64,
+}
+
+/// A sorted file without a name.
+#[derive(Debug)]
+struct Spill {
+    file: Arc<dyn File>,
+    bytes: u64,
+}
+
+impl Sorter {
+    /// Nothing is made in `directory` before the memory is full.
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        directory: &Path,
+        budget: &MemoryBudget,
+        memory_bytes: usize,
+    ) -> Sorter {
+        let memory_bytes = memory_bytes.clamp(64 << 10, MEMORY_BYTES_MAX);
+        budget.add(Purpose::Work, memory_bytes);
+        Sorter {
+            storage,
+            directory: directory.to_owned(),
+            budget: budget.clone(),
+            memory_bytes,
+            data: Vec::new(),
+            entries: Vec::new(),
+            levels: Vec::new(),
+            spilled_bytes: 0,
+        }
+    }
+
+    /// Bytes written to temporary files so far.
+    pub(crate) fn spilled_bytes(&self) -> u64 {
+        self.spilled_bytes
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// `NoSpace` and `Io` of the temporary files.
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let bytes = ROW_HEADER_BYTES + key.len() + value.len();
+        if self.data.is_empty() {
+            self.data.reserve_exact(self.memory_bytes / 4 * 3);
+            self.entries.reserve_exact(self.memory_bytes / 4 / size_of::<Entry>());
+        } else if self.data.capacity() - self.data.len() < bytes || self.entries.len() == self.entries.capacity() {
+            self.spill()?;
+        }
+        self.entries.push(Entry { prefix: prefix_of(key), at: self.data.len() as u32 });
+        push_row(&mut self.data, key, value);
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        let data = &self.data;
+        let key = |entry: &Entry| row_at(data, entry.at as usize).map_or(&[][..], |(key, ..)| key);
+        self.entries.sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix).then_with(|| key(a).cmp(key(b))));
+    }
+
+    fn spill(&mut self) -> Result<()> {
+        self.sort();
+        let mut writer = SpillWriter::new(&*self.storage, &self.directory)?;
+        for entry in &self.entries {
+            if let Some((key, value, _)) = row_at(&self.data, entry.at as usize) {
+                writer.add(key, value)?;
+            }
+        }
+        let spill = writer.finish()?;
+        self.data.clear();
+        self.entries.clear();
+        self.keep(spill, 0)
+    }
+
+    fn keep(&mut self, spill: Spill, level: usize) -> Result<()> {
+        self.spilled_bytes += spill.bytes;
+        if self.levels.len() <= level {
+            self.levels.push(Vec::new());
+        }
+        self.levels[level].push(spill);
+        if self.levels[level].len() < FAN_IN {
+            return Ok(());
+        }
+        let mut merged = Merged::new(std::mem::take(&mut self.levels[level]), None)?;
+        let mut writer = SpillWriter::new(&*self.storage, &self.directory)?;
+        while let Some((key, value)) = merged.row() {
+            writer.add(key, value)?;
+            merged.advance()?;
+        }
+        self.keep(writer.finish()?, level + 1)
+    }
+
+    /// All rows in key order.
+    ///
+    /// # Errors
+    /// As [`Sorter::add`]; `Corruption` when a temporary file is not what was written.
+    pub(crate) fn finish(mut self) -> Result<Merged> {
+        self.sort();
+        let spills = std::mem::take(&mut self.levels).into_iter().flatten().collect();
+        Merged::new(spills, Some(self))
+    }
+}
+
+impl Drop for Sorter {
+    fn drop(&mut self) {
+        self.budget.sub(Purpose::Work, self.memory_bytes);
+    }
+}
+
+fn prefix_of(key: &[u8]) -> u64 {
+    let mut padded = [0; 8];
+    let length = key.len().min(8);
+    padded[..length].copy_from_slice(&key[..length]);
+    u64::from_be_bytes(padded)
+}
+
+fn push_row(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    out.extend_from_slice(&(key.len() as u32).to_le_bytes());
+    out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    out.extend_from_slice(key);
+    out.extend_from_slice(value);
+}
+
+/// Key, value and end of the row at a place.
+fn row_at(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8], usize)> {
+    let number = |from: usize| {
+        let bytes = bytes.get(from..from + 4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
+    };
+    let (key_bytes, value_bytes) = (number(at)?, number(at + 4)?);
+    let key_at = at + ROW_HEADER_BYTES;
+    let value_at = key_at.checked_add(key_bytes)?;
+    let end = value_at.checked_add(value_bytes)?;
+    Some((bytes.get(key_at..value_at)?, bytes.get(value_at..end)?, end))
+}
+
+struct SpillWriter {
+    file: Arc<dyn File>,
+    block: Vec<u8>,
+    bytes: u64,
+}
+
+impl SpillWriter {
+    fn new(storage: &dyn Storage, directory: &Path) -> Result<SpillWriter> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        storage.create_dir_all(directory)?;
+        let path = directory.join(format!("frond-sort-{}-{number}.tmp", std::process::id()));
+        let file = storage.open(&path, OpenMode { create: true, truncate: true, ..OpenMode::default() })?;
+        storage.remove(&path)?;
+        Ok(SpillWriter { file, block: vec![0; BLOCK_HEADER_BYTES], bytes: 0 })
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        push_row(&mut self.block, key, value);
+        if self.block.len() >= BLOCK_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let (header, rows) = self.block.split_at_mut(BLOCK_HEADER_BYTES);
+        header[..4].copy_from_slice(&(rows.len() as u32).to_le_bytes());
+        header[4..].copy_from_slice(&checksum::block(self.bytes, rows).to_le_bytes());
+        self.file.write_at(&self.block, self.bytes)?;
+        self.bytes += self.block.len() as u64;
+        self.block.truncate(BLOCK_HEADER_BYTES);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Spill> {
+        if self.block.len() > BLOCK_HEADER_BYTES {
+            self.flush()?;
+        }
+        Ok(Spill { file: self.file, bytes: self.bytes })
+    }
+}
+
+/// Where rows come from in order: a file, or the memory.
+#[derive(Debug)]
+enum Source {
+    File { spill: Spill, next: u64, block: Vec<u8>, at: usize },
+    Memory { sorter: Sorter, at: usize },
+}
+
+impl Source {
+    fn row(&self) -> Option<(&[u8], &[u8])> {
+        let (bytes, at) = match self {
+            Source::File { block, at, .. } => (block, *at),
+            Source::Memory { sorter, at } => (&sorter.data, sorter.entries.get(*at)?.at as usize),
+        };
+        row_at(bytes, at).map(|(key, value, _)| (key, value))
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        match self {
+            Source::Memory { at, .. } => *at += 1,
+            Source::File { block, at, .. } => {
+                *at = row_at(block, *at).map_or(block.len(), |(.., end)| end);
+                if *at >= block.len() {
+                    return self.load();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the next block of a file.
+    fn load(&mut self) -> Result<()> {
+        let Source::File { spill, next, block, at } = self else { return Ok(()) };
+        block.clear();
+        *at = 0;
+        if *next >= spill.bytes {
+            return Ok(());
+        }
+        let damaged = || Error::corruption("a temporary file of a sort is not what was written");
+        let mut header = [0; BLOCK_HEADER_BYTES];
+        spill.file.read_at(&mut header, *next)?;
+        let [l0, l1, l2, l3, sum @ ..] = header;
+        let length = u64::from(u32::from_le_bytes([l0, l1, l2, l3]));
+        if length == 0 || *next + BLOCK_HEADER_BYTES as u64 + length > spill.bytes {
+            return Err(damaged());
+        }
+        block.resize(length as usize, 0);
+        spill.file.read_at(block, *next + BLOCK_HEADER_BYTES as u64)?;
+        if checksum::block(*next, block) != u64::from_le_bytes(sum) {
+            block.clear();
+            return Err(damaged());
+        }
+        *next += BLOCK_HEADER_BYTES as u64 + length;
+        Ok(())
+    }
+}
+
+/// Rows in key order.
+#[derive(Debug)]
+pub(crate) struct Merged {
+    sources: Vec<Source>,
+    /// A heap of the sources that have a row, the one with the lowest key first.
+    heap: Vec<usize>,
+}
+
+impl Merged {
+    fn new(spills: Vec<Spill>, memory: Option<Sorter>) -> Result<Merged> {
+        let mut sources: Vec<Source> = Vec::with_capacity(spills.len() + 1);
+        for spill in spills {
+            let mut source = Source::File { spill, next: 0, block: Vec::new(), at: 0 };
+            source.load()?;
+            sources.push(source);
+        }
+        sources.extend(memory.map(|sorter| Source::Memory { sorter, at: 0 }));
+        let heap: Vec<usize> = (0..sources.len()).filter(|source| sources[*source].row().is_some()).collect();
+        let mut merged = Merged { sources, heap };
+        (0..merged.heap.len() / 2).rev().for_each(|place| merged.sift(place));
+        Ok(merged)
+    }
+
+    /// The row that comes next.
+    pub(crate) fn row(&self) -> Option<(&[u8], &[u8])> {
+        self.sources[*self.heap.first()?].row()
+    }
+
+    /// Goes on to the row after it.
+    ///
+    /// # Errors
+    /// `Io`, `Corruption`.
+    pub(crate) fn advance(&mut self) -> Result<()> {
+        let Some(first) = self.heap.first().copied() else { return Ok(()) };
+        self.sources[first].advance()?;
+        if self.sources[first].row().is_none() {
+            self.heap.swap_remove(0);
+        }
+        self.sift(0);
+        Ok(())
+    }
+
+    fn key(&self, place: usize) -> &[u8] {
+        self.sources[self.heap[place]].row().map_or(&[], |(key, _)| key)
+    }
+
+    /// Moves the source at a place of the heap down to where it belongs.
+    fn sift(&mut self, mut place: usize) {
+        loop {
+            let mut lowest = place;
+            for child in [2 * place + 1, 2 * place + 2] {
+                if child < self.heap.len() && self.key(child) < self.key(lowest) {
+                    lowest = child;
+                }
+            }
+            if lowest == place {
+                return;
+            }
+            self.heap.swap(place, lowest);
+            place = lowest;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::base::ErrorKind;
+    use crate::io::MemoryStorage;
+
+    fn sorter(storage: &MemoryStorage, budget: &MemoryBudget) -> Sorter {
+        Sorter::new(Arc::new(storage.clone()), Path::new("/tmp"), budget, 0)
+    }
+
+    fn drain(mut merged: Merged) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut rows = Vec::new();
+        while let Some((key, value)) = merged.row() {
+            rows.push((key.to_vec(), value.to_vec()));
+            merged.advance()?;
+        }
+        Ok(rows)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn what_goes_in_comes_out_in_order(
+            rows in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..12), 0usize..400), 0..3000),
+        ) {
+            let (storage, budget) = (MemoryStorage::new(), MemoryBudget::new(1 << 30));
+            let mut sorter = sorter(&storage, &budget);
+            let mut model: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            for (key, length) in rows {
+                let value = vec![key.len() as u8; length];
+                sorter.add(&key, &value)?;
+                model.push((key, value));
+            }
+            prop_assert!(budget.used(Purpose::Work) == sorter.memory_bytes && sorter.data.capacity() <= sorter.memory_bytes);
+            let mut found = drain(sorter.finish()?)?;
+            prop_assert!(found.is_sorted_by(|a, b| a.0 <= b.0));
+            model.sort();
+            found.sort();
+            prop_assert_eq!(found, model);
+            prop_assert_eq!((budget.used(Purpose::Work), storage.files().len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn many_spills_are_merged_level_by_level() -> Result<()> {
+        let (storage, budget) = (MemoryStorage::new(), MemoryBudget::new(1 << 30));
+        let mut sorter = sorter(&storage, &budget);
+        let count = 400_000u32;
+        for number in 0..count {
+            sorter.add(&number.wrapping_mul(2_654_435_761).to_be_bytes(), b"12345678")?;
+        }
+        assert!(sorter.levels.len() > 1 && sorter.levels.iter().all(|level| level.len() < FAN_IN));
+        let rows = drain(sorter.finish()?)?;
+        assert!(rows.len() == count as usize && rows.is_sorted_by(|a, b| a.0 < b.0));
+        Ok(())
+    }
+
+    #[test]
+    fn a_damaged_spill_is_noticed() -> Result<()> {
+        let (storage, budget) = (MemoryStorage::new(), MemoryBudget::new(1 << 30));
+        let mut sorter = sorter(&storage, &budget);
+        for number in 0..20_000u32 {
+            sorter.add(&number.to_be_bytes(), b"12345678")?;
+        }
+        let spill = &sorter.levels[0][0];
+        let mut byte = [0];
+        spill.file.read_at(&mut byte, 500)?;
+        spill.file.write_at(&[!byte[0]], 500)?;
+        let failed = sorter.finish().and_then(drain).map(|_| ()).map_err(|error| error.kind());
+        assert_eq!(failed, Err(ErrorKind::Corruption));
+        Ok(())
+    }
+}
