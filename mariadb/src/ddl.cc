@@ -18,21 +18,6 @@ using namespace frond;
 
 namespace {
 
-/* Runs `work(txn)` as a transaction; commits when it gives FROND_OK. */
-template <typename Work> frond_status in_transaction(Work work)
-{
-  frond_txn *txn;
-  frond_txn_options options= {};
-  frond_status status= frond_txn_begin(database, &options, &txn);
-  if (status != FROND_OK)
-    return status;
-  status= work(txn);
-  if (status == FROND_OK)
-    return frond_txn_commit(txn);
-  frond_txn_rollback(txn);
-  return status;
-}
-
 /* A number that no table has had: the count of creations, kept in the tree of counters under an empty key's successor. */
 frond_status new_table_id(frond_txn *txn, uint64_t *id)
 {
@@ -49,13 +34,58 @@ frond_status new_table_id(frond_txn *txn, uint64_t *id)
   return frond_txn_put(txn, auto_increment_tree, key, frond_bytes(next.data(), next.size()));
 }
 
+/* Calls use(tree) for the committed trees until it fails. */
+template <typename Use> frond_status for_each_tree(Use use)
+{
+  frond_list *list;
+  const frond_tree_info *trees;
+  size_t count;
+  frond_status status= frond_db_trees(database, &list, &trees, &count);
+  if (status != FROND_OK)
+    return status;
+  for (size_t i= 0; i < count && status == FROND_OK; i++)
+    status= use(trees[i]);
+  frond_list_free(list);
+  return status;
+}
+
+/* The index trees of a table whose definition cannot be read. */
+frond_status drop_index_trees(frond_txn *txn, const std::string &name)
+{
+  std::string prefix= name + "/";
+  return for_each_tree([&](const frond_tree_info &tree) {
+    bool its= strncmp(tree.name, prefix.c_str(), prefix.size()) == 0;
+    return its ? frond_tree_drop(txn, tree.name) : frond_status(FROND_OK);
+  });
+}
+
+/* A tree that no definition names yet: of an index, with metadata. Other index trees have none. */
+bool is_being_built(const frond_tree_info &tree)
+{
+  const char *table= strchr(tree.name, '/');
+  return tree.metadata_bytes > 0 && table && strchr(table + 1, '/');
+}
+
+/* Whether the statement asks for a foreign key on the table that it creates or alters. */
+bool asks_for_foreign_key(const Alter_info *alter)
+{
+  if (!alter)
+    return false;
+  List_iterator_fast<Key> keys(const_cast<List<Key> &>(alter->key_list));
+  while (const Key *key= keys++)
+    if (key->type == Key::FOREIGN_KEY)
+      return true;
+  return false;
+}
+
 frond_status drop_trees(frond_txn *txn, const std::string &name)
 {
   Table_definition definition;
   frond_status status= read_definition(txn, name, &definition);
   if (status == FROND_NOT_FOUND)
     return status;
-  if (status == FROND_OK) {
+  bool damaged= status != FROND_OK;
+  if (!damaged) {
     std::string counter= auto_increment_key(definition.table_id);
     status= frond_txn_delete(txn, auto_increment_tree, frond_bytes(counter.data(), counter.size()));
     for (const Index &index : definition.indexes) {
@@ -71,7 +101,8 @@ frond_status drop_trees(frond_txn *txn, const std::string &name)
       return status;
   }
   /* A damaged definition must not keep a table from being dropped. */
-  return frond_tree_drop(txn, name.c_str());
+  status= frond_tree_drop(txn, name.c_str());
+  return status == FROND_OK && damaged ? drop_index_trees(txn, name) : status;
 }
 
 frond_status rename_trees(frond_txn *txn, const std::string &from, const std::string &to)
@@ -101,15 +132,28 @@ bool is_clustering(const KEY &key)
 
 namespace frond {
 
-int drop_table(const char *path)
+int drop_table_trees(const std::string &name)
 {
-  std::string name= tree_name(path);
   return ddl_error(in_transaction([&](frond_txn *txn) { return drop_trees(txn, name); }));
 }
 
-void table_codec(const HA_CREATE_INFO *info, frond_codec *codec, int32_t *level)
+int drop_table(THD *thd, const char *path)
 {
-  const ha_table_option_struct *options= info->option_struct;
+  std::string name= tree_name(path);
+  Session *session= thd ? Session::find(thd) : nullptr;
+  if (session && session->active()) {
+    if (name.compare(0, strlen(temporary_prefix), temporary_prefix) == 0) {
+      session->drop_at_end(name);
+      return 0;
+    }
+    if (thd_sql_command(thd) == SQLCOM_CREATE_TABLE)
+      session->abandon();
+  }
+  return drop_table_trees(name);
+}
+
+void table_codec(const ha_table_option_struct *options, frond_codec *codec, int32_t *level)
+{
   default_codec(codec, level);
   if (!options || options->compression == 0)
     return;
@@ -117,28 +161,47 @@ void table_codec(const HA_CREATE_INFO *info, frond_codec *codec, int32_t *level)
   *level= static_cast<int32_t>(options->compression_level);
 }
 
-/* Errors for what would otherwise be silently without effect. 0 or HA_ERR_UNSUPPORTED. */
-int refuse_unsupported(const TABLE *form, const HA_CREATE_INFO *info)
+frond_status change_codec(frond_txn *txn, const Table_share &share, const Table_definition &definition,
+                          const ha_table_option_struct *before, const ha_table_option_struct *now)
 {
-  if (info->alter_info) {
-    List_iterator_fast<Key> keys(info->alter_info->key_list);
-    while (const Key *key= keys++)
-      if (key->type == Key::FOREIGN_KEY) {
-        my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "FROND", "FOREIGN KEY");
-        return HA_ERR_UNSUPPORTED;
-      }
+  if (!before || !now ||
+      (before->compression == now->compression && before->compression_level == now->compression_level))
+    return FROND_OK;
+  std::vector<std::string> names= {share.name};
+  for (const Index &index : definition.indexes)
+    if (index.id != 0)
+      names.push_back(index_tree_name(share.name, index.id));
+  for (const std::string &name : names) {
+    frond_tree *tree;
+    frond_tree_options options;
+    frond_status status= frond_tree_open(txn, name.c_str(), &tree);
+    if (status != FROND_OK)
+      return status;
+    status= frond_tree_get_options(txn, tree, &options);
+    table_codec(now, &options.codec, &options.codec_level);
+    if (status == FROND_OK)
+      status= frond_tree_set_options(txn, tree, &options);
+    frond_tree_close(tree);
+    if (status != FROND_OK)
+      return status;
   }
-  for (uint key= 0; key < form->s->keys; key++) {
+  return FROND_OK;
+}
+
+int refuse_unsupported(const TABLE *form, const Alter_info *alter)
+{
+  const char *kind= asks_for_foreign_key(alter) ? "FOREIGN KEY" : nullptr;
+  for (uint key= 0; key < form->s->keys && !kind; key++) {
     const KEY &info= form->key_info[key];
-    const char *kind= info.algorithm == HA_KEY_ALG_FULLTEXT || (info.flags & HA_FULLTEXT) ? "FULLTEXT"
-                      : info.flags & HA_SPATIAL                                          ? "SPATIAL"
-                                                                                          : nullptr;
-    if (kind) {
-      my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "FROND", kind);
-      return HA_ERR_UNSUPPORTED;
-    }
+    if (info.algorithm == HA_KEY_ALG_FULLTEXT || (info.flags & HA_FULLTEXT))
+      kind= "FULLTEXT";
+    else if (info.flags & HA_SPATIAL)
+      kind= "SPATIAL";
   }
-  return 0;
+  if (!kind)
+    return 0;
+  my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "FROND", kind);
+  return HA_ERR_UNSUPPORTED;
 }
 
 /* All tables lie in the engine's own directory. */
@@ -152,34 +215,21 @@ void warn_of_directories(THD *thd, const HA_CREATE_INFO *info)
                         "INDEX DIRECTORY");
 }
 
-/* Temporary tables of a server that was killed. */
 int drop_leftovers()
 {
-  frond_list *list;
-  const frond_tree_info *trees;
-  size_t count;
-  frond_status status= frond_db_trees(database, &list, &trees, &count);
-  if (status != FROND_OK)
-    return handler_error(status);
-  status= in_transaction([&](frond_txn *txn) {
-    for (size_t i= 0; i < count; i++) {
-      if (strncmp(trees[i].name, temporary_prefix, strlen(temporary_prefix)) != 0)
-        continue;
-      frond_status dropped= frond_tree_drop(txn, trees[i].name);
-      if (dropped != FROND_OK)
-        return dropped;
-    }
-    return frond_status(FROND_OK);
-  });
-  frond_list_free(list);
-  return handler_error(status);
+  return handler_error(in_transaction([](frond_txn *txn) {
+    return for_each_tree([txn](const frond_tree_info &tree) {
+      bool temporary= strncmp(tree.name, temporary_prefix, strlen(temporary_prefix)) == 0;
+      return temporary || is_being_built(tree) ? frond_tree_drop(txn, tree.name) : frond_status(FROND_OK);
+    });
+  }));
 }
 
 } // namespace frond
 
 int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
 {
-  int error= refuse_unsupported(form, info);
+  int error= refuse_unsupported(form, info->alter_info);
   if (error)
     return error;
   warn_of_directories(ha_thd(), info);
@@ -199,7 +249,7 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
     Bytes metadata;
     definition.encode(metadata);
     frond_tree_options options= {};
-    table_codec(info, &options.codec, &options.codec_level);
+    table_codec(info->option_struct, &options.codec, &options.codec_level);
     options.metadata= frond_bytes(metadata.data(), metadata.size());
     frond_tree *tree;
     created= frond_tree_create(txn, name.c_str(), &options, &tree);
@@ -222,7 +272,7 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
 
 int ha_frond::delete_table(const char *path)
 {
-  return frond::drop_table(path);
+  return frond::drop_table(ha_thd(), path);
 }
 
 int ha_frond::rename_table(const char *from, const char *to)

@@ -7,17 +7,41 @@
 #include "server.h"
 
 #include "frond.h"
+#include "plugin.h"
+#include "share.h"
+
+struct ha_table_option_struct;
 
 namespace frond {
 
-/* Drops a table without opening it, damaged or not. 0 or an HA_ERR_*. */
-int drop_table(const char *path);
-/* Drops temporary tables that an earlier process left. */
+/* Runs `work(txn)` as a transaction of the engine; commits, durably, when it gives FROND_OK. */
+template <typename Work> frond_status in_transaction(Work work)
+{
+  frond_txn *txn;
+  frond_txn_options options= {};
+  frond_status status= frond_txn_begin(database, &options, &txn);
+  if (status != FROND_OK)
+    return status;
+  status= work(txn);
+  if (status == FROND_OK)
+    return frond_txn_commit(txn);
+  frond_txn_rollback(txn);
+  return status;
+}
+
+/* Drops a table without opening it, damaged or not; a temporary one in a transaction when that ends. 0 or an HA_ERR_*. */
+int drop_table(THD *thd, const char *path);
+/* The same at once, by the name of its primary tree. */
+int drop_table_trees(const std::string &name);
+/* Drops what an earlier process left: temporary tables, trees of indexes that were being built. */
 int drop_leftovers();
-/* Reports what FROND does not have: HA_ERR_UNSUPPORTED. */
-int refuse_unsupported(const TABLE *form, const HA_CREATE_INFO *info);
+/* Reports what CREATE or ALTER asks for and FROND does not have: HA_ERR_UNSUPPORTED, reported already. */
+int refuse_unsupported(const TABLE *form, const Alter_info *alter);
 /* The codec of a table's trees. */
-void table_codec(const HA_CREATE_INFO *info, frond_codec *codec, int32_t *level);
+void table_codec(const ha_table_option_struct *options, frond_codec *codec, int32_t *level);
+/* Gives all trees of a table the codec that its options ask for, where they ask for another than before. */
+frond_status change_codec(frond_txn *txn, const Table_share &share, const Table_definition &definition,
+                          const ha_table_option_struct *before, const ha_table_option_struct *now);
 
 } // namespace frond
 

@@ -22,8 +22,7 @@ constexpr uint64_t COLUMN_FLAGS= 31;
 
 constexpr uint64_t INDEX_UNIQUE= 1;
 constexpr uint64_t INDEX_CLUSTERING= 2;
-constexpr uint64_t INDEX_BUILDING= 4;
-constexpr uint64_t INDEX_FLAGS= 7;
+constexpr uint64_t INDEX_FLAGS= 3;
 
 void put_string(Bytes &out, const std::string &text)
 {
@@ -91,8 +90,7 @@ void put_index(Bytes &out, const Index &index)
   out.append_varint(index.id);
   put_string(out, index.name);
   out.append_varint(flag(index.unique, INDEX_UNIQUE) |
-                    flag(index.clustering, INDEX_CLUSTERING) |
-                    flag(index.building, INDEX_BUILDING));
+                    flag(index.clustering, INDEX_CLUSTERING));
   out.append_varint(index.rec_per_key.size());
   for (uint64_t count : index.rec_per_key)
     out.append_varint(count);
@@ -106,7 +104,6 @@ Index get_index(Byte_reader &in)
   uint64_t flags= in.varint_max(INDEX_FLAGS);
   index.unique= flags & INDEX_UNIQUE;
   index.clustering= flags & INDEX_CLUSTERING;
-  index.building= flags & INDEX_BUILDING;
   uint64_t parts= get_count(in, 1);
   for (uint64_t i= 0; i < parts && in.ok(); i++)
     index.rec_per_key.push_back(in.varint());
@@ -123,6 +120,7 @@ void Table_definition::encode(Bytes &out) const
   out.append_varint(table_id);
   out.append_varint(auto_increment_start);
   out.append_varint(analyzed_rows);
+  put_string(out, server_version);
   out.append_varint(next_column_id);
   out.append_varint(next_index_id);
   out.append_varint(layouts.size());
@@ -147,6 +145,7 @@ bool Table_definition::decode(const void *data, size_t size)
   table_id= in.varint();
   auto_increment_start= in.varint();
   analyzed_rows= in.varint();
+  server_version= get_string(in);
   next_column_id= static_cast<uint16_t>(in.varint_max(UINT16_MAX));
   next_index_id= static_cast<uint32_t>(in.varint_max(UINT32_MAX));
   uint64_t layout_count= get_count(in, 2);
@@ -217,8 +216,7 @@ bool Layout::operator==(const Layout &other) const
 bool Index::operator==(const Index &other) const
 {
   return id == other.id && name == other.name && unique == other.unique &&
-         clustering == other.clustering && building == other.building &&
-         rec_per_key == other.rec_per_key;
+         clustering == other.clustering && rec_per_key == other.rec_per_key;
 }
 
 bool Table_definition::operator==(const Table_definition &other) const
@@ -226,6 +224,7 @@ bool Table_definition::operator==(const Table_definition &other) const
   return table_id == other.table_id &&
          auto_increment_start == other.auto_increment_start &&
          analyzed_rows == other.analyzed_rows &&
+         server_version == other.server_version &&
          next_column_id == other.next_column_id &&
          next_index_id == other.next_index_id && layouts == other.layouts &&
          indexes == other.indexes;

@@ -93,7 +93,6 @@ struct Index
   std::string name;
   bool unique= false;
   bool clustering= false;
-  bool building= false;      /* not to be used for reading yet */
   /* Rows per distinct value of the first 1, 2, … key parts, as ANALYZE counted
      them; empty: never analysed. */
   std::vector<uint64_t> rec_per_key;
@@ -106,6 +105,9 @@ struct Table_definition
   uint64_t table_id= 0;
   uint64_t auto_increment_start= 0;   /* given by CREATE or ALTER; 0: none */
   uint64_t analyzed_rows= 0;          /* rows at ANALYZE; 0: never */
+  /* The server's version of the table's definition (16 bytes, as in its .frm): after a crash inside an ALTER TABLE
+     it asks which one the engine has. */
+  std::string server_version;
   uint16_t next_column_id= 0;
   uint32_t next_index_id= 1;
   std::vector<Layout> layouts;
@@ -133,9 +135,10 @@ struct Table_definition
    but id and default. */
 Column make_column(const TABLE *table, unsigned index);
 
-/* The bytes that `field` number `index` has in table->s->default_values, for
-   rows that are older than the column. */
-void set_column_default(const TABLE *table, unsigned index, Column *column);
+/* The bytes that `field` number `index` has in `record`, for rows that are older
+   than the column. `record` is laid out as table->record[0]. */
+void set_column_default(const TABLE *table, unsigned index,
+                        const unsigned char *record, Column *column);
 
 /* The first definition of a table: layout version 1, ids in the order of
    table->field, indexes in the order of table->key_info. `clustering` has a bit

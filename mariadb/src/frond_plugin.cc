@@ -6,6 +6,7 @@
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #include "plugin.h"
 
+#include "alter.h"
 #include "ddl.h"
 #include "errors.h"
 #include "ha_frond.h"
@@ -175,7 +176,13 @@ void end_backup()
 
 int drop_table_by_path(handlerton *, const char *path)
 {
-  return drop_table(path);
+  return drop_table(current_thd, path);
+}
+
+/* Recovery of the server's log of DDL statements asks which version of a table is here. */
+int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong)
+{
+  return check_table_version(path, version);
 }
 
 ha_create_table_option table_options[]= {
@@ -212,6 +219,7 @@ int init(void *p)
   hton->start_consistent_snapshot= start_consistent_snapshot;
   hton->flush_logs= flush_logs;
   hton->drop_table= drop_table_by_path;
+  hton->check_version= check_version;
   hton->show_status= show_status;
   hton->checkpoint_state= checkpoint_state;
   hton->prepare_for_backup= prepare_for_backup;
@@ -234,9 +242,9 @@ int init(void *p)
     log_failed_start(status, "open the database");
     return 1;
   }
-  status= frond_db_open_tree(database, "frond/auto_increment", &auto_increment_tree);
+  status= frond_db_open_tree(database, "#frond/auto_increment", &auto_increment_tree);
   if (status == FROND_NOT_FOUND)
-    status= frond_db_create_tree(database, "frond/auto_increment", nullptr, &auto_increment_tree);
+    status= frond_db_create_tree(database, "#frond/auto_increment", nullptr, &auto_increment_tree);
   if (status != FROND_OK || drop_leftovers()) {
     log_failed_start(status, "prepare the database");
     frond_tree_close(auto_increment_tree);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "errors.h"
+#include "index_build.h"
 #include "plugin.h"
 #include "session.h"
 #include "variables.h"
@@ -128,7 +129,7 @@ int ha_frond::open_codecs()
     if (error)
       return error;
   }
-  return rows.init(table, share->definition, has_primary_key() ? codecs[table_share->primary_key].get() : nullptr);
+  return rows.init(table, share->definition, primary_codec());
 }
 
 int ha_frond::close()
@@ -351,11 +352,15 @@ void ha_frond::append_primary_key(const uchar *record, Bytes &out) const
   codecs[table_share->primary_key]->encode(record, out);
 }
 
+Entry_form ha_frond::entry_form(uint index) const
+{
+  const Index_tree &tree= share->indexes[index];
+  return {*codecs[index], primary_codec(), rows, tree.unique, tree.clustering};
+}
+
 void ha_frond::append_entry_key(uint index, const uchar *record, const Bytes &primary, Bytes &out) const
 {
-  codecs[index]->encode(record, out);
-  if (!share->indexes[index].unique || codecs[index]->has_null(record))
-    out.append_bytes(primary);
+  entry_form(index).append_key(record, primary, out);
 }
 
 /* A search by leading columns of an index. To an index that is not unique the server adds the columns of the primary key that
@@ -384,36 +389,19 @@ void ha_frond::append_search_key(uint index, const uchar *tuple, key_part_map pa
 
 void ha_frond::append_entry_value(uint index, const uchar *record, const Bytes &primary, Bytes &out) const
 {
-  const Index_tree &tree= share->indexes[index];
-  if (tree.unique) {
-    out.append_varint(primary.size());
-    out.append_bytes(primary);
-  }
-  codecs[index]->encode_restore(record, out);
-  if (has_primary_key())
-    codecs[table_share->primary_key]->encode_restore(record, out);
-  if (tree.clustering)
-    rows.encode(record, out);
+  entry_form(index).append_value(record, primary, out);
 }
 
 /* Where the entry of a secondary index holds the key of its row, and where what restores its columns begins. */
 bool ha_frond::entry_primary_key(uint index, const frond_row &entry, frond_slice *key, const uchar **restore) const
 {
-  const uchar *value= entry.value.data, *value_end= value + entry.value.size;
-  if (share->indexes[index].unique) {
-    uint64_t size;
-    const uchar *at= read_varint(value, value_end, &size);
-    if (!at || size > static_cast<size_t>(value_end - at))
-      return false;
-    *key= frond_bytes(at, size);
-    *restore= at + size;
-    return true;
-  }
+  if (share->indexes[index].unique)
+    return unique_entry_primary(entry.value, key, restore);
   size_t own= codecs[index]->skip(entry.key.data, entry.key.size);
   if (own == 0 || own > entry.key.size)
     return false;
   *key= frond_bytes(entry.key.data + own, entry.key.size - own);
-  *restore= value;
+  *restore= entry.value.data;
   return true;
 }
 
@@ -472,13 +460,37 @@ void ha_frond::add_update(uint index, const uchar *old_record, const uchar *new_
   add_insertion(index, new_record, new_primary_key);
 }
 
-int ha_frond::run_writes()
+/* The writes of a row that goes from old_record to new_record; null where there was none, or will be none. */
+int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
 {
   int error= session->mark_statement(ha_thd());
   if (error)
     return error;
+  if (share->build.load(std::memory_order_acquire)) {
+    std::shared_lock<std::shared_mutex> guard(share->build_latch);
+    if (Index_build *build= share->build.load(std::memory_order_relaxed))
+      return run_writes_with_build(build, old_record, new_record);
+  }
   uint key_number= MAX_KEY;
   frond_status status= writes.run(txn(), &key_number);
+  if (status == FROND_KEY_EXISTS)
+    duplicate_key= key_number;
+  return failure(status);
+}
+
+/* The same while indexes are being built: they follow in the same call; if they cannot, the build fails and not this. */
+int ha_frond::run_writes_with_build(Index_build *build, const uchar *old_record, const uchar *new_record)
+{
+  size_t own= writes.count();
+  frond_status status= build->follow(txn(), wait_ms(), rows, primary_codec(), old_record, primary_key, new_record,
+                                     new_primary_key, &writes);
+  uint key_number= MAX_KEY;
+  if (status == FROND_OK)
+    status= writes.run(txn(), &key_number);
+  if (status != FROND_OK && build->takes_failure(status, key_number, new_record)) {
+    writes.truncate(own);
+    status= writes.run(txn(), &key_number);
+  }
   if (status == FROND_KEY_EXISTS)
     duplicate_key= key_number;
   return failure(status);
@@ -520,7 +532,7 @@ int ha_frond::write_row(const uchar *record)
   for (uint index= 0; index < table_share->keys; index++)
     if (!is_primary(index))
       add_insertion(index, record, new_primary_key);
-  int error= run_writes();
+  int error= run_writes(nullptr, record);
   if (error)
     return error;
   share->saw_auto_increment(auto_increment_of(record));
@@ -562,7 +574,7 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
       add_update(index, old_record, new_record, retold);
   int error= share->keep_auto_increment(auto_increment_of(old_record));
   if (!error)
-    error= run_writes();
+    error= run_writes(old_record, new_record);
   if (error)
     return error;
   share->saw_auto_increment(auto_increment_of(new_record));
@@ -584,7 +596,7 @@ int ha_frond::delete_row(const uchar *record)
       add_deletion(index, record, primary_key);
   int error= share->keep_auto_increment(auto_increment_of(record));
   if (!error)
-    error= run_writes();
+    error= run_writes(record, nullptr);
   if (!error)
     share->changed();
   return error;

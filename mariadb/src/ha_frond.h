@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "bytes.h"
+#include "entry.h"
 #include "frond.h"
 #include "key_codec.h"
 #include "row_codec.h"
@@ -32,6 +33,7 @@
 #include "share.h"
 
 namespace frond {
+class Alter;
 class Session;
 class Table_check;
 struct Sampling;
@@ -139,8 +141,25 @@ public:
   int check(THD *thd, HA_CHECK_OPT *options) override;
   int optimize(THD *thd, HA_CHECK_OPT *options) override;
 
+  /* ALTER TABLE in place: alter.cc */
+  bool check_if_incompatible_data(HA_CREATE_INFO *, uint changes) override
+  {
+    return changes == IS_EQUAL_YES ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
+  }
+  bool can_convert_nocopy(const Field &field, const Column_definition &type) const override;
+  Compare_keys compare_key_parts(const Field &old_field, const Column_definition &new_field,
+                                 const KEY_PART_INFO &old_part, const KEY_PART_INFO &new_part) const override;
+  enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) override;
+  bool prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+  bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
+
 private:
   friend class frond::Table_check;
+
+  bool report_build_failure(TABLE *altered, Alter_inplace_info *info, int error);
+  frond_status commit_alter(frond_txn *txn, const frond::Alter &alter, const TABLE *altered,
+                            const Alter_inplace_info *info);
 
   frond_txn *txn() const;
   bool locking() const { return lock_mode != FROND_LOCK_NONE; }
@@ -167,7 +186,13 @@ private:
   void add_update(uint index, const uchar *old_record, const uchar *new_record, bool primary_moved);
   bool primary_differs(const uchar *old_record, const uchar *new_record);
   bool restore_differs(const frond::Key_codec &codec, const uchar *a, const uchar *b);
-  int run_writes();
+  int run_writes(const uchar *old_record, const uchar *new_record);
+  int run_writes_with_build(frond::Index_build *build, const uchar *old_record, const uchar *new_record);
+  const frond::Key_codec *primary_codec() const
+  {
+    return has_primary_key() ? codecs[table_share->primary_key].get() : nullptr;
+  }
+  frond::Entry_form entry_form(uint index) const;
   uint64_t auto_increment_of(const uchar *record) const;
 
   /* Reads */

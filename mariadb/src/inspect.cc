@@ -33,7 +33,8 @@ void split_name(Tree_view *view)
 {
   const std::string &name= view->name;
   size_t slash= name.find('/');
-  if (slash == std::string::npos || name.compare(0, 6, "frond/") == 0)
+  if (slash == std::string::npos || name.compare(0, 7, "#frond/") == 0 ||
+      name.compare(0, strlen(temporary_prefix), temporary_prefix) == 0)
     return;
   size_t end= name.find('/', slash + 1);
   view->table_tree= name.substr(0, end);

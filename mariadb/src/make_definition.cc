@@ -100,10 +100,10 @@ Column make_column(const TABLE *table, unsigned index)
   return column;
 }
 
-void set_column_default(const TABLE *table, unsigned index, Column *column)
+void set_column_default(const TABLE *table, unsigned index, const uchar *record,
+                        Column *column)
 {
   const Field *field= table->field[index];
-  const uchar *record= table->s->default_values;
   const uchar *at= record + (field->ptr - table->record[0]);
   auto text= [](const uchar *from, size_t size) {
     return std::string(reinterpret_cast<const char *>(from), size);
@@ -118,8 +118,15 @@ void set_column_default(const TABLE *table, unsigned index, Column *column)
     column->default_bytes= text(at + column->length_bytes,
                                 column->length_bytes == 1 ? *at : uint2korr(at));
     break;
-  case Storage::BLOB:   /* a constant default of a blob is '' or an expression */
+  case Storage::BLOB:
+  {
+    auto *blob= static_cast<const Field_blob *>(field);
+    const uchar *data;
+    memcpy(&data, at + column->length_bytes, sizeof data);
+    if (data)
+      column->default_bytes= text(data, blob->get_length(at));
     break;
+  }
   case Storage::CHAR:
     column->default_bytes= text(
         at, field->charset()->lengthsp(reinterpret_cast<const char *>(at), column->length));
@@ -145,6 +152,8 @@ Table_definition make_definition(const TABLE *table, uint64_t table_id, uint64_t
 {
   Table_definition definition;
   definition.table_id= table_id;
+  const LEX_CUSTRING &version= table->s->tabledef_version;
+  definition.server_version.assign(reinterpret_cast<const char *>(version.str), version.length);
   Layout layout;
   layout.version= 1;
   for (uint i= 0; i < table->s->fields; i++)

@@ -144,7 +144,8 @@ bool joins(const Row_step &run, const Row_step &step)
 
 void add_step(Row_plan *plan, Row_step step)
 {
-  if (step.step == Step::FIXED && !step.nullable && step.field != NO_FIELD)
+  /* A column that has become nullable since has a NULL bit to clear. */
+  if (step.step == Step::FIXED && !step.nullable && step.null_bit == 0 && step.field != NO_FIELD)
     step.step= Step::RUN;
   plan->null_count+= step.nullable;
   if (!plan->steps.empty() && joins(plan->steps.back(), step))

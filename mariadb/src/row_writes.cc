@@ -21,6 +21,14 @@ void Row_writes::value()
   writes.back().value_start= buffer.size();
 }
 
+void Row_writes::truncate(size_t count)
+{
+  if (count >= writes.size())
+    return;
+  buffer.truncate(writes[count].key_start);
+  writes.resize(count);
+}
+
 frond_status Row_writes::run(frond_txn *txn, uint *key_number)
 {
   operations.resize(writes.size());

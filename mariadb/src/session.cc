@@ -3,6 +3,7 @@
    SPDX-License-Identifier: GPL-2.0-or-later */
 #include "session.h"
 
+#include "ddl.h"
 #include "errors.h"
 #include "plugin.h"
 #include "variables.h"
@@ -58,6 +59,7 @@ void Session::close(THD *thd)
   thd_set_ha_data(thd, hton, nullptr);
   if (session->phase == Phase::active)
     frond_txn_rollback(session->transaction);
+  session->drop_waiting();
   delete session;
 }
 
@@ -120,6 +122,23 @@ void Session::forget()
   has_mark= false;
   xid.clear();
   ordered= false;
+  drop_waiting();
+}
+
+void Session::drop_waiting()
+{
+  for (const std::string &table : dropped)
+    if (int error= drop_table_trees(table))
+      sql_print_warning("FROND: a temporary table stays until the next start, table=%s error=%d", table.c_str(), error);
+  dropped.clear();
+}
+
+void Session::abandon()
+{
+  if (phase != Phase::active)
+    return;
+  frond_txn_rollback(transaction);
+  forget();
 }
 
 int Session::commit(THD *thd, bool all)

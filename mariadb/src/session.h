@@ -22,6 +22,7 @@
 
 #include <atomic>
 #include <string>
+#include <vector>
 
 #include "frond.h"
 
@@ -55,6 +56,11 @@ public:
   int savepoint_rollback(uint32_t savepoint);
   int savepoint_release(uint32_t savepoint);
 
+  /* A temporary table goes while the transaction may hold locks in it: its trees are dropped when the transaction ends. */
+  void drop_at_end(const std::string &table) { dropped.push_back(table); }
+  /* CREATE TABLE … SELECT failed, and the new table goes: rolls back what the statement has written. */
+  void abandon();
+
   /* Ends a lock wait of this session. */
   void kill();
 
@@ -69,6 +75,7 @@ private:
 
   int begin(THD *thd, uint32_t flags);
   void forget();
+  void drop_waiting();
   static bool is_whole(THD *thd, bool all);
 
   Phase phase= Phase::idle;
@@ -79,6 +86,7 @@ private:
   bool has_mark= false;
   uint32_t mark= 0;
   std::string xid;
+  std::vector<std::string> dropped; /* temporary tables */
   frond_durability durability= FROND_DURABILITY_DEFAULT;
   /* What commit_ordered came to, for commit() to report. */
   bool ordered= false;

@@ -13,6 +13,7 @@
 namespace frond {
 
 const char temporary_prefix[]= "#tmp/";
+const char building_mark[]= "being built";
 frond_tree *auto_increment_tree= nullptr;
 
 namespace {

@@ -5,7 +5,7 @@
 
    Counters
      S1  auto-increment values handed out in this process never repeat, whatever is rolled back. The counter starts at the
-         highest of: last key + 1, the value kept in tree "frond/auto_increment", the AUTO_INCREMENT of CREATE or ALTER.
+         highest of: last key + 1, the value kept in tree "#frond/auto_increment", the AUTO_INCREMENT of CREATE or ALTER.
      S2  the kept value is raised to the counter before a row above it is deleted, by a commit of its own that no sync waits
          for: it lies before the deletion in the log. So a restart never hands out a deleted row's value again, and inserts
          pay nothing for that.
@@ -20,6 +20,7 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,11 @@ std::string tree_name(const char *path);
 std::string index_tree_name(const std::string &table, uint32_t index_id);
 /* Names of temporary tables' trees begin so. */
 extern const char temporary_prefix[];
+
+/* The metadata of the tree of an index that is being built; no other index tree has any. */
+extern const char building_mark[];
+
+class Index_build;
 
 /* A secondary index as the table's key number k sees it. */
 struct Index_tree {
@@ -88,6 +94,11 @@ public:
   Table_definition definition;
   frond_tree *primary= nullptr;
   std::vector<Index_tree> indexes; /* by key number of the TABLE */
+
+  /* Indexes that ALTER TABLE is building, or null: whoever writes rows has them follow (index_build.h). A writer holds the
+     latch shared from looking at it to the end of its write. */
+  std::atomic<Index_build *> build{nullptr};
+  std::shared_mutex build_latch;
 
 private:
   int open_indexes(frond_txn *txn, const TABLE *table);

@@ -16,6 +16,7 @@ Table_definition example()
   definition.table_id= 0x1234567890abcdefULL;
   definition.auto_increment_start= 1ULL << 63;
   definition.analyzed_rows= 1000;
+  definition.server_version= std::string("\0version of a frm", 17);
   definition.next_column_id= 4;
   definition.next_index_id= 3;
   Column id;
@@ -51,7 +52,7 @@ Table_definition example()
   primary.unique= true;
   by_name.id= 2;
   by_name.name= "by_Name";
-  by_name.clustering= by_name.building= true;
+  by_name.clustering= true;
   by_name.rec_per_key= {3, 1, 1ULL << 40};
   definition.indexes= {primary, by_name};
   return definition;
