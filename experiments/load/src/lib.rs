@@ -1,0 +1,16 @@
+//! What puts load on a private MariaDB server: shared by the experiments and by the torture client.
+//!
+//! - [`wire`]: a connection, the text protocol over a Unix socket.
+//! - [`random`]: numbers from a seed.
+//! - [`purchase`]: the rows of iiBench's table as a function of a seed and a row number.
+//! - [`insert`]: clients that insert them, at full speed or paced, and what they saw.
+//! - [`verify`]: whether a table holds what was acknowledged.
+//!
+//! The client must cost next to nothing beside the server that it measures: rows are drawn and printed without allocating,
+//! and the CPU that it took is part of what it reports.
+
+pub mod insert;
+pub mod purchase;
+pub mod random;
+pub mod verify;
+pub mod wire;
