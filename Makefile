@@ -3,11 +3,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench torture fuzz server server-stop plugin deb stock
+.PHONY: help setup run test test-sql test-long check bench torture fuzz server server-stop plugin deb stock
 
 CARGO ?= cargo
 SEEDS ?= 20000
 SECONDS_PER_TARGET ?= 60
+KILLS ?= 5
+client = $(CARGO) run --quiet --release -p frond-client --
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -34,10 +36,18 @@ run: setup ## the pulled plug: load at full speed, kill, reopen, verify every ro
 	  $(if $(SEED),--seed $(SEED))
 
 test: setup ## formatting, lints, and every test (about ten minutes)
-	@echo "test: installs nothing besides what 'make setup' names; crates come through cargo"
+	@echo "test: crates come through cargo; the stock server's packages, where they are missing, by apt-get, which says so"
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace
+	@$(MAKE) --no-print-directory test-sql
+
+test-sql: plugin ## a server killed KILLS=5 times under mixed SQL, and again with the binary log
+	$(client) kill-loop --kills $(KILLS)
+	$(client) kill-loop --kills $(KILLS) --binlog
+
+test-long: ## the same with 50 kills each
+	@$(MAKE) --no-print-directory test-sql KILLS=50
 
 check: setup ## formatting and lints only
 	$(CARGO) fmt --all --check

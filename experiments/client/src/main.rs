@@ -1,0 +1,55 @@
+//! `frond-client`: SQL against private MariaDB servers. See `frond-client --help`.
+//!
+//! Rooms, in reading order: `server` (a private server as our child), then one for each subcommand: `kill_loop`, `insert`.
+//! The protocol, random numbers and the rows of iiBench are those of `frond_load`.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod insert;
+mod kill_loop;
+mod server;
+
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    about = "SQL against private MariaDB servers with FROND: kill loops, random SQL, insertion experiments"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Kill a server under mixed SQL again and again; after each restart everything acknowledged is there and nothing half-done
+    KillLoop(kill_loop::KillLoop),
+    /// The published experiments in SQL, on a running server of any engine
+    #[command(flatten)]
+    Experiment(insert::Experiment),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::KillLoop(command) => command.execute(),
+        Command::Experiment(command) => command.execute(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("frond-client: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}
