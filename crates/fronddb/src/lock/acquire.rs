@@ -2,7 +2,6 @@
 
 use std::collections::btree_map;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::key::LockKey;
 use super::owner::Owner;
@@ -11,6 +10,7 @@ use super::table::Inner;
 use super::wait::{Registered, Request, Search, Told};
 use super::{Attempt, Granted, Mode, Wait};
 use crate::base::sync::MutexGuard;
+use crate::base::sync::atomic::Ordering;
 use crate::base::{Result, TreeId};
 
 /// What the examination of a point found.

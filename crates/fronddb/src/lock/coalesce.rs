@@ -18,7 +18,6 @@ use std::collections::HashMap;
 use std::iter::Peekable;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::Mode;
 use super::intervals::{Intervals, Range};
@@ -27,6 +26,7 @@ use super::owner::Owner;
 use super::points::{Entry, Shard, conflict};
 use super::table::Inner;
 use crate::base::sync::MutexGuard;
+use crate::base::sync::atomic::Ordering;
 use crate::base::{TreeId, TxnId};
 
 /// Points or ranges looked at in one step, with all shards latched: some tens of microseconds.

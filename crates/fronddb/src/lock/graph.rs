@@ -12,7 +12,6 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
@@ -20,6 +19,7 @@ use super::Mode;
 use super::key::LockKey;
 use super::owner::Owner;
 use crate::base::TxnId;
+use crate::base::sync::atomic::Ordering;
 
 /// Hashes ids, which are numbers drawn in order.
 #[derive(Debug, Default, Clone, Copy)]

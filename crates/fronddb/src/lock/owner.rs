@@ -6,10 +6,10 @@
 //! points are then found by a scan of the table.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::key::LockKey;
 use crate::base::codec::{Decoder, put_bytes, put_varint};
+use crate::base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::{TreeId, TxnId};
 

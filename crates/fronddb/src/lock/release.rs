@@ -8,7 +8,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::key::LockKey;
 use super::owner::Owner;
@@ -16,6 +15,7 @@ use super::points::ENTRY_BYTES;
 use super::table::{Inner, LockTable};
 use crate::base::TreeId;
 use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicUsize, Ordering};
 
 /// Ranges that the end of an owner removes at once.
 const INLINE_MAX: usize = 64;

@@ -1,7 +1,6 @@
 //! The table as a whole: its parts, its accounting, and the handles through which owners lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 
 use super::coalesce::Coalescer;
 use super::graph::{Graph, IdMap};
@@ -14,6 +13,7 @@ use super::release::Sweeper;
 use super::{Attempt, Granted, LockOptions, Mode, Wait, WaitObserver};
 use crate::base::clock::Clock;
 use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{Error, ErrorKind, Result, TreeId, TxnId};
 use crossbeam_utils::CachePadded;

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -15,6 +14,7 @@ use super::points::conflict;
 use super::table::Inner;
 use super::{Mode, Wait, WaitObserver};
 use crate::base::sync::MutexGuard;
+use crate::base::sync::atomic::Ordering;
 use crate::base::{Error, ErrorKind, Result, TxnId};
 
 /// A request on its way.

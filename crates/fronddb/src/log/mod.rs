@@ -280,7 +280,7 @@ impl Log {
             self.check_poison()?;
             match self.writer.try_lock() {
                 Some(mut writer) => self.drain(&mut writer)?,
-                None => std::thread::yield_now(),
+                None => crate::base::sync::yield_now(),
             }
         }
         Ok(())
@@ -313,7 +313,7 @@ impl Log {
             }
             self.write_pass()?;
             if self.written.load(Ordering::Acquire) < end.0 {
-                std::thread::yield_now();
+                crate::base::sync::yield_now();
             }
         }
         Ok(())

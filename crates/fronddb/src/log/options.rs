@@ -5,6 +5,9 @@ use crate::base::compress::Codec;
 use crate::base::memory::MemoryBudget;
 use crate::base::{Error, Lsn, Result};
 
+/// Smallest ring, in bytes. Smaller in tests of schedules, so that it is full at times.
+const RING_BYTES_MIN: u64 = if cfg!(feature = "schedules") { 4 << 10 } else { 16 << 10 };
+
 /// How the log works. None of it is stored but `uuid`; all may differ at the next opening.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
@@ -50,7 +53,7 @@ impl LogOptions {
     pub(super) fn check(&self) -> Result<()> {
         let ring = self.buffer_bytes as u64;
         let pages = |bytes: u64| bytes > 0 && bytes.is_multiple_of(4096);
-        if !self.buffer_bytes.is_power_of_two() || ring < 16 << 10 || self.segment_bytes < 4 * ring {
+        if !self.buffer_bytes.is_power_of_two() || ring < RING_BYTES_MIN || self.segment_bytes < 4 * ring {
             return Err(Error::invalid(format!("log sizes, buffer={ring} segment={}", self.segment_bytes)));
         }
         if !pages(self.segment_bytes) || !pages(self.fill_bytes) {

@@ -13,11 +13,10 @@
 //! - R2: the first word of a frame is stored with release after all others, and loaded with acquire before them.
 //! - R3: one thread at a time takes frames out (the holder of the log's writer).
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crossbeam_utils::CachePadded;
 
 use super::frame::{self, HEADER_BYTES};
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 
 /// The ring.
 #[derive(Debug)]

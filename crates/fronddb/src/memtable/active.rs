@@ -15,7 +15,6 @@
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
@@ -26,6 +25,7 @@ use super::txn_set::TxnSet;
 use crate::base::key::tree_end;
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::{TreeId, TxnId};
 use crate::format::{Message, RangeDelete, Stamp};
 

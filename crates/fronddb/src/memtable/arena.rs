@@ -13,10 +13,10 @@
 #![allow(unsafe_code, reason = "concurrent allocation of pieces out of one map has no safe form")]
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Alignment of all pieces.
 pub(super) const ALIGNMENT: usize = 8;

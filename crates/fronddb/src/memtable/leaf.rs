@@ -13,11 +13,11 @@
 #![allow(unsafe_code, reason = "leaves in an arena, linked by atomic pointers")]
 
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use super::arena::Arena;
 use super::node::{self, Node, Target};
 use super::order::{self, SLOTS};
+use crate::base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Entries that stay when a leaf is split in the middle.
 const KEPT: usize = SLOTS.div_ceil(2);
@@ -49,12 +49,32 @@ pub(super) fn make(arena: &Arena, links: usize, tree: u64, level: u64, anchor: (
     // this call's alone.
     unsafe {
         let leaf = piece.add(bytes).cast::<Leaf>();
+        #[cfg(feature = "schedules")]
+        make_scheduled(piece.cast(), links, leaf);
         (&raw mut (*leaf.as_ptr()).tree).write(tree);
         (&raw mut (*leaf.as_ptr()).level).write(level);
         (&raw mut (*leaf.as_ptr()).anchor_prefix).write(anchor.0);
         (&raw mut (*leaf.as_ptr()).anchor).write(anchor.1);
         (*leaf.as_ptr()).order.store(order::EMPTY, Ordering::Relaxed);
         leaf
+    }
+}
+
+/// Atomics that a scheduler knows are more than zeros.
+///
+/// # Safety
+/// The piece of a leaf of so many links, which lie at `first` and before `leaf`.
+#[cfg(feature = "schedules")]
+unsafe fn make_scheduled(first: NonNull<AtomicPtr<Leaf>>, links: usize, leaf: NonNull<Leaf>) {
+    let leaf = leaf.as_ptr();
+    // Safety: by contract.
+    unsafe {
+        (0..links).for_each(|link| first.add(link).write(AtomicPtr::default()));
+        (&raw mut (*leaf).order).write(AtomicU64::default());
+        (&raw mut (*leaf).state).write(AtomicU64::default());
+        (&raw mut (*leaf).prefixes).write(Default::default());
+        (&raw mut (*leaf).entries).write(Default::default());
+        (&raw mut (*leaf).root).write(AtomicPtr::default());
     }
 }
 
@@ -151,9 +171,9 @@ impl Leaf {
         while self.state.fetch_or(1, Ordering::Acquire) & 1 == 1 {
             spins += 1;
             if spins.is_multiple_of(64) {
-                std::thread::yield_now();
+                crate::base::sync::yield_now();
             } else {
-                std::hint::spin_loop();
+                crate::base::sync::spin_loop();
             }
         }
     }

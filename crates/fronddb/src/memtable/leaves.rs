@@ -26,7 +26,6 @@
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
@@ -36,6 +35,7 @@ use super::node::{self, Node, Target};
 use super::order;
 use crate::base::TxnId;
 use crate::base::memory::MemoryBudget;
+use crate::base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::format::Message;
 
 /// Most links of a leaf: enough for 16 million trees, each with one more link with probability 1/4.

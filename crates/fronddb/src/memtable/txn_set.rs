@@ -4,12 +4,12 @@
 //! asks, so each shard remembers its last answer, and the messages of a transaction after its first cost one load.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
 use crate::base::TxnId;
 use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 
 /// Ids in a page.
 const IDS: u64 = 1024;

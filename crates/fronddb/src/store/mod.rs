@@ -45,11 +45,11 @@
 use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
+use crate::base::sync::atomic::Ordering;
 use crate::base::{BlockPtr, Error, ErrorKind, Extent, Result};
 use crate::format::Superblock;
 

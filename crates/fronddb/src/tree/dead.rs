@@ -21,10 +21,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use crate::base::CommitNumber;
 use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// Most markers kept; past it, no new ones.
 const MARKERS_MAX: usize = 4096;

@@ -26,15 +26,16 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
 use super::status::StatusTable;
 use crate::base::CommitNumber;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::format::{Retention, Statuses};
 
-const BLOCK_SLOTS: usize = 64;
+/// Few in tests of schedules, so that a look at all of them is not most of the schedule.
+const BLOCK_SLOTS: usize = if cfg!(feature = "schedules") { 4 } else { 64 };
 /// A slot's value when nobody has it; else it holds the snapshot's number plus one.
 const FREE: u64 = 0;
 
@@ -90,7 +91,7 @@ impl Drop for Snapshot {
 
 /// Where this thread looks for a free slot first.
 fn home() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     thread_local!(static HOME: Cell<usize> = const { Cell::new(usize::MAX) });
     HOME.with(|home| {
         if home.get() == usize::MAX {

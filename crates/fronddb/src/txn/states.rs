@@ -17,15 +17,15 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
-
+use crate::base::sync::ArcSwap;
 use crate::base::sync::RwLock;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::{CommitNumber, TxnId};
 use crate::format::Status;
 
-const CHUNK: u64 = 1024;
+/// Small in tests of schedules, so that chunks come and go.
+const CHUNK: u64 = if cfg!(feature = "schedules") { 4 } else { 1024 };
 const STEP_GROUPS: usize = 16;
 
 /// Low two bits of a state.

@@ -25,10 +25,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::backlog::{Backlog, BacklogStats};
 use super::states::States;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TxnId};
 use crate::format::{Status, Statuses};
