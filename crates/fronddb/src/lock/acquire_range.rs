@@ -3,7 +3,6 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::intervals::{Intervals, Range};
 use super::key::LockKey;
@@ -12,6 +11,7 @@ use super::points::conflict;
 use super::table::Inner;
 use super::wait::{Registered, Request, Search, Told};
 use super::{Attempt, Granted, Mode, Wait};
+use crate::base::sync::atomic::Ordering;
 use crate::base::{Error, Result, TreeId};
 
 /// The interval of a request.
@@ -197,6 +197,9 @@ impl Inner {
             ControlFlow::Continue(())
         });
         let mut id = id;
+        // Counted once more while its parts are out: points that find no range counted do not look for any.
+        let group = self.range_group(low.tree());
+        group.count.fetch_add(1, Ordering::SeqCst);
         if !joined.is_empty()
             && let Some(mut union) = self.remove_range(intervals, id)
         {
@@ -208,6 +211,7 @@ impl Inner {
             }
             id = self.insert_range(intervals, union);
         }
+        group.count.fetch_sub(1, Ordering::SeqCst);
         owner.held.lock().push_range(low.tree(), id);
     }
 
