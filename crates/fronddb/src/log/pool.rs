@@ -103,7 +103,7 @@ impl Pool {
             return Ok(());
         }
         first.file.allocate(0, HEADER_BYTES + capacity)?;
-        let larger = Segment::new(first.number, Arc::clone(&first.file), capacity, first.filled());
+        let larger = first.enlarged(capacity);
         let mut state = self.state.lock();
         match state.prepared.front_mut() {
             Some(front) if front.number == larger.number => *front = Arc::new(larger),

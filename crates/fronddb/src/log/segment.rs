@@ -28,10 +28,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::page_buf::PageBuf;
 use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::{Error, ErrorKind, Result, checksum};
 use crate::io::File;
 
@@ -105,12 +105,15 @@ impl Header {
         if header.uuid != *uuid {
             return Err(Error::corruption("log segment belongs to another database"));
         }
-        if !header.start.is_multiple_of(8) || header.durable > header.start {
+        if !header.start.is_multiple_of(8) || header.start > START_MAX || header.durable > header.start {
             return Err(Error::corruption(format!("impossible log segment, start={}", header.start)));
         }
         Ok(Some(header))
     }
 }
+
+/// No log gets as far as this; so positions, offsets and windows can be added up.
+const START_MAX: u64 = 1 << 62;
 
 /// The name of the file with this number.
 pub(super) fn file_name(number: u64) -> String {
@@ -138,19 +141,32 @@ pub(super) struct Segment {
     pub(super) file: Arc<dyn File>,
     /// Bytes of the record area.
     pub(super) capacity: u64,
-    /// Everything in the file below this offset was written at least once. Raised under `filling`.
+    filling: Arc<Filling>,
+}
+
+/// How far a file was filled; shared by a segment and the larger one that takes its place.
+#[derive(Debug)]
+struct Filling {
+    /// Everything in the file below this offset was written at least once. Raised under `latch`.
     written: AtomicU64,
-    filling: Mutex<()>,
+    latch: Mutex<()>,
 }
 
 impl Segment {
     pub(super) fn new(number: u64, file: Arc<dyn File>, capacity: u64, written: u64) -> Segment {
-        Segment { number, file, capacity, written: AtomicU64::new(written), filling: Mutex::new(()) }
+        let filling = Arc::new(Filling { written: AtomicU64::new(written), latch: Mutex::new(()) });
+        Segment { number, file, capacity, filling }
+    }
+
+    /// The same file with more room. Who still fills the smaller one does not get in the way of who writes this one.
+    pub(super) fn enlarged(&self, capacity: u64) -> Segment {
+        let (file, filling) = (Arc::clone(&self.file), Arc::clone(&self.filling));
+        Segment { number: self.number, file, capacity, filling }
     }
 
     /// Offset up to which the file was written at least once.
     pub(super) fn filled(&self) -> u64 {
-        self.written.load(Ordering::Acquire)
+        self.filling.written.load(Ordering::Acquire)
     }
 
     fn file_bytes(&self) -> u64 {
@@ -163,14 +179,14 @@ impl Segment {
         if end <= self.filled() {
             return self.file.write_at(bytes, offset);
         }
-        let _filling = self.filling.lock();
+        let _filling = self.filling.latch.lock();
         self.file.write_at(bytes, offset)?;
         self.fill(end.max(self.filled()), fill_bytes)
     }
 
     /// Writes zeros ahead of `offset`, one step of at most `fill_bytes`; false when it is `ahead` bytes ahead already.
     pub(super) fn fill_ahead(&self, offset: u64, ahead: u64, fill_bytes: u64) -> Result<bool> {
-        let _filling = self.filling.lock();
+        let _filling = self.filling.latch.lock();
         let filled = self.filled();
         if filled >= (offset + ahead).min(self.file_bytes()) {
             return Ok(false);
@@ -179,14 +195,14 @@ impl Segment {
         Ok(true)
     }
 
-    /// Writes zeros from `from`, below which all was written; under `filling`.
+    /// Writes zeros from `from`, below which all was written; under the latch.
     fn fill(&self, from: u64, bytes: u64) -> Result<()> {
         let upto = (from + bytes).min(self.file_bytes());
         if from < upto {
             let zeros = PageBuf::zeroed((upto - from) as usize);
             self.file.write_at(&zeros, from)?;
         }
-        self.written.store(upto.max(from), Ordering::Release);
+        self.filling.written.store(upto.max(from), Ordering::Release);
         Ok(())
     }
 }

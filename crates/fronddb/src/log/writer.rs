@@ -17,13 +17,13 @@
 //!   lies not too far below them: see [`super::reader`].
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::frame::{self, Header};
 use super::segment::{self, HEADER_BYTES, Segment};
 use super::{Log, RING_SHARE};
 use crate::base::Result;
 use crate::base::page_buf::PageBuf;
+use crate::base::sync::atomic::Ordering;
 use crate::io::File;
 
 const PAGE: usize = 4096;
@@ -55,18 +55,16 @@ impl Writer {
         self.staging.len()
     }
 
-    /// The files to sync so that everything written becomes durable.
+    /// The files to sync so that everything written becomes durable; the current one last.
     pub(super) fn unsynced(&self) -> Vec<Arc<dyn File>> {
         self.unsynced.clone()
     }
 
-    /// After `files` were synced: the segments among them that are not written to any more need no further sync.
+    /// After `files`, an answer of [`Writer::unsynced`], were synced: those that were not written to any more even then need no
+    /// further sync. The last one may have been written to since, also when it is no longer the current one (W3).
     pub(super) fn forget_synced(&mut self, files: &[Arc<dyn File>]) {
-        let current = self.segment.as_ref().map(|segment| Arc::clone(&segment.file));
-        self.unsynced.retain(|file| {
-            let is_current = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, file));
-            is_current || !files.iter().any(|synced| Arc::ptr_eq(synced, file))
-        });
+        let complete = files.split_last().map_or(&[][..], |(_, complete)| complete);
+        self.unsynced.retain(|file| !complete.iter().any(|synced| Arc::ptr_eq(synced, file)));
     }
 
     /// Offset in the current segment up to which records were written, and the segment.
@@ -105,7 +103,7 @@ impl Writer {
     pub(super) fn write_large(&mut self, log: &Log, position: u64, header: Header, record: &[u8]) -> Result<()> {
         while self.position < position {
             self.drain(log, position)?;
-            std::thread::yield_now();
+            crate::base::sync::yield_now();
         }
         self.begin_segment(log)?;
         let (first, second) = header.encode(position, log.epoch);
