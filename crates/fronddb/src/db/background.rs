@@ -14,7 +14,7 @@
 //! - B1: a step that met a full disk is tried again after a pause; writers hear of it only when level 0 is full.
 //! - B2: a step that met damaged data is tried again after a pause, and what it could not do stays undone; reads of
 //!   other trees go on.
-//! - B3: any other failure, and a panic, poisons.
+//! - B3: any other failure, and a panic, poisons, in whichever thread the step runs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -253,6 +253,7 @@ impl Engine {
     /// One step of any background work in this thread; false when there is none.
     pub(crate) fn step_background(&self) -> Result<bool> {
         self.check_writable()?;
+        let _guard = self.poison_on_panic();
         let stepped = self.step_any();
         stepped.map_err(|error| if self.may_pass(&error) { error } else { self.poison(&error) })
     }

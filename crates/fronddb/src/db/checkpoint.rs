@@ -131,6 +131,7 @@ impl Engine {
     pub(crate) fn flush_step(&self) -> Result<bool> {
         let bytes = self.tree.version_guard().sealed.last().map(Level0::bytes);
         let Some(bytes) = bytes else { return Ok(false) };
+        let _guard = self.poison_on_panic();
         let started = self.clock.micros();
         if self.tree.seal_step(&self.retention())?.is_none() {
             return Ok(false);
@@ -144,6 +145,7 @@ impl Engine {
     /// Makes the present root durable.
     pub(crate) fn publish(&self) -> Result<()> {
         let log = self.log()?;
+        let _guard = self.poison_on_panic();
         let end = Cell::new(Lsn(0));
         let input = |version: &crate::tree::Version| {
             let status_image = self.statuses.image();

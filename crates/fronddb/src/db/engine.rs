@@ -17,7 +17,8 @@
 //! # Failure
 //!
 //! - E1: the first fatal failure is kept and answers every later write (`Poisoned`); it is never cleared.
-//! - E2: a panic between the first visible change of a write and its last poisons ([`PoisonOnPanic`]).
+//! - E2: a panic between the first visible change of a write and its last, and one in a step of background work, poisons
+//!   ([`PoisonOnPanic`]).
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -194,7 +195,7 @@ impl PoisonOnPanic<'_> {
 impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.engine.poison(&Error::internal("panic in the middle of a write"));
+            self.engine.poison(&Error::internal("panic in the middle of a write or a step"));
         }
     }
 }

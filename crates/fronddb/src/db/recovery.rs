@@ -42,7 +42,7 @@ use crate::log::{Log, LogOptions, LogReader, LogTail};
 use crate::memtable::{Level0, Memtable, SortedMemtable};
 use crate::run::{CodecTable, RunCounters};
 use crate::store::{Opened, Store, StoreOptions};
-use crate::tree::{BeTree, RunHolders, TreeEnv, TreeTuning};
+use crate::tree::{BeTree, Node, RunHolders, TreeEnv, TreeTuning};
 use crate::txn::{Snapshots, StatusTable};
 
 /// Most threads that read and decode the log.
@@ -186,6 +186,7 @@ impl Recovery<'_> {
             direct: self.options.direct_io,
             read_only: self.options.read_only,
             generation,
+            keep_slots: true,
             ..StoreOptions::default()
         }
     }
@@ -224,45 +225,41 @@ impl Recovery<'_> {
         }
     }
 
-    /// Tries the newest generation and, where that one is damaged, those before.
+    /// Tries the newest generation and, where that one is damaged, the one before.
     fn run(&mut self) -> Result<Engine> {
         self.progress(RecoveryPhase::Roots, 0, 0);
-        let opened = Store::open(&self.storage, &self.directory, &self.store_options(None));
-        let mut candidates: Vec<Option<u64>> = Vec::new();
-        let first = match opened {
-            Ok(opened) => {
-                self.report.superblocks_skipped = opened.damaged.len() as u32;
-                for error in &opened.damaged {
-                    self.events.tell(LogLevel::Warning, || format!("a superblock is passed over: {error}"));
-                }
-                candidates.extend(opened.superblocks.iter().skip(1).map(|superblock| Some(superblock.generation)));
-                self.open_generation(opened)
-            }
-            Err(error) => Err(error),
-        };
-        let mut outcome = first;
-        for generation in candidates {
-            match outcome {
+        let candidates = Store::candidates(&self.storage, &self.directory, &self.store_options(None))?;
+        for error in &candidates.damaged {
+            self.events.tell(LogLevel::Warning, || format!("a superblock is passed over: {error}"));
+        }
+        let mut skipped = candidates.damaged.len() as u32;
+        let mut first_damage = None;
+        for generation in candidates.generations {
+            self.report = RecoveryReport { created: self.report.created, ..RecoveryReport::default() };
+            self.report.superblocks_skipped = skipped;
+            let opened = Store::open(&self.storage, &self.directory, &self.store_options(Some(generation)));
+            match opened.and_then(|opened| self.open_generation(opened)) {
                 Err(error) if error.kind() == ErrorKind::Corruption => {
-                    self.report.superblocks_skipped += 1;
-                    self.events.tell(LogLevel::Warning, || format!("an older generation is tried: {error}"));
+                    skipped += 1;
+                    self.events.tell(LogLevel::Warning, || format!("the generation is passed over: {error}"));
                     if let Some(tolerated) = &self.tolerated {
                         tolerated.lock().push(error.clone());
                     }
-                    let opened = Store::open(&self.storage, &self.directory, &self.store_options(generation));
-                    // The first damage says more than what an older generation, whose log may be gone, lacks.
-                    outcome = opened.and_then(|opened| self.open_generation(opened)).map_err(|_| error);
+                    // The first damage says more than what an older generation lacks.
+                    first_damage.get_or_insert(error);
                 }
-                _ => break,
+                outcome => return outcome,
             }
         }
-        outcome
+        Err(first_damage.unwrap_or_else(|| Error::internal("no generation to open")))
     }
 
     fn open_generation(&mut self, opened: Opened) -> Result<Engine> {
         let store = opened.store;
         let superblock = store.superblock();
         let statuses = self.statuses(&store, &superblock)?;
+        let env = self.tree_env(&store, &statuses, &superblock);
+        let root = superblock.body.root.map(|ptr| Node::load(&env, ptr)).transpose()?;
         self.report.generation = superblock.generation;
         self.phase(RecoveryPhase::Roots, RecoveryPhase::Log);
 
@@ -295,8 +292,13 @@ impl Recovery<'_> {
         };
         let active = log.as_ref().map_or(self.report.log_end, |log| log.end_lsn().0);
         let locks = self.replay(&statuses, events, active)?;
-        let parts = Parts { store, statuses, sealed, log, active, next_tree, start, locks };
-        self.assemble(parts, &superblock)
+        let parts = Parts { env, root, statuses, sealed, log, active, next_tree, start, locks };
+        let engine = self.assemble(parts)?;
+        if !self.options.read_only {
+            // From here on space of other generations may be used again (S1).
+            engine.store.erase_slots(&opened.unwanted)?;
+        }
+        Ok(engine)
     }
 
     fn statuses(&self, store: &Store, superblock: &Superblock) -> Result<Arc<StatusTable>> {
@@ -419,11 +421,24 @@ impl Recovery<'_> {
         Ok(locks)
     }
 
-    fn assemble(&mut self, parts: Parts, superblock: &Superblock) -> Result<Engine> {
-        let Parts { store, statuses, sealed, log, active, next_tree, start, locks } = parts;
+    fn tree_env(&self, store: &Arc<Store>, statuses: &Arc<StatusTable>, superblock: &Superblock) -> TreeEnv {
+        TreeEnv {
+            store: store.clone(),
+            cache: Arc::new(Cache::new(self.budget.clone())),
+            budget: self.budget.clone(),
+            statuses: statuses.clone(),
+            run_counters: Arc::new(RunCounters::default()),
+            holders: Arc::new(Holders(statuses.clone())),
+            options: self.tuning(),
+            codecs: CodecTable::new(self.options.default_codec),
+            run_ids: Arc::new(AtomicU64::new(superblock.body.next_run.0.max(1))),
+        }
+    }
+
+    fn assemble(&mut self, parts: Parts) -> Result<Engine> {
+        let Parts { env, root, statuses, sealed, log, active, next_tree, start, locks } = parts;
         let budget = self.budget.clone();
-        let cache = Arc::new(Cache::new(budget.clone()));
-        let run_counters = Arc::new(RunCounters::default());
+        let (store, cache, run_counters) = (env.store.clone(), env.cache.clone(), env.run_counters.clone());
         let sessions = Arc::new(Sessions::default());
         let observer = self.options.on_lock_wait.clone().map(|callback| {
             let sessions = sessions.clone();
@@ -432,19 +447,8 @@ impl Recovery<'_> {
         let bytes_max = lock_bytes(self.options.memory_bytes);
         let lock_options = LockOptions { bytes_max, observer, ..LockOptions::default() };
         let lock_table = LockTable::new(budget.clone(), self.clock.clone(), lock_options);
-        let env = TreeEnv {
-            store: store.clone(),
-            cache: cache.clone(),
-            budget: budget.clone(),
-            statuses: statuses.clone(),
-            run_counters: run_counters.clone(),
-            holders: Arc::new(Holders(statuses.clone())),
-            options: self.tuning(),
-            codecs: CodecTable::new(self.options.default_codec),
-            run_ids: Arc::new(AtomicU64::new(superblock.body.next_run.0.max(1))),
-        };
         let memtable = Arc::new(Memtable::new(active, &budget));
-        let tree = Arc::new(BeTree::open(env, superblock.body.root, sealed.clone(), memtable)?);
+        let tree = Arc::new(BeTree::with_root(env, root, sealed.clone(), memtable));
         let prepared = super::prepared::PreparedTable::default();
         for undecided in statuses.prepared() {
             lock_table.import(undecided.txn, locks.get(&undecided.txn).map(Vec::as_slice).unwrap_or_default())?;
@@ -506,7 +510,8 @@ impl Recovery<'_> {
 
 /// What is known after replay.
 struct Parts {
-    store: Arc<Store>,
+    env: TreeEnv,
+    root: Option<Arc<Node>>,
     statuses: Arc<StatusTable>,
     sealed: Vec<Level0>,
     log: Option<Log>,

@@ -14,10 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+// Not the facade's: in tests of schedules a call to the simulated disk is one step.
+use parking_lot::Mutex;
+
 use super::{File, OpenMode, Storage, failed};
 use crate::base::Result;
 use crate::base::page_buf::{ALIGNMENT, PageBuf};
-use crate::base::sync::Mutex;
 
 /// Groups of calls that a rule can watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,6 +79,8 @@ pub enum Fault {
     BitFlip,
     /// It takes this much longer.
     Latency(Duration),
+    /// It panics, as a broken invariant does.
+    Panic,
 }
 
 /// When which calls fail, and how.
@@ -193,6 +197,7 @@ impl FaultPlan {
             std::thread::sleep(time);
             return None;
         }
+        assert!(chosen != Some(Fault::Panic), "injected panic, class={class:?} path={}", path.display());
         chosen
     }
 

@@ -22,8 +22,10 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+// Not the facade's: in tests of schedules a call to the simulated disk is one step.
+use parking_lot::Mutex;
+
 use super::{File, OpenMode, Storage, check_aligned, failed};
-use crate::base::sync::Mutex;
 use crate::base::{Error, ErrorKind, Result};
 
 mod crash;

@@ -24,10 +24,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+// Not the facade's: in tests of schedules a call to the simulated disk is one step.
+use parking_lot::Mutex;
+
 use super::{File, MemoryStorage, OpenMode, Storage};
 use crate::base::Result;
 use crate::base::page_buf::PageBuf;
-use crate::base::sync::Mutex;
 
 /// A call that was made. Files are named by the number of the [`Event::Open`] that opened them.
 #[derive(Debug, Clone)]

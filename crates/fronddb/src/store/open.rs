@@ -5,8 +5,12 @@
 //!
 //! *Opening* reads the slots and takes up the newest valid generation, or the one asked for. Slots that are newer
 //! than it or damaged are erased: space that only they reference is free from here on, so they must not come back to life (a damaged
-//! slot could after a passing read error). Then two summaries are read: of the generation, and of the one before, which
-//! stays intact until the next is durable (S1).
+//! slot could after a passing read error). Who may have to go on with an older generation asks for that to be left
+//! until the generation has proved usable ([`StoreOptions::keep_slots`]). Then two summaries are read: of the generation, and
+//! of the one before, which stays intact until the next is durable (S1).
+//!
+//! *Which generations may be tried* when the newest turns out to be damaged says [`Store::candidates`]: the newest and the one
+//! before (S1), and not that one if a damaged slot may have held a newer one, because then its space may have been used again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +25,7 @@ use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
 use crate::base::{Error, ErrorKind, Result};
-use crate::format::superblock::{SLOT_STRIDE_BYTES, SLOTS, SLOTS_BYTES, SUPERBLOCK_BYTES};
+use crate::format::superblock::{SLOT_STRIDE_BYTES, SLOTS, SLOTS_BYTES, SUPERBLOCK_BYTES, slot_offset};
 use crate::format::{Slot, Superblock, SuperblockBody};
 use crate::io::{OpenMode, Storage};
 
@@ -41,11 +45,13 @@ pub struct StoreOptions {
     /// Take up this generation instead of the newest valid one: for when that one's tree or map is damaged. Newer
     /// ones are erased. Default: none.
     pub generation: Option<u64>,
+    /// Erase no slots yet: the caller does by [`Store::erase_slots`], before anything is allocated. Default: no.
+    pub keep_slots: bool,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { direct: true, read_only: false, reserve_bytes: 1 << 20, generation: None }
+        StoreOptions { direct: true, read_only: false, reserve_bytes: 1 << 20, generation: None, keep_slots: false }
     }
 }
 
@@ -56,6 +62,17 @@ pub struct Opened {
     pub store: Arc<Store>,
     /// All valid superblocks found, newest first.
     pub superblocks: Vec<Superblock>,
+    /// What is wrong with slots that are neither valid nor empty.
+    pub damaged: Vec<Error>,
+    /// Offsets of slots that are still to be erased: newer than what was taken up, or damaged.
+    pub unwanted: Vec<u64>,
+}
+
+/// Which generations may be taken up.
+#[derive(Debug)]
+pub struct Candidates {
+    /// Newest first; at least one.
+    pub generations: Vec<u64>,
     /// What is wrong with slots that are neither valid nor empty.
     pub damaged: Vec<Error>,
 }
@@ -104,8 +121,32 @@ impl Store {
         file.sync_data()?;
         storage.rename(&new, &path)?;
         storage.sync_dir(dir)?;
-        let options = StoreOptions { generation: None, read_only: false, ..options.clone() };
+        let options = StoreOptions { generation: None, read_only: false, keep_slots: false, ..options.clone() };
         Ok(Store::open(storage, dir, &options)?.store)
+    }
+
+    /// The generations that the data file in `dir` may be opened at.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn candidates(storage: &Arc<dyn Storage>, dir: &Path, options: &StoreOptions) -> Result<Candidates> {
+        let path = dir.join(DATA_FILE);
+        let mode = OpenMode { direct: options.direct, read_only: true, ..OpenMode::default() };
+        let data = DataFile::new(storage.open(&path, mode)?, &path, true)?;
+        let slots = read_slots(&data)?;
+        let newest = choose(&data, &slots, None)?.generation;
+        let next_is_damaged = slots.damaged.iter().any(|(offset, _)| *offset == slot_offset(newest + 1));
+        let before = slots.valid.get(1).filter(|before| before.generation + 1 == newest && !next_is_damaged);
+        let generations = std::iter::once(newest).chain(before.map(|before| before.generation)).collect();
+        Ok(Candidates { generations, damaged: slots.damaged.into_iter().map(|(_, error)| error).collect() })
+    }
+
+    /// Erases slots that must not come back to life, durably.
+    ///
+    /// # Errors
+    /// What the storage reports.
+    pub fn erase_slots(&self, unwanted: &[u64]) -> Result<()> {
+        erase(&self.data, unwanted)
     }
 
     /// Opens the data file in `dir`.
@@ -131,9 +172,13 @@ impl Store {
         let before = slots.valid.iter().find(|slot| slot.generation + 1 == chosen.generation);
         // A summary of the generation before that cannot be read is no loss: nobody could fall back to it.
         let before = before.and_then(|before| summary(&data, before).ok()).unwrap_or_default();
-        if !options.read_only {
-            erase(&data, &slots, chosen.generation)?;
-        }
+        let unwanted = unwanted(&slots, chosen.generation);
+        let unwanted = if options.keep_slots || options.read_only {
+            unwanted
+        } else {
+            erase(&data, &unwanted)?;
+            Vec::new()
+        };
         let mut reserve = Reserve::new(options.reserve_bytes.div_ceil(PAGE_BYTES));
         reserve.set_regions(entries.len());
         let allocator = Allocator::new(&entries, before, data.pages(), chosen.generation, reserve);
@@ -146,7 +191,7 @@ impl Store {
             current: Mutex::new(Arc::new(chosen)),
         };
         let damaged = slots.damaged.into_iter().map(|(_, error)| error).collect();
-        Ok(Opened { store: Arc::new(store), superblocks: slots.valid, damaged })
+        Ok(Opened { store: Arc::new(store), superblocks: slots.valid, damaged, unwanted })
     }
 }
 
@@ -188,10 +233,14 @@ fn summary(data: &DataFile, superblock: &Superblock) -> Result<Vec<Entry>> {
     space_map::decode_summary(&bytes).map_err(|error| data.name(error))
 }
 
-fn erase(data: &DataFile, slots: &Slots, newest: u64) -> Result<()> {
-    let newer = slots.valid.iter().filter(|superblock| superblock.generation > newest).map(Superblock::offset);
-    let unwanted: Vec<u64> = newer.chain(slots.damaged.iter().map(|(offset, _)| *offset)).collect();
-    for offset in &unwanted {
+/// The slots that are newer than the generation taken up, or damaged.
+fn unwanted(slots: &Slots, generation: u64) -> Vec<u64> {
+    let newer = slots.valid.iter().filter(|superblock| superblock.generation > generation).map(Superblock::offset);
+    newer.chain(slots.damaged.iter().map(|(offset, _)| *offset)).collect()
+}
+
+fn erase(data: &DataFile, unwanted: &[u64]) -> Result<()> {
+    for offset in unwanted {
         data.write(&PageBuf::zeroed(SUPERBLOCK_BYTES), *offset)?;
     }
     if unwanted.is_empty() { Ok(()) } else { data.sync() }

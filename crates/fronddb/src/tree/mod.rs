@@ -63,9 +63,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use arc_swap::ArcSwap;
-
 use crate::base::memory::MemoryBudget;
+use crate::base::sync::ArcSwap;
 use crate::base::sync::Mutex;
 use crate::base::{BlockPtr, Extent, Result, RunId, TxnId};
 use crate::cache::Cache;
@@ -197,25 +196,25 @@ impl BeTree {
     /// # Errors
     /// Those of loading the root.
     pub fn open(env: TreeEnv, root: Option<BlockPtr>, sealed: Vec<Level0>, active: Arc<Memtable>) -> Result<BeTree> {
-        let (root, published) = match root {
-            Some(ptr) => {
-                let root = Node::load(&env, ptr)?;
-                (root.clone(), Some(root))
-            }
-            None => (Node::empty_root(&env), None),
-        };
+        let root = root.map(|ptr| Node::load(&env, ptr)).transpose()?;
+        Ok(BeTree::with_root(env, root, sealed, active))
+    }
+
+    /// As [`BeTree::open`], with a root that has been loaded.
+    pub fn with_root(env: TreeEnv, saved: Option<Arc<Node>>, sealed: Vec<Level0>, active: Arc<Memtable>) -> BeTree {
+        let root = saved.clone().unwrap_or_else(|| Node::empty_root(&env));
         let version = Arc::new(Version { number: 1, active, sealed, root });
         let mut state = State::default();
         state.past.push_back((1, Arc::downgrade(&version)));
-        Ok(BeTree {
+        BeTree {
             env,
             version: ArcSwap::new(version),
             state: Mutex::new(state),
             sealing: Mutex::new(()),
-            publishing: Mutex::new(publish::LastPublished::new(published)),
+            publishing: Mutex::new(publish::LastPublished::new(saved)),
             counters: step::TreeCounters::default(),
             dead: dead::DeadRanges::default(),
-        })
+        }
     }
 
     /// What an operation that begins now reads.

@@ -46,7 +46,7 @@ struct Harness {
 }
 
 fn store_options() -> StoreOptions {
-    StoreOptions { direct: false, read_only: false, reserve_bytes: 0, generation: None }
+    StoreOptions { direct: false, reserve_bytes: 0, ..StoreOptions::default() }
 }
 
 fn env(store: Arc<Store>, budget: &MemoryBudget, next_run: u64) -> TreeEnv {

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
+use fronddb::base::BlockPtr;
+use fronddb::format::superblock::{SUPERBLOCK_BYTES, Slot, Superblock, slot_offset};
+use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage};
 use fronddb::{Database, Durability, ErrorKind, TreeOptions, TxnOptions, WriteBatch};
 
 use crate::support::{DIRECTORY, begin, fresh, open, options};
@@ -62,16 +64,62 @@ fn a_failed_log_sync_poisons_and_reads_go_on() {
 }
 
 #[test]
-fn a_newer_format_is_refused() {
+fn a_newer_format_is_refused_and_both_versions_are_named() {
     let (storage, db, _tree) = fresh();
+    let generation = db.statistics().unwrap().generation;
     db.close().unwrap();
     let path = Path::new(DIRECTORY).join("data.frond");
-    for generation in 0..4u64 {
-        let at = fronddb::format::superblock::slot_offset(generation) + 8;
-        storage.overwrite(&path, at, &99u32.to_le_bytes()).unwrap();
-    }
+    let mut bytes = superblock(&storage, generation).encode().unwrap();
+    bytes[8..12].copy_from_slice(&99u32.to_le_bytes());
+    bytes[16..24].fill(0);
+    let sum = fronddb::base::checksum::block(slot_offset(generation), &bytes);
+    bytes[16..24].copy_from_slice(&sum.to_le_bytes());
+    storage.overwrite(&path, slot_offset(generation), &bytes).unwrap();
     let error = Database::open(DIRECTORY, options(&storage)).map(|_| ()).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::UnsupportedFormat | ErrorKind::Corruption), "{error}");
+    assert_eq!(error.kind(), ErrorKind::UnsupportedFormat, "{error}");
+    let known = fronddb::format::superblock::FORMAT_VERSION.to_string();
+    assert!(error.to_string().contains("99") && error.to_string().contains(&known), "{error}");
+}
+
+/// A database on a storage that will panic at the next write to the data file.
+fn about_to_panic(manual: bool) -> (MemoryStorage, Database) {
+    let memory = MemoryStorage::new();
+    let plan = FaultPlan::new();
+    let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
+    let options = options(&memory).storage(Some(Arc::new(storage))).manual_background(manual);
+    let db = Database::open(DIRECTORY, options).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    db.put(&tree, b"k", b"v").unwrap();
+    plan.add(FaultRule::once(CallClass::Write, 1, Fault::Panic).on("data.frond"));
+    (memory, db)
+}
+
+/// Poisoned, readable, and whole after reopening.
+fn assert_poisoned(memory: &MemoryStorage, db: Database) {
+    let tree = db.open_tree("t").unwrap();
+    assert_eq!(db.put(&tree, b"k", b"w").map_err(|error| error.kind()), Err(ErrorKind::Poisoned));
+    assert_eq!(db.checkpoint().map_err(|error| error.kind()), Err(ErrorKind::Poisoned));
+    assert!(db.poisoned().is_some_and(|cause| cause.to_string().contains("panic")));
+    assert_eq!(db.get(&tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    drop(db);
+    let db = open(&memory.crash(3));
+    assert_eq!(db.get(&db.open_tree("t").unwrap(), b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn a_panic_in_a_step_poisons_and_nobody_waits_for_ever() {
+    let (memory, db) = about_to_panic(true);
+    let step = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| db.checkpoint()));
+    assert!(step.is_err(), "the panic goes on to the caller");
+    assert_poisoned(&memory, db);
+}
+
+#[test]
+fn a_panic_in_a_background_thread_poisons() {
+    let (memory, db) = about_to_panic(false);
+    // Whoever meets it first: this thread or one in the background.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| db.checkpoint()));
+    assert_poisoned(&memory, db);
 }
 
 #[test]
@@ -92,6 +140,106 @@ fn the_newest_superblock_may_be_lost() {
     assert_eq!((report.generation, report.superblocks_skipped), (generation - 1, 1));
     assert!((0..5u32).all(|round| db.get(&tree, &round.to_be_bytes()).unwrap().is_some()));
     assert!(db.get(&tree, b"last").unwrap().is_some());
+}
+
+/// The superblock of this generation, as it stands in its slot.
+fn superblock(storage: &MemoryStorage, generation: u64) -> Superblock {
+    let path = Path::new(DIRECTORY).join("data.frond");
+    let file = storage.open(&path, OpenMode { read_only: true, ..OpenMode::default() }).unwrap();
+    let mut bytes = vec![0; SUPERBLOCK_BYTES];
+    let at = slot_offset(generation);
+    file.read_at(&mut bytes, at).unwrap();
+    let Slot::Valid(superblock) = Superblock::decode(at, &bytes).unwrap() else { panic!("an empty slot") };
+    *superblock
+}
+
+fn damage(storage: &MemoryStorage, block: BlockPtr) {
+    let path = Path::new(DIRECTORY).join("data.frond");
+    storage.flip_bit(&path, block.offset + 20, 3).unwrap();
+}
+
+/// A database with some generations, rows in all of them and in the log; its newest generation.
+fn generations() -> (MemoryStorage, u64) {
+    let (storage, db, tree) = fresh();
+    for round in 0..7u32 {
+        for row in 0..200 {
+            db.put(&tree, &(1000 * round + row).to_be_bytes(), &[round as u8; 50]).unwrap();
+        }
+        db.checkpoint().unwrap();
+        while db.step_background().unwrap() {}
+    }
+    let prepared = begin(&db);
+    prepared.put(&tree, b"prepared", b"v").unwrap();
+    prepared.prepare(b"xid").unwrap();
+    db.put(&tree, b"last", b"v").unwrap();
+    let generation = db.statistics().unwrap().generation;
+    // As a kill leaves it.
+    (storage.snapshot(), generation)
+}
+
+fn assert_all_there(db: &Database) {
+    let tree = db.open_tree("t").unwrap();
+    for round in 0..7u32 {
+        for row in 0..200 {
+            let value = db.get(&tree, &(1000 * round + row).to_be_bytes()).unwrap();
+            assert_eq!(value.as_deref(), Some(&[round as u8; 50][..]), "round={round} row={row}");
+        }
+    }
+    assert!(db.get(&tree, b"last").unwrap().is_some() && db.get(&tree, b"prepared").unwrap().is_none());
+    assert_eq!(db.prepared().unwrap().len(), 1);
+    let mut findings = Vec::new();
+    db.check(&mut |finding| findings.push(finding)).unwrap();
+    assert_eq!(findings, []);
+}
+
+#[test]
+fn a_damaged_root_map_or_status_of_the_newest_generation_costs_nothing() {
+    for part in ["root", "space map", "statuses"] {
+        let (storage, generation) = generations();
+        let newest = superblock(&storage, generation);
+        let block = match part {
+            "root" => newest.body.root.unwrap(),
+            "space map" => newest.space_map[0],
+            _ => newest.body.status[0],
+        };
+        damage(&storage, block);
+        let before = superblock(&storage, generation - 1);
+        assert!(before.body.root != newest.body.root, "another tree");
+        let db = Database::open(DIRECTORY, options(&storage)).unwrap_or_else(|error| panic!("{part}: {error}"));
+        let report = db.recovery_report().unwrap();
+        assert_eq!((report.generation, report.superblocks_skipped), (generation - 1, 1), "{part}");
+        assert!(report.messages > 0 && report.messages <= report.records, "{part}: counted once");
+        assert_all_there(&db);
+        // The generation that was skipped does not come back, also when its damage was a passing one.
+        let storage = storage.crash(9);
+        damage(&storage, block);
+        let db = open(&storage);
+        assert_eq!(db.recovery_report().unwrap().generation, generation - 1, "{part}");
+        db.checkpoint().unwrap();
+        assert_all_there(&db);
+        drop(db);
+        let db = open(&storage.crash(10));
+        assert_eq!(db.recovery_report().unwrap().superblocks_skipped, 0, "{part}");
+        assert_all_there(&db);
+    }
+}
+
+#[test]
+fn no_generation_before_the_one_before_the_newest_is_tried() {
+    let (storage, generation) = generations();
+    let open_it = |storage: &MemoryStorage| Database::open(DIRECTORY, options(storage)).map(|_| ());
+    damage(&storage, superblock(&storage, generation).body.root.unwrap());
+    let data = Path::new(DIRECTORY).join("data.frond");
+    let one = storage.snapshot();
+    // What two generations before had may have been used again: also if the newest superblock is the one that is lost.
+    damage(&storage, superblock(&storage, generation - 1).body.root.unwrap());
+    assert_eq!(open_it(&storage).map_err(|error| error.kind()), Err(ErrorKind::Corruption));
+    one.overwrite(&data, slot_offset(generation), &[0x5a; 4096]).unwrap();
+    damage(&one, superblock(&one, generation - 1).body.root.unwrap());
+    let error = open_it(&one).unwrap_err();
+    assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains("node"), "{error}");
+    // A failed opening changes nothing: what is left can still be rescued.
+    assert_eq!(superblock(&storage, generation).generation, generation);
 }
 
 #[test]

@@ -15,9 +15,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+// Not the facade's, see the storage.
+use parking_lot::RwLock;
+
 use super::crash::Draw;
 use crate::base::space::PAGE_BYTES;
-use crate::base::sync::RwLock;
 
 const PAGE: usize = PAGE_BYTES as usize;
 const SECTOR: usize = 512;
