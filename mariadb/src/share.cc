@@ -320,6 +320,9 @@ void Table_share::load_index_statistics()
     for (const Index &index : definition.indexes)
       if (index.id == indexes[key].id)
         kept.rows_per_key[key]= index.rec_per_key;
+  for (const std::vector<uint64_t> &rows_per_key : kept.rows_per_key)
+    if (rows_per_key.empty())
+      return; /* an index has been added since */
   set_index_statistics(kept);
   key_statistics_kept= true;
 }

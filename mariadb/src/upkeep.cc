@@ -318,12 +318,13 @@ int Table_check::find_superfluous(uint index)
     row_memory.append(row_value.data, row_value.size);
     bool belongs= row_value.data && set_record(frond_bytes(primary.data(), primary.size()),
                                                frond_bytes(row_memory.data(), row_memory.size())) == 0;
-    if (belongs) {
-      expect(index);
-      belongs= key.size() == entry.key.size && memcmp(key.data(), entry.key.data, key.size()) == 0;
-    }
-    if (!belongs)
+    if (!belongs) {
       find("index " + index_name(index) + ": an entry has no row, key=" + shown);
+      return step(rows);
+    }
+    expect(index);
+    if (key.size() != entry.key.size || memcmp(key.data(), entry.key.data, key.size()) != 0)
+      find("index " + index_name(index) + ": an entry is of a row that has another, key=" + shown);
     return step(rows);
   });
 }
