@@ -3,10 +3,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-sql test-long check bench torture fuzz server server-stop plugin deb stock
+.PHONY: help setup run test test-sql test-long check bench torture fuzz miri server server-stop plugin deb stock
 
 CARGO ?= cargo
 SEEDS ?= 20000
+SCHEDULES ?= 1000
 SECONDS_PER_TARGET ?= 60
 KILLS ?= 5
 client = $(CARGO) run --quiet --release -p frond-client --
@@ -40,6 +41,7 @@ test: setup ## formatting, lints, and every test (about ten minutes)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace
+	SCHEDULES=$(SCHEDULES) $(CARGO) test -p fronddb --features schedules --lib -- schedule_tests
 	@$(MAKE) --no-print-directory test-sql
 
 test-sql: plugin ## a server killed KILLS=5 times under mixed SQL, and again with the binary log
@@ -52,6 +54,7 @@ test-long: ## the same with 50 kills each
 check: setup ## formatting and lints only
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy -p fronddb --all-targets --features schedules -- -D warnings
 
 bench: setup ## all workloads side by side with RocksDB; writes docs/benchmarks.md
 	@if [ ! -e /usr/include/rocksdb/c.h ]; then \
@@ -60,10 +63,11 @@ bench: setup ## all workloads side by side with RocksDB; writes docs/benchmarks.
 	fi
 	$(CARGO) run --release -p frond-bench --features rocksdb -- suite
 
-torture: setup ## crash tests with SEEDS=20000 random crashes, in release mode
+torture: setup ## crash tests and schedules, SEEDS=20000 of each, in release mode
 	MODEL_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --test it -- model --nocapture
 	FROND_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --lib -- log:: store:: --nocapture
 	FAULT_STRIDE=1 $(CARGO) test --release -p fronddb --test it -- io_errors --nocapture
+	SCHEDULES=$(SEEDS) $(CARGO) test --release -p fronddb --features schedules --lib -- schedule_tests
 
 fuzz: setup ## every fuzz target for SECONDS_PER_TARGET=60 seconds (needs cargo-fuzz and a nightly compiler)
 	@[ -d fuzz ] || { echo "fuzz: this tree has no fuzz/ directory" >&2; exit 1; }
@@ -73,6 +77,12 @@ fuzz: setup ## every fuzz target for SECONDS_PER_TARGET=60 seconds (needs cargo-
 	  echo "fuzz: $$target"; \
 	  $(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(SECONDS_PER_TARGET); \
 	done
+
+# Aliasing and leaks of the files that hold unsafe code; sizes are reduced under cfg(miri).
+miri: setup ## the unit tests of the unsafe code under Miri (needs a nightly compiler with the component miri)
+	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || { \
+	  echo "miri: Miri is missing; install it by 'rustup component add --toolchain nightly miri rust-src'" >&2; exit 1; }
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p fronddb --lib -- base::page_buf memtable::
 
 server: plugin ## a private stock MariaDB with FROND as its default engine; prints the client command
 	@mariadb/tools/server.sh start

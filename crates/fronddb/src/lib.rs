@@ -19,12 +19,16 @@ pub mod log;
 pub mod memtable;
 #[doc(hidden)]
 pub mod run;
+#[cfg(all(test, feature = "schedules"))]
+mod schedule_tests;
 #[doc(hidden)]
 pub mod store;
 #[doc(hidden)]
 pub mod tree;
 #[doc(hidden)]
 pub mod txn;
+#[cfg(test)]
+mod weak_memory_tests;
 
 pub use base::compress::Codec;
 pub use base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};

@@ -1,0 +1,132 @@
+//! The active memtable's B-link trees: readers find all that was there, in order, while leaves and nodes split.
+//!
+//! The orders of memory that it relies on are not modelled here: see [`crate::weak_memory_tests`].
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use shuttle::thread;
+
+use super::{below, explore};
+use crate::base::key::inner;
+use crate::base::memory::MemoryBudget;
+use crate::base::{TreeId, TxnId};
+use crate::format::{Kind, Message, Stamp};
+use crate::memtable::Memtable;
+
+/// Keys that are there from the beginning: one leaf and a half.
+const BEFORE: u32 = 22;
+
+fn key(tree: u32, number: u32) -> Vec<u8> {
+    inner(TreeId(tree), &number.to_be_bytes())
+}
+
+fn insert(memtable: &Memtable, key: &[u8], seq: u64) {
+    let payload = seq.to_le_bytes();
+    let message = Message { key, seq, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload: &payload };
+    memtable.insert(seq, TxnId(seq), 0, &message);
+}
+
+fn has(memtable: &Memtable, key: &[u8], seq: u64) -> bool {
+    let mut found = false;
+    let _ = memtable.get(key, |message| {
+        assert_eq!((message.key, message.payload), (key, message.seq.to_le_bytes().as_slice()), "M1");
+        found |= message.seq == seq;
+        ControlFlow::Continue(())
+    });
+    found
+}
+
+fn all(memtable: &Arc<Memtable>, backward: bool) -> Vec<(Vec<u8>, u64)> {
+    let mut cursor = memtable.cursor();
+    if backward {
+        cursor.last()
+    } else {
+        cursor.first()
+    }
+    let mut rows = Vec::new();
+    while cursor.valid() {
+        let message = cursor.message();
+        rows.push((message.key.to_vec(), message.seq));
+        if backward { cursor.prev() } else { cursor.next() }
+    }
+    if backward {
+        rows.reverse();
+    }
+    rows
+}
+
+/// Keys ascending, and for one key the newest first.
+fn assert_ordered(rows: &[(Vec<u8>, u64)]) {
+    let ordered = |pair: &[(Vec<u8>, u64)]| pair[0].0 < pair[1].0 || pair[0].0 == pair[1].0 && pair[0].1 > pair[1].1;
+    assert!(rows.windows(2).all(ordered), "out of order: {rows:?}");
+}
+
+fn history() {
+    let memtable = Arc::new(Memtable::new(1, &MemoryBudget::new(64 << 20)));
+    for number in 0..BEFORE {
+        insert(&memtable, &key(5, 10 * number), 1);
+    }
+    let writers: Vec<_> = (0..2u64)
+        .map(|writer| {
+            let memtable = memtable.clone();
+            thread::spawn(move || {
+                for index in 0..5u64 {
+                    let seq = 10 * (writer + 1) + index;
+                    // In the middle, at the end, in another tree; also the same key from both writers.
+                    let key = match below(4) {
+                        0 => key(5, 10 * BEFORE + seq as u32),
+                        1 => key(4 + 2 * below(2) as u32, index as u32),
+                        _ => key(5, 10 * below(BEFORE as usize) as u32 + index as u32),
+                    };
+                    insert(&memtable, &key, seq);
+                    assert!(has(&memtable, &key, seq), "an own insert is not found");
+                }
+            })
+        })
+        .collect();
+    let reader = memtable.clone();
+    let reader = thread::spawn(move || {
+        let backward = below(2) == 0;
+        let rows = all(&reader, backward);
+        assert_ordered(&rows);
+        let old = rows.iter().filter(|(_, seq)| *seq == 1).count();
+        assert_eq!(old, BEFORE as usize, "a message was passed over, backward={backward}");
+        for _ in 0..3 {
+            assert!(has(&reader, &key(5, 10 * below(BEFORE as usize) as u32), 1), "a message was not found");
+        }
+    });
+    writers.into_iter().chain([reader]).for_each(|thread| thread.join().expect("no panic"));
+    let rows = all(&memtable, false);
+    assert_ordered(&rows);
+    assert_eq!(rows, all(&memtable, true));
+    assert_eq!((rows.len(), memtable.messages()), (BEFORE as usize + 10, u64::from(BEFORE) + 10));
+}
+
+#[test]
+fn readers_find_every_message_while_leaves_split() {
+    explore(1, history);
+}
+
+#[test]
+fn two_trees_begin_at_the_same_time() {
+    explore(1, || {
+        let memtable = Arc::new(Memtable::new(1, &MemoryBudget::new(64 << 20)));
+        let writers: Vec<_> = (0..3u32)
+            .map(|writer| {
+                let memtable = memtable.clone();
+                thread::spawn(move || {
+                    for number in 0..2 {
+                        let key = key(1 + (writer + number) % 3, 7);
+                        insert(&memtable, &key, u64::from(10 * writer + number));
+                        assert!(has(&memtable, &key, u64::from(10 * writer + number)));
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        let rows = all(&memtable, false);
+        assert_ordered(&rows);
+        assert_eq!((rows.len(), &rows), (6, &all(&memtable, true)));
+    });
+}

@@ -1,0 +1,211 @@
+//! Versions of the tree: readers go on with the one they began with while memtables are sealed, runs move down and
+//! publications let space be used again. And dead ranges, which scans leave while others write.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use shuttle::thread;
+
+use super::{below, explore};
+use crate::base::compress::Codec;
+use crate::base::key::inner;
+use crate::base::memory::MemoryBudget;
+use crate::base::sync::{Mutex, RwLock};
+use crate::base::{CommitNumber, Lsn, TreeId, TxnId};
+use crate::cache::Cache;
+use crate::format::{Kind, Message, Retention, Stamp, Status, Statuses, SuperblockBody};
+use crate::io::{MemoryStorage, Storage};
+use crate::memtable::Memtable;
+use crate::run::CodecTable;
+use crate::store::{Store, StoreOptions};
+use crate::tree::cursor::{CursorOptions, OwnedView};
+use crate::tree::dead::DeadRanges;
+use crate::tree::{BeTree, PublishInput, RunHolders, TreeEnv, TreeTuning, Version};
+
+/// Rows that every reader must find.
+const ROWS: u32 = 12;
+
+struct AllCommitted;
+
+impl Statuses for AllCommitted {
+    fn status(&self, txn: TxnId, _step: u32) -> Status {
+        Status::Committed(CommitNumber(txn.0))
+    }
+}
+
+struct NoHolders;
+
+impl RunHolders for NoHolders {
+    fn run_added(&self, _txns: &[TxnId]) {}
+    fn run_removed(&self, _txns: &[TxnId]) {}
+    fn run_released(&self, _txns: &[TxnId]) {}
+}
+
+fn key(number: u32) -> Vec<u8> {
+    inner(TreeId(1), &number.to_be_bytes())
+}
+
+/// A tree, and what the database around it does: the gate, and the sequence of writes.
+struct World {
+    tree: Arc<BeTree>,
+    budget: MemoryBudget,
+    gate: RwLock<()>,
+    next: Mutex<u64>,
+}
+
+impl World {
+    fn new() -> World {
+        let budget = MemoryBudget::new(4 << 20);
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        storage.create_dir_all(Path::new("db")).expect("folder");
+        let options = StoreOptions { direct: false, reserve_bytes: 0, ..StoreOptions::default() };
+        let store = Store::create(&storage, Path::new("db"), &options, [7; 16], SuperblockBody::default());
+        let env = TreeEnv {
+            store: store.expect("create"),
+            cache: Arc::new(Cache::new(budget.clone())),
+            budget: budget.clone(),
+            statuses: Arc::new(AllCommitted),
+            run_counters: Arc::default(),
+            holders: Arc::new(NoHolders),
+            options: TreeTuning { leaf_runs: 1, leaf_bytes_max: 1 << 10, ..TreeTuning::tiny() },
+            codecs: CodecTable::new(Codec::None),
+            run_ids: Arc::new(AtomicU64::new(1)),
+        };
+        let tree = BeTree::open(env, None, Vec::new(), Arc::new(Memtable::new(1, &budget))).expect("open");
+        World { tree: Arc::new(tree), budget, gate: RwLock::new(()), next: Mutex::new(1) }
+    }
+
+    fn put(&self, number: u32) {
+        let _gate = self.gate.read();
+        let mut next = self.next.lock();
+        *next += 1;
+        let (seq, key) = (*next, key(number));
+        let payload = [number as u8; 40];
+        let message =
+            Message { key: &key, seq, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload: &payload };
+        self.tree.version().active.insert(seq, TxnId(seq), 0, &message);
+        self.tree.dead_ranges().on_write([key.as_slice()]);
+    }
+
+    fn retention(&self) -> Retention<'static> {
+        Retention { snapshots: vec![CommitNumber(*self.next.lock())], statuses: &AllCommitted }
+    }
+
+    fn switch(&self) {
+        let _gate = self.gate.write();
+        let id = *self.next.lock();
+        self.tree.switch_active(Arc::new(Memtable::new(id, &self.budget)));
+    }
+
+    fn seal(&self) {
+        self.switch();
+        self.tree.seal_step(&self.retention()).expect("seal");
+    }
+
+    fn work(&self) {
+        self.tree.work_step(&self.retention(), 1.0).expect("work");
+    }
+
+    fn publish(&self) {
+        let input = |_: &Version| PublishInput {
+            status_image: vec![1, 2, 3],
+            log_start: Lsn(0),
+            log_segment: 0,
+            next_txn: TxnId(1),
+            next_commit: CommitNumber(1),
+            extra: Vec::new(),
+        };
+        self.tree.publish(input, || Ok(())).expect("publish");
+    }
+
+    fn view(&self) -> OwnedView {
+        OwnedView { snapshot: CommitNumber::LATEST, own: None, uncommitted: false, statuses: Arc::new(AllCommitted) }
+    }
+
+    /// Every row is found, by key and by scan, with its value.
+    fn read(&self) {
+        let view = self.view();
+        let number = below(ROWS as usize) as u32;
+        let version = self.tree.version();
+        let value = self.tree.get(&version, &view.view(), &key(number)).expect("get");
+        assert_eq!(value.as_deref(), Some(&[number as u8; 40][..]), "row {number}");
+        let mut cursor = self.tree.cursor(view, Vec::new(), None, CursorOptions::default());
+        let mut found = 0;
+        let mut more = cursor.first().expect("first");
+        while more {
+            assert_eq!((cursor.key(), cursor.value()), (key(found).as_slice(), &[found as u8; 40][..]));
+            found += 1;
+            more = cursor.next().expect("next");
+        }
+        assert_eq!(found, ROWS);
+    }
+}
+
+fn history() {
+    let world = Arc::new(World::new());
+    for number in 0..ROWS {
+        world.put(number);
+        if number % 5 == 4 {
+            world.seal();
+        }
+    }
+    world.publish();
+    let run = |act: fn(&World)| {
+        let world = world.clone();
+        thread::spawn(move || act(&world))
+    };
+    let threads = [
+        run(|world| (0..2).for_each(|_| world.read())),
+        run(|world| {
+            for _ in 0..2 {
+                world.put(below(ROWS as usize) as u32);
+                world.seal();
+                world.publish();
+            }
+        }),
+        run(|world| {
+            for _ in 0..2 {
+                world.work();
+                world.publish();
+            }
+        }),
+    ];
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    while !world.tree.version().sealed.is_empty() {
+        world.tree.seal_step(&world.retention()).expect("seal");
+    }
+    world.read();
+    let report = world.tree.verify(&mut |_| {});
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+#[test]
+#[ignore = "run/load.rs lends a thread's scratch memory across a latch of the cache's pool, and all threads here are one"]
+fn readers_find_every_row_while_runs_move_and_their_space_is_used_again() {
+    explore(5, history);
+}
+
+#[test]
+fn a_write_beside_a_scan_is_seen_by_it_or_cuts_what_it_leaves() {
+    explore(1, || {
+        let dead = Arc::new(DeadRanges::default());
+        let memtable = Arc::new(Memtable::new(1, &MemoryBudget::new(1 << 20)));
+        let (other, written) = (dead.clone(), memtable.clone());
+        let writer = thread::spawn(move || {
+            let key = key(5);
+            let message =
+                Message { key: &key, seq: 1, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload: b"" };
+            written.insert(1, TxnId(1), 0, &message);
+            other.on_write([key.as_slice()]);
+        });
+        let watch = dead.watch(&key(0)).expect("few scans");
+        let mut cursor = memtable.cursor();
+        cursor.seek(&key(0));
+        let upper = if cursor.valid() { cursor.key().to_vec() } else { key(9) };
+        dead.end_watch(watch, Some((&upper, CommitNumber(1))));
+        writer.join().expect("no panic");
+        assert_eq!(dead.around(&key(5), CommitNumber(9)), None, "the marker covers a row");
+        assert!(dead.around(&key(4), CommitNumber(9)).is_some());
+    });
+}
