@@ -201,6 +201,8 @@ private:
   int step(Move move, uchar *record);
   int read_walked(const frond_row &row, uchar *record, bool *skip);
   int read_entry(uint index, const frond_row &entry, uchar *record, bool *skip);
+  int check_entry(uint index, bool *skip);
+  bool has_virtual_part(uint index) const;
   int read_index_columns(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record);
   int check_pushed(bool *skip);
   int read_primary(frond_slice key, uchar *record, bool *skip);
