@@ -300,7 +300,7 @@ int ha_frond::truncate()
   });
   if (status == FROND_OK) {
     share->set_auto_increment(1);
-    share->changed(UINT32_MAX);
+    share->all_changed();
   }
   return handler_error(status);
 }

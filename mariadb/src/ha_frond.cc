@@ -333,6 +333,17 @@ int ha_frond::reset()
   return 0;
 }
 
+/* The server computes those virtual columns that it believes are needed. A writer needs all that are in indexes, in the old
+   row and in the new. */
+void ha_frond::column_bitmaps_signal()
+{
+  if (!table->vfield || table->current_lock != F_WRLCK)
+    return;
+  for (Field **field= table->vfield; *field; field++)
+    if (!(*field)->stored_in_db() && ((*field)->flags & PART_KEY_FLAG))
+      table->mark_virtual_column_with_deps(*field);
+}
+
 /* The row read last is not wanted; at READ COMMITTED others may have it at once. */
 void ha_frond::unlock_row()
 {
@@ -537,7 +548,7 @@ int ha_frond::write_row(const uchar *record)
     return error;
   share->saw_auto_increment(auto_increment_of(record));
   primary_key.swap(new_primary_key);
-  share->changed();
+  share->row_inserted();
   return 0;
 }
 
@@ -598,7 +609,7 @@ int ha_frond::delete_row(const uchar *record)
   if (!error)
     error= run_writes(record, nullptr);
   if (!error)
-    share->changed();
+    share->row_deleted();
   return error;
 }
 
@@ -740,15 +751,16 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
     return error;
   /* The row is locked now, and as it is now; the entry was read before: it may be another row's past. */
   if (has_virtual_part(index))
-    return check_entry(index, skip);
+    return check_entry(index, record, skip);
   compare_key.clear();
   append_entry_key(index, record, primary_key, compare_key);
   *skip= compare_key.size() != compared.size() || memcmp(compare_key.data(), compared.data(), compared.size()) != 0;
   return 0;
 }
 
-/* Virtual columns are not in the row: that the entry is the row's still, the entry says, which stays while the row is locked. */
-int ha_frond::check_entry(uint index, bool *skip)
+/* Virtual columns are not in the row: that the entry is the row's still, the entry says, which stays while the row is locked.
+   Who reads from the index alone gets them from there. */
+int ha_frond::check_entry(uint index, uchar *record, bool *skip)
 {
   frond_row entry= {slice(compared), {nullptr, 0}};
   bool skipped= false;
@@ -763,7 +775,7 @@ int ha_frond::check_entry(uint index, bool *skip)
     return HA_ERR_CRASHED;
   if (!*skip)
     *skip= primary.size != primary_key.size() || memcmp(primary.data, primary_key.data(), primary.size) != 0;
-  return 0;
+  return *skip || !keyread_enabled() ? 0 : read_index_columns(index, entry, primary, restore, record);
 }
 
 bool ha_frond::has_virtual_part(uint index) const

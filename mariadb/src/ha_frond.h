@@ -89,6 +89,7 @@ public:
   int start_stmt(THD *thd, thr_lock_type lock_type) override;
   int extra(enum ha_extra_function operation) override;
   int reset() override;
+  void column_bitmaps_signal() override;
   void unlock_row() override;
 
   /* Writing */
@@ -201,7 +202,7 @@ private:
   int step(Move move, uchar *record);
   int read_walked(const frond_row &row, uchar *record, bool *skip);
   int read_entry(uint index, const frond_row &entry, uchar *record, bool *skip);
-  int check_entry(uint index, bool *skip);
+  int check_entry(uint index, uchar *record, bool *skip);
   bool has_virtual_part(uint index) const;
   int read_index_columns(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record);
   int check_pushed(bool *skip);

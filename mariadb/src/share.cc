@@ -23,6 +23,8 @@ constexpr uint64_t REFRESH_NANOS= 1000000000;
 constexpr uint64_t SMALL_TABLE_ROWS= 16;
 /* A table that is so many times as large, or as small, is not the one that was analysed. Estimates of rows are rough. */
 constexpr uint64_t OTHER_TABLE_FACTOR= 8;
+/* Tables of fewer rows are counted: the engine's estimate takes deleted rows for rows until it forgets them. */
+constexpr uint64_t COUNTED_ROWS= 1000;
 
 uint64_t big_endian(const uint8_t *bytes)
 {
@@ -46,6 +48,31 @@ template <typename Use> frond_status with_last_row(frond_txn *txn, const frond_t
   if (status == FROND_OK && row.key.data)
     use(row);
   frond_cursor_close(cursor);
+  return status;
+}
+
+/* The rows of a tree, undecided ones too, counted as far as `most`. */
+frond_status count_rows(const frond_tree *tree, uint64_t most, uint64_t *rows)
+{
+  *rows= 0;
+  frond_txn_options options= {};
+  options.isolation= FROND_ISOLATION_READ_UNCOMMITTED;
+  frond_txn *txn;
+  frond_status status= frond_txn_begin(database, &options, &txn);
+  if (status != FROND_OK)
+    return status;
+  frond_cursor *cursor;
+  frond_cursor_options walk= {};
+  walk.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_READ_AHEAD;
+  status= frond_cursor_open(txn, tree, &walk, &cursor);
+  if (status == FROND_OK) {
+    frond_row row;
+    status= frond_cursor_move(cursor, FROND_MOVE_FIRST, frond_slice{nullptr, 0}, &row);
+    while (status == FROND_OK && row.key.data && ++*rows < most)
+      status= frond_cursor_move(cursor, FROND_MOVE_NEXT, frond_slice{nullptr, 0}, &row);
+    frond_cursor_close(cursor);
+  }
+  frond_txn_rollback(txn);
   return status;
 }
 
@@ -230,22 +257,28 @@ void Table_share::statistics(uint64_t *rows, uint64_t *data_bytes, uint64_t *ind
 {
   std::lock_guard<std::mutex> guard(statistics_latch);
   uint64_t now= my_interval_timer();
-  uint64_t change= changes.load(std::memory_order_relaxed);
-  bool moved= change - refreshed_changes > primary_estimate.rows / 16;
-  if (refreshed_at == 0 || now - refreshed_at > REFRESH_NANOS || moved) {
+  uint64_t inserts= inserted.load(std::memory_order_relaxed), deletes= deleted.load(std::memory_order_relaxed);
+  uint64_t change= inserts - refreshed_inserted + deletes - refreshed_deleted;
+  bool moved= change > COUNTED_ROWS / 4 && change > primary_estimate.rows / 16;
+  if (refresh_wanted.exchange(false, std::memory_order_relaxed) || now - refreshed_at > REFRESH_NANOS || moved) {
     const frond_slice everything= {nullptr, 0};
     frond_estimate estimate;
     if (frond_db_estimate(database, primary, everything, everything, &estimate) == FROND_OK)
       primary_estimate= estimate;
+    uint64_t counted;
+    if (count_rows(primary, COUNTED_ROWS, &counted) == FROND_OK)
+      primary_estimate.rows= counted < COUNTED_ROWS ? counted : std::max(counted, primary_estimate.rows);
     uint64_t bytes= 0;
     for (const Index_tree &index : indexes)
       if (index.tree && frond_db_estimate(database, index.tree, everything, everything, &estimate) == FROND_OK)
         bytes+= estimate.bytes;
     index_bytes_estimate= bytes;
     refreshed_at= now;
-    refreshed_changes= change;
+    refreshed_inserted= inserts;
+    refreshed_deleted= deletes;
   }
-  *rows= primary_estimate.rows;
+  uint64_t more= inserts - refreshed_inserted, fewer= deletes - refreshed_deleted;
+  *rows= primary_estimate.rows + more > fewer ? primary_estimate.rows + more - fewer : 0;
   *data_bytes= primary_estimate.bytes;
   *index_bytes= index_bytes_estimate;
 }
@@ -253,7 +286,7 @@ void Table_share::statistics(uint64_t *rows, uint64_t *data_bytes, uint64_t *ind
 bool Table_share::take_index_sampling(uint64_t rows_now)
 {
   uint64_t then= key_sampled_rows.load(std::memory_order_relaxed);
-  uint64_t changed_since= changes.load(std::memory_order_relaxed) - key_sampled_changes.load(std::memory_order_relaxed);
+  uint64_t changed_since= changes() - key_sampled_changes.load(std::memory_order_relaxed);
   bool due;
   if (key_statistics_kept.load(std::memory_order_relaxed)) /* and those of an earlier process: changes were not counted */
     due= changed_since > then + SMALL_TABLE_ROWS || rows_now / OTHER_TABLE_FACTOR > then + SMALL_TABLE_ROWS ||
@@ -269,7 +302,7 @@ void Table_share::set_index_statistics(const Key_statistics &statistics)
   key_statistics= statistics;
   key_statistics_kept= false;
   key_sampled_rows= statistics.rows;
-  key_sampled_changes= changes.load(std::memory_order_relaxed);
+  key_sampled_changes= changes();
   key_statistics_version.fetch_add(1, std::memory_order_release);
   key_sampling.store(false, std::memory_order_release);
 }

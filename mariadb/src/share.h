@@ -63,9 +63,16 @@ public:
   /* Opens the trees of `table`. 0 or an HA_ERR_*. */
   int open(const char *path, const TABLE *table);
 
-  /* Statistics of the whole table, from memory; the engine is asked when much has changed or some time has passed. */
+  /* Statistics of the whole table, from memory: the engine's estimate, of small tables the count, and what was inserted and
+     deleted since. The engine is asked when much has changed or some time has passed. */
   void statistics(uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes);
-  void changed(uint64_t rows= 1) { changes.fetch_add(rows, std::memory_order_relaxed); }
+  void row_inserted() { inserted.fetch_add(1, std::memory_order_relaxed); }
+  void row_deleted() { deleted.fetch_add(1, std::memory_order_relaxed); }
+  void all_changed()
+  {
+    replaced.fetch_add(UINT32_MAX, std::memory_order_relaxed);
+    refresh_wanted.store(true, std::memory_order_relaxed);
+  }
 
   /* Statistics of indexes. Those of ANALYZE serve until as many rows have changed as there were; where there are none that fit, a
      caller to whom take_index_sampling says true reads a few places and calls set_index_statistics, whatever came of it. */
@@ -110,11 +117,18 @@ private:
   std::atomic<uint64_t> counter{1};      /* next value */
   std::atomic<uint64_t> counter_kept{0}; /* in the tree */
 
-  std::atomic<uint64_t> changes{0};
+  uint64_t changes() const
+  {
+    return inserted.load(std::memory_order_relaxed) + deleted.load(std::memory_order_relaxed) +
+           replaced.load(std::memory_order_relaxed);
+  }
+
+  std::atomic<uint64_t> inserted{0}, deleted{0}, replaced{0}; /* rows */
+  std::atomic<bool> refresh_wanted{true};
   std::mutex statistics_latch;
   uint64_t refreshed_at= 0; /* the next five: under statistics_latch */
-  uint64_t refreshed_changes= 0;
   Key_statistics key_statistics;
+  uint64_t refreshed_inserted= 0, refreshed_deleted= 0;
   frond_estimate primary_estimate= {0, 0};
   uint64_t index_bytes_estimate= 0;
 
