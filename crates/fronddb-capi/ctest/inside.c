@@ -99,6 +99,23 @@ static void finding(void *context, const frond_finding *found)
   ++*(int *) context;
 }
 
+/* Ends the compaction when it has been told as often as context says. */
+static bool compacting(void *context, const frond_compact_progress *progress)
+{
+  CHECK(progress->bytes_done <= progress->bytes_total);
+  return --*(int *) context > 0;
+}
+
+static void compaction(frond_db *db)
+{
+  int often = 1 << 30, once = 1;
+  OK(frond_db_compact(db, NULL, none(), none(), NULL, NULL));
+  OK(frond_db_compact(db, NULL, none(), none(), compacting, &often));
+  CHECK(often < 1 << 30);
+  IS(FROND_CANCELLED, frond_db_compact(db, NULL, none(), none(), compacting, &once));
+  WRONG(frond_db_compact(db, NULL, text("a"), none(), NULL, NULL));
+}
+
 static void upkeep(frond_db *db)
 {
   frond_statistics before, after;
@@ -115,6 +132,7 @@ static void upkeep(frond_db *db)
   OK(frond_db_statistics(db, &after, sizeof after));
   CHECK(after.generation > before.generation && after.checkpoints_by_request > before.checkpoints_by_request);
   OK(frond_db_estimated_recovery(db, &estimate));
+  compaction(db);
   OK(frond_db_check(db, finding, &told, &findings));
   CHECK(findings == 0 && told == 0);
   OK(frond_db_check(db, NULL, NULL, NULL));

@@ -691,6 +691,22 @@ typedef void (*frond_finding_fn)(void *context, const frond_finding *finding);
  * be NULL. Others go on meanwhile. */
 frond_status frond_db_check(frond_db *db, frond_finding_fn report, void *context, uint64_t *findings);
 
+/* How far a compaction is, in stored bytes. */
+typedef struct frond_compact_progress {
+  uint64_t bytes_done;
+  uint64_t bytes_total;
+} frond_compact_progress;
+
+/* Told now and then in the thread that compacts; progress is lent for the call. False ends the compaction. */
+typedef bool (*frond_compact_fn)(void *context, const frond_compact_progress *progress);
+
+/* Brings everything from lower (included) to upper (excluded; empty: to the end) of a tree down to its leaves, writes away
+ * dead space, and gives it back to the file system; tree NULL, with empty bounds: all trees. Others go on meanwhile, and
+ * first. Row counts are exact afterwards, but for what is written meanwhile and what open transactions keep alive.
+ * progress may be NULL. FROND_CANCELLED when progress ended it; what is done stays. */
+frond_status frond_db_compact(frond_db *db, const frond_tree *tree, frond_slice lower, frond_slice upper,
+                              frond_compact_fn progress, void *context);
+
 /* Does one step of background work in this thread; *worked (may be NULL) is false when there was none. With
  * FROND_OPTION_MANUAL_BACKGROUND the only source of it, besides writers that cannot go on. */
 frond_status frond_db_step_background(frond_db *db, bool *worked);

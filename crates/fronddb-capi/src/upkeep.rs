@@ -1,16 +1,19 @@
-//! Upkeep: checkpoints, settings of a running database, check, background work by hand.
+//! Upkeep: checkpoints, settings of a running database, check, compaction on request, background work by hand.
 
 use std::ffi::{c_char, c_void};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
-use engine::{Error, Finding};
+use engine::{CompactProgress, Error, Finding};
 
-use crate::border::{Out, Status, c_string, enter, need};
+use crate::border::{Bytes, Out, Status, c_string, enter, need};
 use crate::database::frond_db;
+use crate::tree::frond_tree;
 use crate::types::c_structs;
 
 c_structs! {
     frond_finding { file: *const c_char, message: *const c_char, offset: u64, tree: u32, reserved: u32, }
+    frond_compact_progress { bytes_done: u64, bytes_total: u64, }
 }
 
 /// Told of each finding of a check.
@@ -81,6 +84,34 @@ pub unsafe extern "C" fn frond_db_check(
             findings.write(found);
         }
         Ok(())
+    })
+}
+
+/// Told of the progress of a compaction; false ends it.
+pub type frond_compact_fn = Option<unsafe extern "C" fn(*mut c_void, *const frond_compact_progress) -> bool>;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_db_compact(
+    db: Option<&frond_db>,
+    tree: Option<&frond_tree>,
+    lower: Bytes<'_>,
+    upper: Bytes<'_>,
+    progress: frond_compact_fn,
+    context: *mut c_void,
+) -> Status {
+    enter("frond_db_compact", || {
+        let mut told = |done: CompactProgress| {
+            let Some(progress) = progress else { return ControlFlow::Continue(()) };
+            let done = frond_compact_progress { bytes_done: done.bytes_done, bytes_total: done.bytes_total };
+            // Safety: the header binds the callback: it takes what it was declared for, returns and does not throw.
+            if unsafe { progress(context, &raw const done) } {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        };
+        let tree = tree.map(|tree| &tree.inner);
+        need(db, "db")?.inner.compact(tree, lower.get()?, upper.get()?, &mut told)
     })
 }
 

@@ -153,6 +153,16 @@ impl Cache {
         self.shard(offset).contains(offset)
     }
 
+    /// Shows `visit` up to `max` blocks of messages that are in use.
+    pub fn for_each_hot(&self, max: usize, visit: &mut dyn FnMut(&EntryBlock)) {
+        let mut left = max;
+        for shard in &self.shards {
+            let blocks = shard.hot(left);
+            left -= blocks.len();
+            blocks.iter().for_each(|block| visit(block));
+        }
+    }
+
     /// The block at `offset`; what `load` gives if it is not here. Two threads that miss load once.
     ///
     /// # Errors

@@ -3,8 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
+use std::sync::Arc;
+
 use super::{CacheStatistics, CachedBlock, Priority};
 use crate::base::sync::{Condvar, Mutex};
+use crate::format::block::EntryBlock;
 
 /// Bytes that the tables and the headers of the allocator take for a block, about.
 const ENTRY_BYTES: usize = 160;
@@ -94,6 +97,16 @@ impl Shard {
     #[inline]
     pub(super) fn lookup(&self, offset: u64) -> Option<CachedBlock> {
         self.table.lock().find(offset)
+    }
+
+    /// Up to `max` blocks of messages that the hand would leave.
+    pub(super) fn hot(&self, max: usize) -> Vec<Arc<EntryBlock>> {
+        let table = self.table.lock();
+        let hot = table.entries.iter().flatten().filter_map(|entry| match &entry.block {
+            CachedBlock::Entries(block) if entry.count > 0 => Some(Arc::clone(block)),
+            _ => None,
+        });
+        hot.take(max).collect()
     }
 
     pub(super) fn contains(&self, offset: u64) -> bool {

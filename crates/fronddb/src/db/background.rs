@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `frond-flush` | seals memtables into the tree and publishes; the work of the next as well when `background_threads` is 1 |
 //! | `frond-work-N` | flushes and compactions, the most urgent first; `background_threads` less one of them |
-//! | `frond-tick` | prepares log segments, syncs the log, begins checkpoints that are due, forgets, shrinks |
+//! | `frond-tick` | prepares log segments, syncs the log, begins checkpoints that are due, forgets, shrinks, warms the cache |
 //!
 //! The work itself is in steps that any thread may call. In manual mode no thread exists: [`Engine::step_background`]
 //! does one step of all of it, in a fixed order, so that a test is deterministic.
@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::checkpoint::Cause;
 use super::engine::Engine;
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, ErrorKind, Result};
@@ -209,8 +210,12 @@ impl Engine {
     fn tick(&self) -> Result<()> {
         self.begin_once()?;
         self.tend()?;
+        self.warm_step();
         if let Some(cause) = self.due_checkpoint() {
             self.checkpoint(cause)?;
+            if cause == Cause::Time {
+                self.keep_hot();
+            }
         } else if self.due_publication() {
             self.publish()?;
         }
@@ -226,6 +231,7 @@ impl Engine {
         }
         self.load_codecs()?;
         self.keep_report();
+        self.recall_hot();
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::background::Threads;
 use super::batch::WriteBatch;
 use super::checkpoint::Cause;
+use super::compact::CompactCallback;
 use super::core::TxnCore;
 use super::engine::{Engine, poisoned};
 use super::monitor::{Finding, LockInfo, PreparedInfo, TransactionInfo};
@@ -17,7 +18,7 @@ use super::statistics::Statistics;
 use super::transaction::Transaction;
 use super::tree_handle::{RangeEstimate, Tree, TreeInfo};
 use super::write::with_single;
-use crate::base::key::check_key;
+use crate::base::key::{self, check_key};
 use crate::base::{Error, ErrorKind, Result};
 use crate::tree::Value;
 
@@ -54,6 +55,7 @@ impl Handle {
             (Some(log), None) => engine.logged(log.sync()).map(|_| ()),
             (None, None) => Ok(()),
         };
+        engine.keep_hot();
         engine.directory_lock.lock().take();
         synced
     }
@@ -228,6 +230,28 @@ impl Database {
         self.engine().checkpoint(Cause::Request)
     }
 
+    /// Compacts the keys from `lower` (included) to `upper` (excluded; empty: to the end) of a tree, or everything: all
+    /// pending messages go down to the leaves, dead space is written away and given back to the file system. Others go
+    /// on meanwhile and go first. Row counts are exact afterwards, apart from what is written meanwhile and what open
+    /// snapshots and transactions keep alive. `told` hears of progress and may end it: what is done stays.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for bounds without a tree; `Cancelled` when `told` breaks; `NotFound` when the tree is dropped;
+    /// `NoSpace`, `Io`, `Corruption`, `Poisoned`, `ReadOnly`, `Closed`.
+    pub fn compact(&self, tree: Option<&Tree>, lower: &[u8], upper: &[u8], told: CompactCallback<'_>) -> Result<()> {
+        let engine = self.engine();
+        engine.check_writable()?;
+        let Some(tree) = tree else {
+            if !lower.is_empty() || !upper.is_empty() {
+                return Err(Error::invalid("bounds without a tree"));
+            }
+            return engine.compact(Vec::new(), None, told);
+        };
+        tree.inner.check()?;
+        let end = if upper.is_empty() { key::tree_end(tree.id()) } else { key::inner(tree.id(), upper) };
+        engine.compact(key::inner(tree.id(), lower), Some(end).filter(|end| !end.is_empty()), told)
+    }
+
     /// Makes every commit so far durable.
     ///
     /// # Errors
@@ -236,6 +260,11 @@ impl Database {
         let engine = self.engine();
         engine.check_writable()?;
         engine.logged(engine.log()?.sync()).map(|_| ())
+    }
+
+    /// True once the blocks that were hot before the start have been read again, as far as the cache has room.
+    pub fn is_warm(&self) -> bool {
+        self.engine().is_warm()
     }
 
     /// Gives the memory budget another size, in bytes; all parts follow within a moment.

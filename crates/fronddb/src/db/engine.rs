@@ -88,6 +88,8 @@ pub(crate) struct Engine {
     pub(crate) directory_lock: DirectoryLock,
     /// The allocator's bitmaps, as of the last look.
     pub(crate) map_memory: Mutex<Charge>,
+    /// Keys of what was hot before the start and has not been read again; none when that is over.
+    pub(crate) hot_left: Mutex<Option<Vec<Vec<u8>>>>,
     /// The first background work has been done.
     pub(crate) begun: Mutex<bool>,
     pub(crate) closed: AtomicBool,

@@ -4,8 +4,9 @@
 //! [`batch`], [`bulk`] (loading an empty tree; with `sorter`), [`cursor`], [`tree_handle`] (trees and their names), [`monitor`] (transactions and locks),
 //! [`statistics`], [`report`] (recovery), [`events`] (what an error log should hold). Behind them: `engine` (what an open database consists of), `core` (one
 //! transaction's state and ends), `statement` (its statements), `write` and `read` (the two paths), `covered`
-//! (writes without locks of their own), `ddl` and `catalog` (trees), `prepared`
-//! (distributed transactions), `checkpoint`, `recovery` and `replay`, `admission`, `background` (the only threads), `sessions`,
+//! (writes without locks of their own), `ddl` and `catalog` (trees), `prepared` (distributed transactions), `checkpoint`,
+//! [`compact`] (on request), `recovery` and `replay`, `admission`, `background` (the only threads), `sessions`, `warm`
+//! (hot blocks after a start),
 //! `counters`, `gather`, `json`. For databases that nobody has open: [`check`], [`salvage`], [`log_print`].
 
 mod admission;
@@ -15,6 +16,7 @@ pub mod bulk;
 mod catalog;
 pub mod check;
 mod checkpoint;
+pub mod compact;
 mod core;
 mod counters;
 mod covered;
@@ -40,4 +42,5 @@ mod statement;
 pub mod statistics;
 pub mod transaction;
 pub mod tree_handle;
+mod warm;
 mod write;

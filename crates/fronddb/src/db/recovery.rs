@@ -493,6 +493,7 @@ impl Recovery<'_> {
             recovery_target_ms: AtomicU64::new(self.options.recovery_target_ms),
             directory_lock: Mutex::new(None),
             map_memory,
+            hot_left: Mutex::default(),
             begun: Mutex::new(false),
             closed: AtomicBool::new(false),
             poison: Default::default(),

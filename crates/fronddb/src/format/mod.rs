@@ -7,6 +7,7 @@
 pub mod blob;
 pub mod block;
 pub mod filter;
+pub mod hot_keys;
 pub mod message;
 pub mod node;
 pub mod program;

@@ -162,6 +162,21 @@ impl Run {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// Brings the filter and the blocks that a read of `key` would want into the cache.
+    ///
+    /// # Errors
+    /// `Io`, `Corruption`.
+    pub fn warm(&self, key: &[u8]) -> Result<()> {
+        if !self.in_range(key) {
+            return Ok(());
+        }
+        if !self.meta.filter.is_none() {
+            self.filter()?;
+        }
+        let path = IndexPath::seek(self, key)?;
+        self.entries(path.ptr(), key::tree_of(key)).map(|_| ())
+    }
+
     /// A cursor that stands nowhere yet.
     pub fn cursor(self: &Arc<Run>, mode: CursorMode) -> RunCursor {
         RunCursor::new(self, mode)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::compact::{Outcome, Output};
 use super::node::{Node, Slot, Target};
-use super::plan::{Job, SlotName};
+use super::plan::{Job, Reservations, SlotName};
 use super::{BeTree, Retired, State, TreeEnv, Version, extents_of};
 use crate::base::key::PREFIX_BYTES;
 use crate::base::{Extent, TxnId};
@@ -142,6 +142,34 @@ impl BeTree {
         self.finish_job(state, root, job, bases, removed, dropped_blobs);
     }
 
+    /// Installs that two neighbouring leaves are one: what was written of both, or the one that is not empty as it is.
+    pub(super) fn install_join(&self, state: &mut State, job: &Job, next: &Slot, written: Option<Outcome>) {
+        let root = self.version.load().root.clone();
+        let env = &self.env;
+        let lower = job.slot.lower();
+        let mut written = written;
+        let blobs = written.as_mut().map(|outcome| std::mem::take(&mut outcome.dropped_blobs)).unwrap_or_default();
+        let outputs = written.as_mut().map(|outcome| std::mem::take(&mut outcome.outputs));
+        assert!(outputs.as_ref().is_none_or(|outputs| outputs.len() <= 1), "leaves that join are not cut");
+        let root = replace_slots(env, &root, &job.name, 2, &mut |node, index| {
+            let slot = &node.slots()[index];
+            let behind = &node.slots()[index + 1];
+            let stays = |now: &Slot, then: &Slot| now.buffer().len() == then.buffer().len();
+            assert!(behind.lower() == next.lower() && stays(slot, &job.slot) && stays(behind, next), "P2: as reserved");
+            let (buffer, base) = match &outputs {
+                Some(outputs) => (Vec::new(), Target::Leaf(outputs.first().map(|output| output.run.clone()))),
+                None if slot.is_empty() => (behind.buffer().to_vec(), behind.target().clone()),
+                None => (slot.buffer().to_vec(), slot.target().clone()),
+            };
+            vec![Slot::new(&env.options, lower.clone(), buffer, base)]
+        });
+        let removed = match &outputs {
+            Some(_) => job.slot.runs().chain(next.runs()).cloned().collect(),
+            None => Vec::new(),
+        };
+        self.finish_job(state, root, job, &outputs.unwrap_or_default(), removed, blobs);
+    }
+
     /// Installs a drop: of the slot's runs only the first `keep` stay, and it leads to an empty leaf.
     pub(super) fn install_drop(
         &self,
@@ -180,16 +208,18 @@ impl BeTree {
         mut removed: Vec<Arc<Run>>,
         dropped_blobs: Vec<Extent>,
     ) {
+        let env = &self.env;
         let stays = |run: &Arc<Run>| added.iter().any(|output| Arc::ptr_eq(&output.run, run));
         for output in added.iter().filter(|output| !removed.iter().any(|run| Arc::ptr_eq(run, &output.run))) {
-            self.env.holders.run_added(&output.run.meta().unresolved);
+            env.holders.run_added(&output.run.meta().unresolved);
         }
         removed.retain(|run| !stays(run));
         for run in &removed {
-            self.env.holders.run_removed(&run.meta().unresolved);
+            env.holders.run_removed(&run.meta().unresolved);
         }
         let mut gone = extents_of(&removed);
         gone.extend(dropped_blobs);
+        let root = join_nodes(env, &state.reservations, &root, job).unwrap_or(root);
         let root = self.shape_root(state, root, job);
         let txns = removed.iter().map(|run| run.meta().unresolved.clone()).filter(|txns| !txns.is_empty()).collect();
         self.retire(state, gone, txns);
@@ -197,7 +227,7 @@ impl BeTree {
         state.reservations.end_job(job);
     }
 
-    /// Grows the tree when the root has too many slots and lowers it when the root has but one empty one,
+    /// Grows the tree when the root has too many slots and lowers it while the root has but one empty one,
     /// unless somebody relies on the root's pivots.
     fn shape_root(&self, state: &State, root: Arc<Node>, job: &Job) -> Arc<Node> {
         let env = &self.env;
@@ -210,10 +240,11 @@ impl BeTree {
         }
         match root.slots() {
             [only] if only.buffer().is_empty() => match only.target() {
-                Target::Node(child) if child.loaded().is_some() => {
-                    child.loaded().cloned().unwrap_or_else(|| unreachable!("checked"))
-                }
-                _ => root,
+                Target::Node(child) => match child.loaded() {
+                    Some(child) => self.shape_root(state, child.clone(), job),
+                    None => root,
+                },
+                Target::Leaf(_) => root,
             },
             _ => root,
         }
@@ -248,19 +279,66 @@ fn split(env: &TreeEnv, lower: &Arc<[u8]>, child: &Arc<Node>) -> Vec<Arc<Slot>> 
     vec![half(lower, left), half(right[0].lower(), right)]
 }
 
+/// Joins child nodes of few slots with their neighbours, on the path to the job's slot; `None` when there are none, or when
+/// somebody relies on them. The buffers of both are one list, because the runs of each lie in their own interval.
+fn join_nodes(env: &TreeEnv, reservations: &Reservations, node: &Arc<Node>, job: &Job) -> Option<Arc<Node>> {
+    if node.height() <= job.name.height {
+        return None;
+    }
+    let index = node.find(&job.name.lower);
+    let slot = &node.slots()[index];
+    let Target::Node(child) = slot.target() else { return None };
+    let below = join_nodes(env, reservations, child.loaded()?, job);
+    let below = below
+        .map(|child| node.with_slots(index, [slot.with(&env.options, slot.buffer().to_vec(), Target::node(child))]));
+    let node = below.as_ref().unwrap_or(node);
+    let pairs = [(index, index + 1), (index.wrapping_sub(1), index)];
+    let joined = pairs.into_iter().find_map(|(first, second)| {
+        let (one, other) = (node.slots().get(first)?, node.slots().get(second)?);
+        let slot = join_slots(env, one, other)?;
+        let name = |slot: &Slot| SlotName { height: node.height(), lower: slot.lower().clone() };
+        let upper = node.slots().get(second + 1).map(|slot| slot.lower().as_ref());
+        let is_free = reservations.pivots_free(node.height(), one.lower(), upper, job)
+            && [one, other].iter().all(|slot| name(slot) == job.name || !reservations.holds_slot(&name(slot)));
+        is_free.then(|| node.with_range(first..second + 1, [slot]))
+    });
+    joined.or(below)
+}
+
+/// One slot for two neighbours whose child nodes are in memory and small together.
+fn join_slots(env: &TreeEnv, one: &Slot, other: &Slot) -> Option<Arc<Slot>> {
+    let child = |slot: &Slot| match slot.target() {
+        Target::Node(child) if !slot.is_damaged() => child.loaded().cloned(),
+        _ => None,
+    };
+    let (left, right) = (child(one)?, child(other)?);
+    if left.slots().len() + right.slots().len() > env.options.fanout_max / 2 {
+        return None;
+    }
+    let slots = [left.slots(), right.slots()].concat();
+    let buffer = [one.buffer(), other.buffer()].concat();
+    let node = Node::new(&env.budget, left.height(), slots);
+    Some(Slot::new(&env.options, one.lower().clone(), buffer, Target::node(node)))
+}
+
 /// What becomes of one slot of a node: the slots that replace it.
 type Change<'a> = &'a mut dyn FnMut(&Arc<Node>, usize) -> Vec<Arc<Slot>>;
 
 /// Copies the path from `node` to the named slot and replaces that slot by what `change` makes of it.
 fn replace(env: &TreeEnv, node: &Arc<Node>, name: &SlotName, change: Change<'_>) -> Arc<Node> {
+    replace_slots(env, node, name, 1, change)
+}
+
+/// As [`replace`], for `count` neighbouring slots from the named one on.
+fn replace_slots(env: &TreeEnv, node: &Arc<Node>, name: &SlotName, count: usize, change: Change<'_>) -> Arc<Node> {
     let index = node.find(&name.lower);
     let slot = &node.slots()[index];
     if node.height() == name.height {
         assert_eq!(slot.lower(), &name.lower, "P1: a reserved slot keeps its name");
-        return node.with_slots(index, change(node, index));
+        return node.with_range(index..index + count, change(node, index));
     }
     let Target::Node(child) = slot.target() else { unreachable!("P1: the path to a reserved slot stays") };
     let child = child.loaded().unwrap_or_else(|| unreachable!("the path to a reserved slot is loaded"));
-    let child = replace(env, child, name, change);
+    let child = replace_slots(env, child, name, count, change);
     node.with_slots(index, [slot.with(&env.options, slot.buffer().to_vec(), Target::node(child))])
 }

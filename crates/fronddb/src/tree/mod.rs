@@ -8,13 +8,15 @@
 //!
 //! A Bε-tree (Bender et al., "How to build fractal trees", ;login: 2015) with size-tiered buffers
 //! (SplinterDB, ATC 2020): a node is small, and what it buffers for each child is a short list of
-//! immutable sorted runs. Four things happen to runs:
+//! immutable sorted runs. Five things happen to runs:
 //!
 //! - **seal**: the oldest full memtable is written as one run for each slot of the root;
 //! - **flush**: the runs of a slot are merged and cut at the pivots of the child node, one new run on top
 //!   of each of its slots' buffers;
 //! - **compaction**: the runs of a slot above a leaf are merged with the leaf's base into a new base, or
 //!   several when the leaf has grown too large (split);
+//! - **join**: two small neighbouring leaves become one; child nodes of few slots are joined in passing, and a root with
+//!   a single slot gives way to its child;
 //! - **drop**: a settled range-delete that covers a slot makes everything below it disappear at once.
 //!
 //! Unlike SplinterDB, a flush rewrites the runs that it moves instead of passing references on, so each
@@ -37,7 +39,7 @@
 //! Steps do all their I/O before they install; a failed step changes nothing and can be tried again.
 //!
 //! Rooms, in reading order: [`tuning`], [`node`], [`source`], [`merge`], [`compact`] (the merge rules on
-//! streams), [`plan`] (what next), [`step`] (flush, compaction, drop, seal), [`install`] (new versions),
+//! streams), [`plan`] (what next), [`step`] (flush, compaction, drop, seal, join), [`pass`] (compacting a range on request), [`install`] (new versions),
 //! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`verify`], [`salvage`],
 //! [`shape`].
 
@@ -48,6 +50,7 @@ pub mod estimate;
 pub mod install;
 pub mod merge;
 pub mod node;
+pub mod pass;
 pub mod plan;
 pub mod publish;
 pub mod read;
@@ -76,6 +79,7 @@ use crate::store::Store;
 pub use cursor::{CursorOptions, TreeCursor};
 pub use estimate::RangeEstimate;
 pub use node::Node;
+pub use pass::{CompactPass, CompactStep};
 pub use publish::{PublishInput, Published};
 pub use step::Sealed;
 pub use tuning::TreeTuning;

@@ -12,10 +12,12 @@
 //!   buffer's earlier runs are newer than its later ones.
 //! - N4: a node below a saved node is saved.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::TreeEnv;
 use super::tuning::TreeTuning;
+use crate::base::key::tree_of;
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Extent, Result};
@@ -23,6 +25,14 @@ use crate::format::block::{self, BlockKind};
 use crate::format::message::Kind;
 use crate::format::node::{NodeImage, SlotImage, TargetImage, Totals};
 use crate::run::Run;
+
+/// Two leaves that may become one ask for it so much.
+pub const JOIN_URGENCY: f32 = 1.0;
+/// Leaves join that are at most such a part of the largest leaf each, and together: appending leaves larger ones behind.
+const JOIN_FILL_EACH: f32 = 0.25;
+const JOIN_FILL: f32 = 0.5;
+/// The same across a border between trees, where leaves are cut on purpose once they have as much as this.
+const JOIN_FILL_OF_TREES: f32 = 0.125;
 
 /// What the allocator and reference counts add to a slot, its lower bound, its buffer and its place in the node.
 const ALLOCATION_BYTES: usize = 96;
@@ -47,6 +57,8 @@ pub struct Slot {
     target: Target,
     totals: Totals,
     urgency: f32,
+    /// Of a leaf: stored bytes of base and buffer, as a part of the largest leaf.
+    fill: Option<f32>,
     /// What its own work would read is damaged: it asks for none.
     is_damaged: bool,
 }
@@ -78,6 +90,9 @@ impl Node {
         assert!(slots.is_sorted_by(|a, b| a.lower < b.lower), "N1: slots ascend");
         let mut totals = Totals::default();
         slots.iter().for_each(|slot| totals.add(&slot.totals));
+        if slots.windows(2).any(|pair| pair[0].may_join(&pair[1])) {
+            totals.urgency = totals.urgency.max(JOIN_URGENCY);
+        }
         let bytes = size_of::<Node>() + slots.iter().map(|slot| slot.memory_bytes()).sum::<usize>();
         let charge = Charge::new(budget, Purpose::Metadata, bytes);
         Arc::new(Node { height, slots, totals, saved: OnceLock::new(), budget: budget.clone(), _charge: charge })
@@ -117,8 +132,13 @@ impl Node {
 
     /// The node with slot `index` replaced by `slots` (none: removed).
     pub fn with_slots(&self, index: usize, slots: impl IntoIterator<Item = Arc<Slot>>) -> Arc<Node> {
+        self.with_range(index..index + 1, slots)
+    }
+
+    /// The node with the slots of `range` replaced by `slots`.
+    pub fn with_range(&self, range: Range<usize>, slots: impl IntoIterator<Item = Arc<Slot>>) -> Arc<Node> {
         let mut all = self.slots.clone();
-        all.splice(index..=index, slots);
+        all.splice(range, slots);
         Node::new(&self.budget, self.height, all)
     }
 
@@ -224,7 +244,13 @@ impl Slot {
         }
         let urgency = if is_damaged { 0.0 } else { own_urgency(tuning, &buffer, &target, &totals) };
         totals.urgency = urgency.max(below);
-        Arc::new(Slot { lower, buffer, target, totals, urgency, is_damaged })
+        let fill = match &target {
+            Target::Leaf(_) if !is_damaged => {
+                Some((totals.base_bytes + totals.pending_bytes) as f32 / tuning.leaf_bytes_max as f32)
+            }
+            _ => None,
+        };
+        Arc::new(Slot { lower, buffer, target, totals, urgency, fill, is_damaged })
     }
 
     /// The lowest key that belongs to it.
@@ -259,6 +285,26 @@ impl Slot {
     /// How much its own buffer asks for a flush: 1 and above asks, below does not.
     pub fn urgency(&self) -> f32 {
         self.urgency
+    }
+
+    /// True when this leaf and the next slot's would make a good leaf together.
+    pub fn may_join(&self, next: &Slot) -> bool {
+        let (Some(one), Some(other)) = (self.fill, next.fill) else { return false };
+        let together = match tree_of(&self.lower) == tree_of(&next.lower) {
+            true => JOIN_FILL,
+            false => JOIN_FILL_OF_TREES,
+        };
+        one == 0.0 || other == 0.0 || (one.max(other) <= JOIN_FILL_EACH && one + other <= together)
+    }
+
+    /// True for a leaf without runs.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty() && matches!(self.target, Target::Leaf(None))
+    }
+
+    /// True when what its own work would read is damaged.
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged
     }
 
     /// The highest urgency below it.

@@ -2,7 +2,7 @@
 //!
 //! Jobs run without the structure latch, several at a time, so each one reserves what it relies on:
 //!
-//! - its **slot**, named by (height of the node, lower bound): no other job takes runs from it. The name
+//! - its **slot** (two when leaves are joined), named by (height of the node, lower bound): no other job takes runs from it. The name
 //!   survives the splitting of nodes, and only the job that holds a slot may split or remove it.
 //! - *receiving*: the interval below the slot, at the height of the node that gets the runs. The pivots in
 //!   there must not change while runs are being cut along them.
@@ -18,7 +18,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use super::TreeEnv;
-use super::node::{Node, Slot, Target};
+use super::node::{JOIN_URGENCY, Node, Slot, Target};
 use super::tuning::TreeTuning;
 use crate::base::{Error, Result};
 use crate::run::Run;
@@ -39,7 +39,9 @@ pub struct Job {
     pub name: SlotName,
     /// The slot as it was: its runs are the job's input.
     pub slot: Arc<Slot>,
-    /// Upper bound of the slot.
+    /// The leaf slot behind it, when the job makes one leaf of both.
+    pub next: Option<Arc<Slot>>,
+    /// Upper bound of the slot, or of the one behind it.
     pub upper: Option<Vec<u8>>,
     /// True when it may change the pivots of its own node.
     pub splits: bool,
@@ -58,8 +60,8 @@ pub struct Reservations {
 #[derive(Debug)]
 struct Reservation {
     id: u64,
-    /// The slot whose runs are taken; none for a seal.
-    slot: Option<SlotName>,
+    /// The slots whose runs are taken; none for a seal.
+    slots: Vec<SlotName>,
     lower: Arc<[u8]>,
     upper: Option<Vec<u8>>,
     /// Runs will be put into slots at this height.
@@ -76,7 +78,7 @@ fn overlap(a: (&[u8], Option<&[u8]>), b: (&[u8], Option<&[u8]>)) -> bool {
 
 impl Reservation {
     fn conflicts(&self, other: &Reservation) -> bool {
-        if self.slot.is_some() && self.slot == other.slot {
+        if self.slots.iter().any(|slot| other.slots.contains(slot)) {
             return true;
         }
         if !overlap((&self.lower, self.upper.as_deref()), (&other.lower, other.upper.as_deref())) {
@@ -84,7 +86,7 @@ impl Reservation {
         }
         let split_under = |a: &Reservation, b: &Reservation| a.splits_at.is_some() && a.splits_at == b.receives_at;
         let inside = |a: &Reservation, b: &Reservation| {
-            let touches = b.slot.as_ref().map(|slot| slot.height).or(b.receives_at);
+            let touches = b.slots.first().map(|slot| slot.height).or(b.receives_at);
             a.alone_below.zip(touches).is_some_and(|(below, height)| height < below)
         };
         split_under(self, other) || split_under(other, self) || inside(self, other) || inside(other, self)
@@ -96,7 +98,7 @@ impl Reservations {
     pub fn begin_seal(&mut self, root_height: u8) -> Option<u64> {
         self.try_hold(Reservation {
             id: 0,
-            slot: None,
+            slots: Vec::new(),
             lower: Arc::from([].as_slice()),
             upper: None,
             receives_at: Some(root_height),
@@ -136,7 +138,7 @@ impl Reservations {
 
     /// True when a job holds the slot.
     pub fn holds_slot(&self, name: &SlotName) -> bool {
-        self.held.iter().any(|held| held.slot.as_ref() == Some(name))
+        self.held.iter().any(|held| held.slots.contains(name))
     }
 }
 
@@ -148,6 +150,7 @@ struct Candidate<'a> {
 enum What<'a> {
     Node(&'a Arc<Node>, Option<&'a [u8]>),
     Slot(u8, &'a Arc<Slot>, Option<&'a [u8]>),
+    Join(&'a Arc<Slot>, &'a Arc<Slot>, Option<&'a [u8]>),
 }
 
 impl PartialEq for Candidate<'_> {
@@ -203,7 +206,17 @@ pub fn pick(
                     return Ok(Some(job));
                 }
             }
+            What::Join(slot, next, upper) => {
+                if let Some(job) = reserve_join(reservations, slot, next, upper) {
+                    return Ok(Some(job));
+                }
+            }
             What::Node(node, node_upper) => {
+                for (index, pair) in node.slots().windows(2).enumerate().filter(|(_, pair)| pair[0].may_join(&pair[1]))
+                {
+                    let what = What::Join(&pair[0], &pair[1], node.upper(index + 1, node_upper));
+                    heap.push(Candidate { urgency: JOIN_URGENCY, what });
+                }
                 for (index, slot) in node.slots().iter().enumerate() {
                     let upper = node.upper(index, node_upper);
                     heap.push(Candidate { urgency: slot.urgency(), what: What::Slot(node.height(), slot, upper) });
@@ -220,7 +233,29 @@ pub fn pick(
     Ok(None)
 }
 
-fn reserve(
+/// Reserves the joining of two neighbouring leaves, the second one with `upper` as its upper bound.
+pub(super) fn reserve_join(
+    reservations: &mut Reservations,
+    slot: &Arc<Slot>,
+    next: &Arc<Slot>,
+    upper: Option<&[u8]>,
+) -> Option<Job> {
+    let name_of = |slot: &Slot| SlotName { height: 1, lower: slot.lower().clone() };
+    let reservation = Reservation {
+        id: 0,
+        slots: vec![name_of(slot), name_of(next)],
+        lower: slot.lower().clone(),
+        upper: upper.map(<[u8]>::to_vec),
+        receives_at: None,
+        splits_at: Some(1),
+        alone_below: None,
+    };
+    let (name, slot, next, upper) = (name_of(slot), slot.clone(), Some(next.clone()), upper.map(<[u8]>::to_vec));
+    reservations.try_hold(reservation).map(|id| Job { name, slot, next, upper, splits: true, alone: false, id })
+}
+
+/// Reserves the work of a slot with `upper` as its upper bound; `None` while something else is in the way.
+pub(super) fn reserve(
     env: &TreeEnv,
     reservations: &mut Reservations,
     height: u8,
@@ -245,7 +280,7 @@ fn reserve(
     };
     let reservation = Reservation {
         id: 0,
-        slot: Some(name.clone()),
+        slots: vec![name.clone()],
         lower: slot.lower().clone(),
         upper: upper.map(<[u8]>::to_vec),
         receives_at,
@@ -253,12 +288,21 @@ fn reserve(
         alone_below: alone.then_some(height),
     };
     let upper = upper.map(<[u8]>::to_vec);
-    Ok(reservations.try_hold(reservation).map(|id| Job { name, slot: slot.clone(), upper, splits, alone, id }))
+    Ok(reservations.try_hold(reservation).map(|id| Job {
+        name,
+        slot: slot.clone(),
+        next: None,
+        upper,
+        splits,
+        alone,
+        id,
+    }))
 }
 
 /// True when all that is pending lies beyond a base that is large enough to stay as it is: then the base
 /// is not written again and a new leaf begins behind it, as when rows arrive in the order of their keys.
 pub(super) fn appends(tuning: &TreeTuning, slot: &Slot, base: &Run) -> bool {
     base.meta().bytes >= tuning.leaf_bytes_target() / 2
+        && !slot.buffer().is_empty()
         && slot.buffer().iter().all(|run| run.meta().range_deletes == 0 && run.meta().first_key > base.meta().last_key)
 }

@@ -119,7 +119,29 @@ impl PathVisitor for ChangeFinder<'_> {
     }
 }
 
+/// Brings the blocks on a path into the cache.
+struct Warmer<'a>(&'a [u8]);
+
+impl PathVisitor for Warmer<'_> {
+    fn range_delete(&mut self, _range: &RangeDelete) {}
+
+    fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>> {
+        if let Stop::Run(run) = stop {
+            run.warm(self.0)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
 impl BeTree {
+    /// Brings what a read of `key` would want into the cache.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io` from reading blocks.
+    pub fn warm(&self, version: &Version, key: &[u8]) -> Result<()> {
+        self.visit_path(version, key, &mut Warmer(key))
+    }
+
     /// The value of `key` (an inner key) as `view` sees it.
     ///
     /// # Errors

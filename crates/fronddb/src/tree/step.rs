@@ -48,6 +48,8 @@ pub struct TreeCounters {
     pub compactions: Counter,
     /// Stored bytes written by compactions.
     pub compaction_bytes: Counter,
+    /// Pairs of leaves that have become one.
+    pub joins: Counter,
     /// Subtrees dropped whole.
     pub drops: Counter,
     /// Messages read by all steps.
@@ -118,13 +120,25 @@ impl BeTree {
         });
         drop(state);
         let Some(job) = picked? else { return Ok(false) };
-        let done = self.work(retention, &job);
+        self.do_job(retention, &job).map(|()| true)
+    }
+
+    /// Does a job and ends its reservation.
+    pub(super) fn do_job(&self, retention: &Retention<'_>, job: &Job) -> Result<()> {
+        let done = self.work(retention, job);
         if let Err(error) = &done {
+            // Of two leaves that were to be joined, only the damaged one is left alone.
+            let is_whole = |slot: &Slot| job.next.is_some() && slot.runs().all(|run| run.verify().is_ok());
+            let is_damage = error.kind() == ErrorKind::Corruption;
+            let slots = std::iter::once(&job.slot).chain(&job.next).filter(|slot| is_damage && !is_whole(slot));
+            let damaged: Vec<_> = slots.map(|slot| slot.lower().clone()).collect();
             let mut state = self.state.lock();
-            state.reservations.end_job(&job);
-            self.leave_if_damaged(&mut state, &job.name, error);
+            state.reservations.end_job(job);
+            for lower in damaged {
+                self.leave_if_damaged(&mut state, &SlotName { height: job.name.height, lower }, error);
+            }
         }
-        done.map(|()| true)
+        done
     }
 
     /// Marks a slot that damage keeps from being worked on, so that it is not tried again and neither asks for work nor slows
@@ -136,6 +150,9 @@ impl BeTree {
     }
 
     fn work(&self, retention: &Retention<'_>, job: &Job) -> Result<()> {
+        if let Some(next) = &job.next {
+            return self.join(retention, job, next);
+        }
         if job.alone
             && let Some(keep) = self.covered_from(retention, job)?
         {
@@ -163,6 +180,23 @@ impl BeTree {
                 self.install_leaf(&mut state, job, &outcome.outputs, outcome.dropped_blobs);
             }
         }
+        Ok(())
+    }
+
+    /// Makes one leaf of two neighbours. Nothing is written when one of them is empty.
+    fn join(&self, retention: &Retention<'_>, job: &Job, next: &Slot) -> Result<()> {
+        self.counters.joins.add(1);
+        if job.slot.is_empty() || next.is_empty() {
+            self.install_join(&mut self.state.lock(), job, next, None);
+            return Ok(());
+        }
+        // Their keys are apart, so which of them comes first does not matter.
+        let runs = job.slot.runs().chain(next.runs()).cloned().collect();
+        let mut compaction = self.compaction(job, runs, true, Cuts::Bytes(u64::MAX))?;
+        compaction.filter_bits = self.env.options.base_filter_bits;
+        let outcome = compact::run(&self.env, retention, compaction, false)?;
+        self.count(&outcome, &self.counters.compactions, &self.counters.compaction_bytes);
+        self.install_join(&mut self.state.lock(), job, next, Some(outcome));
         Ok(())
     }
 

@@ -130,6 +130,23 @@ impl Harness {
         }
     }
 
+    fn compact(&self, lower: Vec<u8>, upper: Option<Vec<u8>>) {
+        let mut pass = self.tree.compact_pass(lower, upper, self.now);
+        for _ in 0..10_000 {
+            match self.tree.compact_step(&self.retention(), &mut pass).expect("compact") {
+                CompactStep::Done => return,
+                step => assert_eq!(step, CompactStep::Worked, "nobody else works"),
+            }
+        }
+        panic!("a pass comes to its end");
+    }
+
+    fn rows(&self) -> u64 {
+        let estimate = self.tree.estimate(&self.tree.version(), &[], None).expect("estimate");
+        assert_eq!(estimate.pending, 0, "nothing is left in buffers");
+        estimate.rows
+    }
+
     fn publish(&self) {
         let input = |_: &Version| PublishInput {
             status_image: vec![1, 2, 3],
@@ -219,6 +236,7 @@ enum Step {
     Forget,
     Seal,
     Work(u8),
+    Compact(u16, u16),
     Publish,
     Reopen,
 }
@@ -236,6 +254,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Forget),
         4 => Just(Step::Seal),
         6 => (0u8..4).prop_map(Step::Work),
+        1 => (number.clone(), number.clone()).prop_map(|(a, b)| Step::Compact(a.min(b), a.max(b))),
         2 => Just(Step::Publish),
         1 => Just(Step::Reopen),
     ];
@@ -268,6 +287,7 @@ fn play(harness: &mut Harness, step: &Step) {
         Step::Work(threshold) => {
             harness.tree.work_step(&harness.retention(), f32::from(threshold) / 3.0).expect("work");
         }
+        Step::Compact(from, to) => harness.compact(key(from), Some(key(to))),
         Step::Publish => harness.publish(),
         Step::Reopen => harness.reopen(),
     }
@@ -315,6 +335,96 @@ fn a_tree_grows_and_shrinks_and_its_space_comes_back() {
     }
     let totals = *harness.tree.version().root.totals();
     assert_eq!((totals.base_messages, totals.base_bytes), (0, 0), "{totals:?}");
+    harness.reopen();
+    harness.check();
+}
+
+#[test]
+fn after_compacting_everything_the_count_of_rows_is_exact() {
+    let mut harness = Harness::new();
+    for round in 0..5u16 {
+        for number in 0..1500 {
+            let value = format!("{round} {number} {:080}", u32::from(number) * 7919);
+            match (number + round) % 5 {
+                0 => harness.write(&key(number), Kind::Delete, &[]),
+                1 => harness.write(&key(number), Kind::InsertIfAbsent, value.as_bytes()),
+                _ => harness.write(&key(number), Kind::Put, value.as_bytes()),
+            }
+        }
+        harness.seal_all();
+        while round < 3 && harness.tree.work_step(&harness.retention(), 1.0).expect("work") {}
+    }
+    harness.delete_range(key(300), key(450));
+    harness.seal_all();
+    harness.compact(Vec::new(), None);
+    let expected = harness.expected(CommitNumber::LATEST).len() as u64;
+    assert_eq!(harness.rows(), expected);
+    let written = harness.tree.counters().compactions.get();
+    harness.compact(Vec::new(), None);
+    assert_eq!(harness.tree.counters().compactions.get(), written, "what is clean is not written again");
+    harness.check();
+}
+
+/// Rows that do not compress well, in several rounds of sealing and work.
+fn grown(rounds: u16) -> Harness {
+    let mut harness = Harness::new();
+    for round in 0..rounds {
+        for number in 0..300 {
+            let value = format!("{round} {number} {:0100}", u32::from(number) * 7919);
+            harness.write(&key(round * 300 + number), Kind::Put, value.as_bytes());
+        }
+        harness.seal_all();
+        while harness.tree.work_step(&harness.retention(), 1.0).expect("work") {}
+    }
+    harness
+}
+
+#[test]
+fn a_range_is_compacted_and_the_rest_left_alone() {
+    let mut harness = grown(20);
+    for number in 0..6000u16 {
+        harness.write(&key(number), Kind::Put, b"new");
+    }
+    harness.seal_all();
+    let slots = harness.tree.version().root.slots().len();
+    assert!(slots > 1, "slots={slots}");
+    let lower = harness.tree.version().root.slots()[1].lower().to_vec();
+    let upper = vec![0xff; 8];
+    let pending = |harness: &Harness, lower: &[u8], upper: &[u8]| {
+        harness.tree.estimate(&harness.tree.version(), lower, Some(upper)).expect("estimate").pending
+    };
+    let before = pending(&harness, &[], &lower);
+    assert!(before > 0 && pending(&harness, &lower, &upper) > 0);
+    harness.compact(lower.clone(), Some(upper.clone()));
+    assert_eq!((pending(&harness, &lower, &upper), pending(&harness, &[], &lower)), (0, before));
+    harness.check();
+}
+
+#[test]
+fn a_tree_of_which_little_is_left_becomes_small_again() {
+    let mut harness = grown(30);
+    let height = harness.tree.version().root.height();
+    assert!(height > 2, "height={height}");
+    for number in (0..9000u16).filter(|number| number % 100 != 0) {
+        harness.write(&key(number), Kind::Delete, &[]);
+    }
+    harness.seal_all();
+    harness.compact(Vec::new(), None);
+    while harness.tree.work_step(&harness.retention(), 1.0).expect("work") {}
+    let root = harness.tree.version().root.clone();
+    let shape = harness.tree.shape().expect("shape");
+    assert!(root.height() < height, "before={height} now:\n{shape}");
+    assert!(harness.tree.counters().joins.get() > 0);
+    let mut leaves = 0;
+    let walked = step::for_each_run(harness.tree.env(), &root, &mut |_| {
+        leaves += 1;
+        Ok(std::ops::ControlFlow::Continue(()))
+    });
+    assert!(walked.is_ok_and(|flow| flow.is_continue()));
+    // 90 rows would fit into a leaf or two; every border between trees and each half of a split may leave one more.
+    assert!(leaves <= 8, "leaves={leaves}\n{shape}");
+    assert_eq!(harness.rows(), 90);
+    harness.check();
     harness.reopen();
     harness.check();
 }
@@ -439,4 +549,62 @@ fn a_node_that_cannot_be_read_keeps_no_other_part_from_being_compacted() {
     let version = harness.tree.version();
     let left = version.root.slots().iter().filter(|slot| !slot.buffer().is_empty()).count();
     assert_eq!(left, 1, "all other slots were flushed");
+}
+
+/// The first two neighbouring leaves with runs that may be joined.
+fn small_pair(env: &TreeEnv, node: &Node) -> Option<[Arc<node::Slot>; 2]> {
+    let fits = |pair: &&[Arc<node::Slot>]| pair[0].may_join(&pair[1]) && !pair.iter().any(|slot| slot.is_empty());
+    let here = node.slots().windows(2).find(fits).map(|pair| [pair[0].clone(), pair[1].clone()]);
+    here.or_else(|| {
+        node.slots().iter().find_map(|slot| match slot.target() {
+            node::Target::Node(child) => small_pair(env, child.load(env).expect("load")),
+            node::Target::Leaf(_) => None,
+        })
+    })
+}
+
+/// The leaf slot that a key belongs to.
+fn leaf_slot(env: &TreeEnv, node: &Node, key: &[u8]) -> Arc<node::Slot> {
+    let slot = &node.slots()[node.find(key)];
+    match slot.target() {
+        node::Target::Node(child) => leaf_slot(env, child.load(env).expect("load"), key),
+        node::Target::Leaf(_) => slot.clone(),
+    }
+}
+
+#[test]
+fn of_two_leaves_that_cannot_be_joined_the_damaged_one_is_left_alone() {
+    let mut harness = grown(10);
+    for number in (0..3000u16).filter(|number| number % 20 != 0) {
+        harness.write(&key(number), Kind::Delete, &[]);
+    }
+    harness.seal_all();
+    let root = |harness: &Harness| harness.tree.version().root.clone();
+    let mut found = None;
+    for _ in 0..1000 {
+        found = small_pair(harness.tree.env(), &root(&harness));
+        if found.is_some() || !harness.tree.work_step(&harness.retention(), 0.01).expect("work") {
+            break;
+        }
+    }
+    let [one, other] = found.expect("leaves become small one after the other");
+    let damaged = other.runs().next().expect("a run").meta().extents[0];
+    let file = Path::new("db").join(crate::store::DATA_FILE);
+    harness.storage.flip_bit(&file, damaged.offset() + 30, 3).expect("flip");
+    let mut failures = 0;
+    for _ in 0..1000 {
+        match harness.tree.work_step(&harness.retention(), 0.01) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                assert_eq!(error.kind(), crate::base::ErrorKind::Corruption, "{error}");
+                failures += 1;
+            }
+        }
+    }
+    assert_eq!(failures, 1);
+    let env = harness.tree.env();
+    assert!(leaf_slot(env, &root(&harness), other.lower()).is_damaged());
+    assert!(!leaf_slot(env, &root(&harness), one.lower()).is_damaged());
+    assert_eq!(harness.tree.debt().urgency, 0.0);
 }
