@@ -221,7 +221,7 @@ int ha_frond::info(uint flag)
   if (flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST))
     read_index_statistics();
   if (flag & HA_STATUS_ERRKEY)
-    errkey= duplicate_key;
+    errkey= session ? session->duplicate_key : MAX_KEY;
   if (flag & HA_STATUS_AUTO)
     stats.auto_increment_value= share->next_auto_increment();
   return 0;
@@ -485,7 +485,7 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
   uint key_number= MAX_KEY;
   frond_status status= writes.run(txn(), &key_number);
   if (status == FROND_KEY_EXISTS)
-    duplicate_key= key_number;
+    session->duplicate_key= key_number;
   return failure(status);
 }
 
@@ -503,7 +503,7 @@ int ha_frond::run_writes_with_build(Index_build *build, const uchar *old_record,
     status= writes.run(txn(), &key_number);
   }
   if (status == FROND_KEY_EXISTS)
-    duplicate_key= key_number;
+    session->duplicate_key= key_number;
   return failure(status);
 }
 

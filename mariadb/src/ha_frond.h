@@ -222,8 +222,6 @@ private:
   int64_t statement_wait_ms= FROND_WAIT_DEFAULT;
   frond::Session *session= nullptr;
 
-  uint duplicate_key= MAX_KEY; /* the key that the last write found taken */
-
   frond::Scan scan;
   frond::Row_writes writes;
   frond::Bytes search_key;  /* the encoded key of the running index search */

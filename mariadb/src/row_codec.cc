@@ -37,6 +37,7 @@ struct Row_step
   uint32 length= 0;
   uint32 target_length= 0;
   uint32 offset= 0;
+  uint32 record_length= 0;         /* bytes at `offset` that are the column's */
   uint32 null_offset= 0;
   uint32 bits_at= 0;
   CHARSET_INFO *charset= nullptr;
@@ -83,6 +84,7 @@ Row_step make_target(const TABLE *table, int index, const Column &column)
   step.length_bytes= column.length_bytes;
   step.target_length= column.length;
   step.offset= static_cast<uint32>(field->ptr - record);
+  step.record_length= field->pack_length_in_rec();
   if (column.nullable)
   {
     step.null_offset= static_cast<uint32>(field->null_ptr - record);
@@ -383,10 +385,15 @@ inline bool store_value(const Row_step &step, uchar *record, const uchar *from, 
   return false;
 }
 
-inline void set_null(const Row_step &step, uchar *record, bool null)
+/* The bytes of a column that is NULL are those of the default record: the server compares them, too, when it looks
+   whether an UPDATE has changed a row. */
+inline void set_null(const Row_step &step, uchar *record, const uchar *defaults, bool null)
 {
   if (null)
+  {
     record[step.null_offset]|= step.null_bit;
+    memcpy(record + step.offset, defaults + step.offset, step.record_length);
+  }
   else
     record[step.null_offset]&= uchar(~step.null_bit);
 }
@@ -409,7 +416,7 @@ size_t steps_wanted(const Row_plan &plan, const MY_BITMAP *wanted)
 
 /* The steps from `at` on; false on damage. */
 bool decode_steps(const Row_plan &plan, const uchar *nulls, const uchar *at,
-                  const uchar *end, const MY_BITMAP *wanted, uchar *record)
+                  const uchar *end, const MY_BITMAP *wanted, const uchar *defaults, uchar *record)
 {
   const size_t count= steps_wanted(plan, wanted);
   uint null_index= 0;
@@ -430,12 +437,12 @@ bool decode_steps(const Row_plan &plan, const uchar *nulls, const uchar *at,
       const bool null= nulls[null_index / 8] >> (null_index % 8) & 1;
       null_index++;
       if (used && step.null_bit != 0)
-        set_null(step, record, null);
+        set_null(step, record, defaults, null);
       if (null)
         continue;
     }
     else if (used && step.null_bit != 0)   /* has become nullable since */
-      set_null(step, record, false);
+      set_null(step, record, defaults, false);
     size_t size= fixed_length(step);
     if (step.step == Step::TEXT)
     {
@@ -454,13 +461,13 @@ bool decode_steps(const Row_plan &plan, const uchar *nulls, const uchar *at,
   return true;
 }
 
-void decode_defaults(const Row_plan &plan, uchar *record)
+void decode_defaults(const Row_plan &plan, const uchar *defaults, uchar *record)
 {
   for (const Row_default &missing : plan.defaults)
   {
     const Row_step &step= missing.step;
     if (step.null_bit != 0)
-      set_null(step, record, missing.null);
+      set_null(step, record, defaults, missing.null);
     if (!missing.null)
       store_value(step, record, reinterpret_cast<const uchar *>(missing.bytes.data()),
                   missing.bytes.size());
@@ -596,10 +603,10 @@ int Row_codec::decode(const uchar *key, size_t key_size, const uchar *value,
   if (plan == nullptr || size_t(end - at) < plan->null_bytes)
     return HA_ERR_CRASHED;
   memcpy(record, m_defaults, m_null_bytes);
-  if (!decode_steps(*plan, at, at + plan->null_bytes, end, wanted, record))
+  if (!decode_steps(*plan, at, at + plan->null_bytes, end, wanted, m_defaults, record))
     return HA_ERR_CRASHED;
   if (!plan->defaults.empty())
-    decode_defaults(*plan, record);
+    decode_defaults(*plan, m_defaults, record);
   if (wants_key(wanted) &&
       m_primary->decode(key, key_size, nullptr, nullptr, wanted, record) == 0)
     return HA_ERR_CRASHED;

@@ -61,6 +61,10 @@ public:
   /* CREATE TABLE … SELECT failed, and the new table goes: rolls back what the statement has written. */
   void abandon();
 
+  /* The key that the last write found taken. It is the session's, because a row that moves between partitions fails in
+     one handler and is asked for at another. */
+  uint duplicate_key= MAX_KEY;
+
   /* Ends a lock wait of this session. */
   void kill();
 
