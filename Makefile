@@ -10,6 +10,7 @@ SEEDS ?= 20000
 SCHEDULES ?= 1000
 SECONDS_PER_TARGET ?= 60
 KILLS ?= 5
+CASES ?= 50
 client = $(CARGO) run --quiet --release -p frond-client --
 
 help: ## this list
@@ -44,12 +45,13 @@ test: setup ## formatting, lints, and every test (about ten minutes)
 	SCHEDULES=$(SCHEDULES) $(CARGO) test -p fronddb --features schedules --lib -- schedule_tests
 	@$(MAKE) --no-print-directory test-sql
 
-test-sql: plugin ## a server killed KILLS=5 times under mixed SQL, and again with the binary log
+test-sql: plugin ## a server killed KILLS=5 times under mixed SQL; CASES=50 of random SQL against InnoDB
 	$(client) kill-loop --kills $(KILLS)
 	$(client) kill-loop --kills $(KILLS) --binlog
+	$(client) random-sql --cases $(CASES)
 
-test-long: ## the same with 50 kills each
-	@$(MAKE) --no-print-directory test-sql KILLS=50
+test-long: ## the same with 50 kills and 2,000 cases
+	@$(MAKE) --no-print-directory test-sql KILLS=50 CASES=2000
 
 check: setup ## formatting and lints only
 	$(CARGO) fmt --all --check

@@ -1,6 +1,7 @@
 //! `frond-client`: SQL against private MariaDB servers. See `frond-client --help`.
 //!
-//! Rooms, in reading order: `server` (a private server as our child), then one for each subcommand: `kill_loop`, `insert`.
+//! Rooms, in reading order: `server` (a private server as our child), then one for each subcommand: `kill_loop`, `random_sql`,
+//! `insert`.
 //! The protocol, random numbers and the rows of iiBench are those of `frond_load`.
 
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use clap::{Parser, Subcommand};
 
 mod insert;
 mod kill_loop;
+mod random_sql;
 mod server;
 
 #[derive(Debug, Parser)]
@@ -25,6 +27,8 @@ struct Cli {
 enum Command {
     /// Kill a server under mixed SQL again and again; after each restart everything acknowledged is there and nothing half-done
     KillLoop(kill_loop::KillLoop),
+    /// Run random SQL on InnoDB tables and on FROND tables of one server: the answers must be the same
+    RandomSql(random_sql::RandomSql),
     /// The published experiments in SQL, on a running server of any engine
     #[command(flatten)]
     Experiment(insert::Experiment),
@@ -33,6 +37,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::KillLoop(command) => command.execute(),
+        Command::RandomSql(command) => command.execute(),
         Command::Experiment(command) => command.execute(),
     };
     match done {

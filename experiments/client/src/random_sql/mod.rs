@@ -1,0 +1,237 @@
+//! Random SQL side by side: the same statements on InnoDB tables and on FROND tables of one server give the same answers.
+//!
+//! A case is a seed: out of it come a schema (`schema`) and a list of statements (`statement`), fixed before anything runs, so
+//! that a case that differs can be made smaller by leaving statements out and running it again. Each statement runs in the
+//! database `reference` (InnoDB) and in `frond`; compared are the rows (in order where the statement orders them wholly, else
+//! as a set), the count of affected rows, and the error number.
+//!
+//! With two connections (`--connections 2`) the statements of both alternate at random and no lock is waited for. What is
+//! locked differs between the engines, so a case ends, unjudged, at the first statement that one engine refuses for a lock and
+//! the other does not; until then the answers must agree at every isolation level.
+//!
+//! Accepted differences
+//!   - The count of affected rows of ALTER TABLE: it tells whether rows were copied.
+//!   - 1205 and 1213 against anything, with two connections: see above.
+//!   - 1020 (record has changed): InnoDB updates what is newer than the transaction's snapshot and FROND refuses it, as
+//!     `innodb_snapshot_isolation=ON` does, which the server is therefore started with; it may come one statement apart.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use frond_load::random::Random;
+use frond_load::wire::{Answer, Connection, Failure, text};
+
+use crate::server::{Installation, Server};
+
+mod schema;
+mod statement;
+
+use statement::Statement;
+
+/// The two copies: database, engine.
+const COPIES: [(&str, &str); 2] = [("reference", "InnoDB"), ("frond", "FROND")];
+/// Lock wait timeout, deadlock, record has changed.
+const LOCK_REFUSALS: [u16; 3] = [1205, 1213, 1020];
+
+#[derive(Debug, Args)]
+pub(crate) struct RandomSql {
+    /// The first case
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many cases
+    #[arg(long, default_value_t = 100)]
+    cases: u64,
+    /// Statements of a case
+    #[arg(long, default_value_t = 80)]
+    statements: usize,
+    /// Connections that take turns
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=2))]
+    connections: u64,
+    /// Go on after a difference
+    #[arg(long)]
+    keep_going: bool,
+    /// Print the statements of each case
+    #[arg(long)]
+    verbose: bool,
+    /// Where the server lives; removed when all is well
+    #[arg(long, default_value_os_t = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mariadb/random-sql")))]
+    directory: PathBuf,
+    /// Further options of mariadbd
+    #[arg(last = true)]
+    server_options: Vec<String>,
+}
+
+/// What a statement came to, as far as it is compared.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Affected(u64),
+    Rows(Vec<String>),
+    Refused(u16),
+}
+
+/// How a case ended.
+enum Verdict {
+    Same,
+    /// Ended at a lock that only one engine has.
+    Unjudged,
+    Different(Difference),
+}
+
+struct Difference {
+    /// Number of the statement.
+    at: usize,
+    words: String,
+}
+
+struct Case {
+    tables: Vec<String>,
+    statements: Vec<Statement>,
+}
+
+impl RandomSql {
+    pub(crate) fn execute(&self) -> Result<(), String> {
+        let installation = Installation::find()?;
+        if self.directory.exists() {
+            std::fs::remove_dir_all(&self.directory)
+                .map_err(|error| format!("cannot clear {}: {error}", self.directory.display()))?;
+        }
+        let mut options = vec![
+            "--frond-cache-size=64M".into(),
+            "--innodb-flush-log-at-trx-commit=0".into(),
+            "--frond-commit-sync=NONE".into(),
+            "--innodb-snapshot-isolation=ON".into(),
+        ];
+        if self.connections > 1 {
+            options.extend(["--innodb-lock-wait-timeout=0".into(), "--frond-lock-wait-timeout=0".into()]);
+        }
+        options.extend(self.server_options.iter().cloned());
+        println!("random-sql: seed={} cases={} connections={}", self.seed, self.cases, self.connections);
+        let mut server = Server::create(&installation, &self.directory, &options)?;
+        server.start()?;
+        let (mut found, mut unjudged) = (0, 0);
+        for seed in self.seed..self.seed + self.cases {
+            match self.case(seed, &server)? {
+                Verdict::Same => {}
+                Verdict::Unjudged => unjudged += 1,
+                Verdict::Different(difference) => {
+                    println!("random-sql: seed={seed}: {}", difference.words);
+                    found += 1;
+                    if !self.keep_going {
+                        break;
+                    }
+                }
+            }
+        }
+        server.stop()?;
+        if found > 0 {
+            return Err(format!("{found} cases differ; the server's directory is kept: {}", self.directory.display()));
+        }
+        println!("random-sql: all the same; {unjudged} of {} cases ended early at a lock", self.cases);
+        let _ = std::fs::remove_dir_all(&self.directory);
+        Ok(())
+    }
+
+    fn case(&self, seed: u64, server: &Server) -> Result<Verdict, String> {
+        let mut random = Random::new(seed);
+        let tables = schema::tables(&mut random);
+        let statements = statement::statements(&mut random, &tables, self.statements, self.connections as usize);
+        let mut case = Case { tables: tables.iter().map(schema::Table::definition).collect(), statements };
+        if self.verbose {
+            println!("{}", case.script());
+        }
+        let verdict = self.run(&case, server)?;
+        let Verdict::Different(difference) = verdict else { return Ok(verdict) };
+        let smaller = self.minimise(&mut case, difference, server)?;
+        let words = format!("{}\n{}", smaller.words, case.script());
+        Ok(Verdict::Different(Difference { words, ..smaller }))
+    }
+
+    /// Leaves out whatever the difference does not need.
+    fn minimise(&self, case: &mut Case, mut difference: Difference, server: &Server) -> Result<Difference, String> {
+        case.statements.truncate(difference.at + 1);
+        let mut step = case.statements.len() / 2;
+        while step > 0 {
+            let mut at = 0;
+            while at + step < case.statements.len() {
+                let mut fewer = case.statements.clone();
+                fewer.drain(at..at + step);
+                let smaller = Case { tables: case.tables.clone(), statements: fewer };
+                match self.run(&smaller, server)? {
+                    Verdict::Different(same) => {
+                        difference = same;
+                        *case = smaller;
+                        case.statements.truncate(difference.at + 1);
+                    }
+                    _ => at += step,
+                }
+            }
+            step /= 2;
+        }
+        Ok(difference)
+    }
+
+    fn run(&self, case: &Case, server: &Server) -> Result<Verdict, String> {
+        let failed = |error: Failure| error.to_string();
+        let mut copies = Vec::new();
+        for (database, engine) in COPIES {
+            let mut connection = Connection::open(&server.socket(), "").map_err(failed)?;
+            connection.run(format!("DROP DATABASE IF EXISTS {database}")).map_err(failed)?;
+            connection.run(format!("CREATE DATABASE {database} CHARACTER SET utf8mb4")).map_err(failed)?;
+            connection.run(format!("USE {database}")).map_err(failed)?;
+            connection.run(format!("SET SESSION default_storage_engine={engine}")).map_err(failed)?;
+            for table in &case.tables {
+                connection.run(table).map_err(|error| format!("{error} in {table} on {engine}"))?;
+            }
+            let mut connections = vec![connection];
+            for _ in 1..self.connections {
+                connections.push(Connection::open(&server.socket(), database).map_err(failed)?);
+            }
+            copies.push(connections);
+        }
+        let [reference, frond] = copies.as_mut_slice() else { return Err("two copies".into()) };
+        for (at, statement) in case.statements.iter().enumerate() {
+            let expected = run_one(&mut reference[statement.connection], statement)?;
+            let got = run_one(&mut frond[statement.connection], statement)
+                .map_err(|error| format!("{error}\n{}\n{}", case.script(), server.last_words()))?;
+            if expected == got {
+                continue;
+            }
+            let is_lock = |outcome: &Outcome| matches!(outcome, Outcome::Refused(code) if LOCK_REFUSALS.contains(code));
+            if self.connections > 1 && (is_lock(&expected) || is_lock(&got)) {
+                return Ok(Verdict::Unjudged);
+            }
+            let words = format!("different answers to: {}\n  InnoDB {expected:?}\n  FROND  {got:?}", statement.text);
+            return Ok(Verdict::Different(Difference { at, words }));
+        }
+        Ok(Verdict::Same)
+    }
+}
+
+impl Case {
+    fn script(&self) -> String {
+        let statements = self.statements.iter().map(|statement| match statement.connection {
+            0 => statement.text.clone(),
+            other => format!("/* connection {other} */ {}", statement.text),
+        });
+        let lines: Vec<String> =
+            self.tables.iter().cloned().chain(statements).map(|line| format!("  {line};")).collect();
+        lines.join("\n")
+    }
+}
+
+fn run_one(connection: &mut Connection, statement: &Statement) -> Result<Outcome, String> {
+    match connection.run(&statement.text) {
+        Ok(Answer::Done { .. }) if statement.text.starts_with("ALTER") => Ok(Outcome::Affected(0)),
+        Ok(Answer::Done { affected, .. }) => Ok(Outcome::Affected(affected)),
+        Ok(Answer::Rows(rows)) => {
+            let words = |row: &Vec<_>| row.iter().map(text).collect::<Vec<_>>().join("|");
+            let mut rows: Vec<String> = rows.iter().map(words).collect();
+            if !statement.is_ordered {
+                rows.sort_unstable();
+            }
+            Ok(Outcome::Rows(rows))
+        }
+        Err(Failure::Refused { code, .. }) => Ok(Outcome::Refused(code)),
+        Err(Failure::Lost(why)) => Err(format!("the server is gone: {why}; it was asked: {}", statement.text)),
+    }
+}
