@@ -5,6 +5,9 @@
 //! one, at which they wait. In between, the pace falls in proportion: at fill `x` between soft and hard, writers
 //! get `2 · (1 - x)` times the rate at which level 0 drained lately, so the fill settles where both are equal.
 //!
+//! While the disk is full and level 0 with it, writes get `NoSpace`, but for those that only delete: they have half a
+//! memtable more.
+//!
 //! Pacing is a leaky bucket that all writers share: each takes its bytes' worth of time out of it and sleeps until
 //! its turn when that lies ahead.
 
@@ -27,6 +30,8 @@ const URGENCY_HARD: f64 = 8.0;
 const PACE_MIN: f64 = 256.0 * 1024.0;
 /// Turns closer than this are taken at once, in microseconds.
 const SLEEP_MIN: u64 = 500;
+/// Fill of the active memtable up to which deletes go on while the disk is full: space can come back through them alone.
+const LEVEL0_DELETES: f64 = 1.5;
 /// Level 0 grows by so many bytes at once: the cache makes room for them before.
 const LEVEL0_STEP: usize = 2 << 20;
 /// Longest sleep before the pace is looked at again, in microseconds.
@@ -85,9 +90,10 @@ impl Admission {
 }
 
 impl Engine {
-    /// Lets a writer with `bytes` of messages pass, at once, after a while, or not (`NoSpace`).
+    /// Lets a writer with `bytes` of messages pass, at once, after a while, or not (`NoSpace`). `deletes_only` is asked
+    /// when it matters.
     #[inline]
-    pub(crate) fn admit(&self, bytes: usize) -> Result<()> {
+    pub(crate) fn admit(&self, bytes: usize, deletes_only: impl FnOnce() -> bool) -> Result<()> {
         let version = self.tree.version_guard();
         let sealed = version.sealed.len();
         let urgency = version.root.totals().urgency;
@@ -96,6 +102,9 @@ impl Engine {
         }
         let fill = version.active.bytes() as f64 / self.level0_bytes() as f64;
         drop(version);
+        if fill >= 1.0 && fill < LEVEL0_DELETES && self.admission.disk_full.load(Ordering::Acquire) && deletes_only() {
+            return self.check_writable();
+        }
         self.admit_slowly(bytes, fill, sealed, f64::from(urgency))
     }
 

@@ -200,6 +200,11 @@ impl WriteBatch {
         self.trees.iter().filter(|named| named.covered).map(|named| &named.tree)
     }
 
+    /// Whether all of its writes take rows away.
+    pub(crate) fn deletes_only(&self) -> bool {
+        self.writes().all(|write| matches!(write.kind, Kind::Delete | Kind::SingleDelete))
+    }
+
     /// The writes, in order.
     pub(crate) fn writes(&self) -> Writes<'_> {
         Writes { rest: &self.bytes }

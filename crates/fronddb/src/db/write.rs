@@ -118,7 +118,7 @@ impl TxnCore {
             return Ok(());
         }
         batch.trees().try_for_each(|tree| self.check_tree(&state, tree))?;
-        self.engine.admit(batch.bytes())?;
+        self.engine.admit(batch.bytes(), || batch.deletes_only())?;
         let blobs = self.write_blobs(&mut state, batch, &[])?;
         self.apply(&mut state, batch, &[], blobs)
     }
@@ -168,7 +168,7 @@ impl TxnCore {
     fn decide(&self, state: &mut TxnState, batch: &WriteBatch) -> Result<Vec<usize>> {
         let engine = &self.engine;
         batch.trees().try_for_each(|tree| self.check_tree(state, tree))?;
-        engine.admit(batch.bytes())?;
+        engine.admit(batch.bytes(), || batch.deletes_only())?;
         let conflict = self.conflict_snapshot(state);
         let wait = self.lock_wait(Wait::Default);
         let mut skipped = Vec::new();
@@ -351,7 +351,7 @@ impl TxnCore {
     /// Deletes the inner keys from `start` up to `end`; the caller has locked them.
     pub(crate) fn write_range_delete(&self, state: &mut TxnState, start: &[u8], end: &[u8]) -> Result<()> {
         let engine = &self.engine;
-        engine.admit(start.len() + end.len())?;
+        engine.admit(start.len() + end.len(), || true)?;
         state.statement.fresh.clear();
         let step = state.step;
         let writer = self.writer(state);

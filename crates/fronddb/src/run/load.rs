@@ -30,16 +30,16 @@ pub(super) fn decode<T>(
     stored: &[u8],
     decode: impl FnOnce(&[u8]) -> Result<T>,
 ) -> Result<T> {
-    SCRATCH.with_borrow_mut(|scratch| {
-        let result = match open_with(kind, ptr.offset, stored, scratch)? {
-            Opened::AsStored(raw) => decode(raw),
-            Opened::Decompressed => decode(scratch),
-        };
-        if scratch.capacity() > SCRATCH_BYTES_MAX {
-            *scratch = Vec::new();
-        }
-        result
-    })
+    // Taken out while it is in use: `decode` may wait for a latch, and another read of this thread may come in between.
+    let mut scratch = SCRATCH.take();
+    let result = open_with(kind, ptr.offset, stored, &mut scratch).and_then(|opened| match opened {
+        Opened::AsStored(raw) => decode(raw),
+        Opened::Decompressed => decode(&scratch),
+    });
+    if scratch.capacity() <= SCRATCH_BYTES_MAX {
+        SCRATCH.set(scratch);
+    }
+    result
 }
 
 impl Run {

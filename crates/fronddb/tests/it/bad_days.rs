@@ -36,6 +36,12 @@ fn a_full_disk_is_an_ordinary_error_and_service_resumes() {
     };
     check(&db);
     begin(&db).rollback().unwrap();
+    for row in 1..97u32 {
+        let deleted = db.delete(&tree, &row.to_be_bytes());
+        assert!(deleted.is_ok(), "deletes go on: {deleted:?}, row={row}");
+        assert_eq!(db.get(&tree, &row.to_be_bytes()).unwrap(), None);
+    }
+    assert_eq!(db.put(&tree, b"no", &value).map_err(|error| error.kind()), Err(ErrorKind::NoSpace));
     storage.set_capacity(64 << 20);
     let resumed = (0..50).any(|_| {
         let _ = db.step_background();
