@@ -69,7 +69,7 @@ handler::Table_flags ha_frond::table_flags() const
          HA_CAN_SQL_HANDLER | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION |
          HA_PRIMARY_KEY_IN_READ_INDEX | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_GEOMETRY |
          HA_TABLE_SCAN_ON_INDEX | HA_CRASH_SAFE | HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED |
-         HA_ONLINE_ANALYZE;
+         HA_ONLINE_ANALYZE | HA_CAN_TABLES_WITHOUT_ROLLBACK;
 }
 
 ulong ha_frond::index_flags(uint index, uint, bool) const
@@ -233,7 +233,7 @@ int ha_frond::info(uint flag)
 
 frond_txn *ha_frond::txn() const
 {
-  return session->txn();
+  return sequence_reader ? sequence_reader : session->txn();
 }
 
 int ha_frond::failure(frond_status status)
@@ -294,6 +294,8 @@ int ha_frond::external_lock(THD *thd, int lock_type)
   else if (lock_mode == FROND_LOCK_NONE && thd_tx_isolation(thd) == ISO_SERIALIZABLE &&
            thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
     lock_mode= stored_lock_mode= FROND_LOCK_SHARED;
+  if (is_sequence())
+    lock_mode= stored_lock_mode= FROND_LOCK_NONE;
   scan.resume(txn(), lock_mode, wait_ms());
   return 0;
 }
@@ -315,6 +317,8 @@ int ha_frond::start_stmt(THD *thd, thr_lock_type lock_type)
     lock_mode= FROND_LOCK_EXCLUSIVE;
   else
     lock_mode= plain ? static_cast<frond_lock_mode>(FROND_LOCK_NONE) : stored_lock_mode;
+  if (is_sequence())
+    lock_mode= FROND_LOCK_NONE;
   return 0;
 }
 
@@ -472,8 +476,29 @@ void ha_frond::add_update(uint index, const uchar *old_record, const uchar *new_
 }
 
 /* The writes of a row that goes from old_record to new_record; null where there was none, or will be none. */
+/* A sequence does not give numbers back: its row is written, and read, outside the transaction of whoever asks. */
+int ha_frond::run_sequence_writes()
+{
+  frond_txn_options options= {};
+  options.isolation= FROND_ISOLATION_READ_COMMITTED;
+  options.durability= commit_durability(ha_thd());
+  frond_txn *alone;
+  frond_status status= frond_txn_begin(database, &options, &alone);
+  if (status != FROND_OK)
+    return failure(status);
+  uint key_number= MAX_KEY;
+  status= writes.run(alone, &key_number);
+  if (status == FROND_OK)
+    return failure(frond_txn_commit(alone));
+  int error= failure(status);
+  frond_txn_rollback(alone);
+  return error;
+}
+
 int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
 {
+  if (is_sequence())
+    return run_sequence_writes();
   int error= session->mark_statement(ha_thd());
   if (error)
     return error;
@@ -648,7 +673,7 @@ void ha_frond::update_create_info(HA_CREATE_INFO *create_info)
 /* The columns to decode; all of them for rows that may be written back, because a row is written whole. */
 const MY_BITMAP *ha_frond::wanted_columns() const
 {
-  return lock_mode == FROND_LOCK_EXCLUSIVE ? nullptr : table->read_set;
+  return lock_mode == FROND_LOCK_EXCLUSIVE || is_sequence() ? nullptr : table->read_set;
 }
 
 int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip)
@@ -887,6 +912,11 @@ int ha_frond::point_read(uint index, uchar *record)
 int ha_frond::rnd_init(bool whole)
 {
   at_point= false;
+  if (whole && is_sequence()) {
+    frond_status status= frond_txn_begin(database, nullptr, &sequence_reader);
+    if (status != FROND_OK)
+      return failure(status);
+  }
   if (whole)
     scan.prepare(txn(), share->primary, lock_mode, wait_ms());
   return 0;
@@ -895,6 +925,9 @@ int ha_frond::rnd_init(bool whole)
 int ha_frond::rnd_end()
 {
   scan.close();
+  if (sequence_reader)
+    frond_txn_rollback(sequence_reader);
+  sequence_reader= nullptr;
   return 0;
 }
 

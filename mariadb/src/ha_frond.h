@@ -166,6 +166,7 @@ private:
   bool locking() const { return lock_mode != FROND_LOCK_NONE; }
   int64_t wait_ms() const { return skip_locked ? FROND_WAIT_SKIP : statement_wait_ms; }
   int failure(frond_status status);
+  bool is_sequence() const { return table_share->table_type == TABLE_TYPE_SEQUENCE; }
   bool has_primary_key() const { return table_share->primary_key != MAX_KEY; }
   bool is_primary(uint index) const { return index == table_share->primary_key; }
   const frond_tree *tree_of(uint index) const;
@@ -187,6 +188,7 @@ private:
   void add_update(uint index, const uchar *old_record, const uchar *new_record, bool primary_moved);
   bool primary_differs(const uchar *old_record, const uchar *new_record);
   bool restore_differs(const frond::Key_codec &codec, const uchar *a, const uchar *b);
+  int run_sequence_writes();
   int run_writes(const uchar *old_record, const uchar *new_record);
   int run_writes_with_build(frond::Index_build *build, const uchar *old_record, const uchar *new_record);
   const frond::Key_codec *primary_codec() const
@@ -221,6 +223,7 @@ private:
   bool skip_locked= false;
   int64_t statement_wait_ms= FROND_WAIT_DEFAULT;
   frond::Session *session= nullptr;
+  frond_txn *sequence_reader= nullptr; /* of a walk over a sequence's row */
 
   frond::Scan scan;
   frond::Row_writes writes;
