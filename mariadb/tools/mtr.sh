@@ -68,7 +68,7 @@ named_otherwise() {
          /^(---|\+\+\+|@@)/ || /^ / || /^$/ { next }
          /^[-+]/ {
              side = substr($0, 1, 1); line = substr($0, 2)
-             gsub(/ENGINE=[A-Za-z]+/, "ENGINE=", line)
+             gsub(/ENGINE ?= ?[A-Za-z]+/, "ENGINE=", line)
              if (side == "-") old = old line "\n"; else new = new line "\n"
              next
          }
