@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-sql test-long check bench torture fuzz miri server server-stop plugin deb stock
+.PHONY: help setup run test test-server test-sql test-long check bench torture fuzz miri server server-stop plugin deb stock
 
 CARGO ?= cargo
 SEEDS ?= 20000
@@ -43,14 +43,18 @@ test: setup ## formatting, lints, and every test (about ten minutes)
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --workspace
 	SCHEDULES=$(SCHEDULES) $(CARGO) test -p fronddb --features schedules --lib -- schedule_tests
-	@$(MAKE) --no-print-directory test-sql
+	@$(MAKE) --no-print-directory test-server test-sql
+
+test-server: plugin ## in the stock server: our suite, and the server's own for any engine (two minutes)
+	mariadb/tools/mtr.sh --suite=frond,storage_engine-frond,storage_engine/trx-frond,storage_engine/parts-frond
 
 test-sql: plugin ## a server killed KILLS=5 times under mixed SQL; CASES=50 of random SQL against InnoDB
 	$(client) kill-loop --kills $(KILLS)
 	$(client) kill-loop --kills $(KILLS) --binlog
 	$(client) random-sql --cases $(CASES)
 
-test-long: ## the same with 50 kills and 2,000 cases
+test-long: plugin ## the same with 50 kills and 2,000 cases; the server's suites with FROND as the default engine (an hour)
+	mariadb/tools/mtr.sh --as-default --suite=engines/funcs,engines/iuds,gcol,vcol,versioning,parts,binlog,rpl,sql_sequence
 	@$(MAKE) --no-print-directory test-sql KILLS=50 CASES=2000
 
 check: setup ## formatting and lints only
