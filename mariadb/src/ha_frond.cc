@@ -219,7 +219,7 @@ int ha_frond::info(uint flag)
     stats.block_size= static_cast<uint>(PAGE_BYTES);
   }
   if (flag & (HA_STATUS_VARIABLE | HA_STATUS_CONST))
-    read_index_statistics();
+    read_index_statistics(flag);
   if (flag & HA_STATUS_ERRKEY)
     errkey= session ? session->duplicate_key : MAX_KEY;
   if (flag & HA_STATUS_AUTO)

@@ -172,7 +172,7 @@ private:
   const frond_tree *tree_of(uint index) const;
   int open_codecs();
   int begin_statement(THD *thd, bool first_table);
-  void read_index_statistics();
+  void read_index_statistics(uint info_flag);
   frond_status sample_indexes(frond_txn *snapshot, const frond::Sampling &sampling, frond::Key_statistics *found);
 
   /* Keys */

@@ -27,7 +27,7 @@ struct Sampling {
 };
 
 constexpr Sampling ANALYZE_SAMPLING= {200000, 100, 1000};
-constexpr Sampling QUICK_SAMPLING= {10000, 16, 100};
+constexpr Sampling QUICK_SAMPLING= {5000, 16, 100};
 
 /* Rows per value of the first 1, 2, … columns of an index; at least 1 each; none of it when there are no rows. `stop` is asked
    now and then: true gives up (FROND_CANCELLED). */

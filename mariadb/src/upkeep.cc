@@ -452,10 +452,12 @@ frond_status ha_frond::sample_indexes(frond_txn *snapshot, const Sampling &sampl
   return status;
 }
 
-/* Statistics of indexes for the optimizer: those of ANALYZE, or a quick look where there are none that fit the table. */
-void ha_frond::read_index_statistics()
+/* Statistics of indexes for the optimizer: those of ANALYZE, or a quick look where there are none that fit the table. Not while
+   the table is opened; and of partitions only the one that the server asks about as a whole (HA_STATUS_CONST: the largest). */
+void ha_frond::read_index_statistics(uint info_flag)
 {
-  if (share->take_index_sampling(stats.records)) {
+  bool may_look= !(info_flag & HA_STATUS_OPEN) && (!table->part_info || (info_flag & HA_STATUS_CONST));
+  if (may_look && share->take_index_sampling(stats.records)) {
     frond_txn *snapshot;
     Key_statistics found;
     if (frond_db_snapshot(database, &snapshot) == FROND_OK) {
