@@ -118,6 +118,14 @@ template <typename Use> int walk_tree(frond_txn *txn, const frond_tree *tree, bo
   return error;
 }
 
+/* A frond_compact_fn: progress in the process list; KILL ends it. */
+bool report_compaction(void *context, const frond_compact_progress *progress)
+{
+  auto *thd= static_cast<THD *>(context);
+  thd_progress_report(thd, progress->bytes_done, progress->bytes_total);
+  return !is_killed(thd);
+}
+
 std::string hex_text(const uchar *bytes, size_t size)
 {
   static const char digits[]= "0123456789ABCDEF";
@@ -405,10 +413,18 @@ int ha_frond::check(THD *thd, HA_CHECK_OPT *options)
 
 int ha_frond::optimize(THD *thd, HA_CHECK_OPT *)
 {
-  frond_status status= frond_db_checkpoint(database);
+  thd_progress_init(thd, 1 + table_share->keys);
+  frond_status status= frond_db_compact(database, share->primary, NOTHING, NOTHING, report_compaction, thd);
+  for (const Index_tree &index : share->indexes) {
+    thd_progress_next_stage(thd);
+    if (status == FROND_OK && index.tree)
+      status= frond_db_compact(database, index.tree, NOTHING, NOTHING, report_compaction, thd);
+  }
+  thd_progress_end(thd);
   if (status == FROND_OK)
     return HA_ADMIN_OK;
-  tell(thd, table, "optimize", "error", last_message());
+  if (status != FROND_CANCELLED)
+    tell(thd, table, "optimize", "error", last_message());
   return HA_ADMIN_FAILED;
 }
 
@@ -453,11 +469,13 @@ frond_status ha_frond::sample_indexes(frond_txn *snapshot, const Sampling &sampl
 }
 
 /* Statistics of indexes for the optimizer: those of ANALYZE, or a quick look where there are none that fit the table. Not while
-   the table is opened; and of partitions only the one that the server asks about as a whole (HA_STATUS_CONST: the largest). */
+   the table is opened. Partitions share one TABLE: what the largest has, which the server asks for with HA_STATUS_CONST after it
+   has opened them, counts for all. */
 void ha_frond::read_index_statistics(uint info_flag)
 {
-  bool may_look= !(info_flag & HA_STATUS_OPEN) && (!table->part_info || (info_flag & HA_STATUS_CONST));
-  if (may_look && share->take_index_sampling(stats.records)) {
+  if (table->part_info && !(info_flag & HA_STATUS_CONST))
+    return;
+  if (!(info_flag & HA_STATUS_OPEN) && share->take_index_sampling(stats.records)) {
     frond_txn *snapshot;
     Key_statistics found;
     if (frond_db_snapshot(database, &snapshot) == FROND_OK) {
@@ -467,7 +485,7 @@ void ha_frond::read_index_statistics(uint info_flag)
     share->set_index_statistics(found);
   }
   uint64_t version= share->index_statistics_version();
-  if (version == index_statistics_version)
+  if (version == index_statistics_version && !table->part_info)
     return;
   index_statistics_version= version;
   Key_statistics known= share->index_statistics();
