@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-server test-sql test-long check bench torture fuzz miri server server-stop plugin deb stock
+.PHONY: help setup run test test-server test-sql test-long check bench experiments torture fuzz miri server server-stop plugin deb stock
 
 CARGO ?= cargo
 SEEDS ?= 20000
@@ -17,6 +17,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 	@echo
 	@echo "  make run ROWS=20M MEMORY=1G RATE=max,2000,200 SEED=1   the same, larger, or otherwise"
+	@echo "  make experiments SCALE=smoke|desk|night ENGINES=frond,innodb,rocksdb ONLY=e1,e3 IOPS=2000 MEMORY=1G FRESH=1"
 	@echo "  make server PORT=3307                                  the server on a TCP port of this machine as well"
 	@echo "  mariadb/tools/server.sh client                         a SQL prompt on the running server"
 	@echo "  mariadb/tools/mtr.sh --suite=main 1st                  the server's own tests, with the plugin at hand"
@@ -44,6 +45,7 @@ test: setup ## formatting, lints, and every test (about ten minutes)
 	$(CARGO) test --workspace
 	SCHEDULES=$(SCHEDULES) $(CARGO) test -p fronddb --features schedules --lib -- schedule_tests
 	@$(MAKE) --no-print-directory test-server test-sql
+	@$(MAKE) --no-print-directory experiments SCALE=smoke FRESH=1 ENGINES= ONLY= IOPS= MEMORY=
 
 test-server: plugin ## in the stock server: our suite, and the server's own for any engine (two minutes)
 	mariadb/tools/mtr.sh --suite=frond,storage_engine-frond,storage_engine/trx-frond,storage_engine/parts-frond
@@ -68,6 +70,15 @@ bench: setup ## all workloads side by side with RocksDB; writes docs/benchmarks.
 	  $(call apt_install,librocksdb-dev); \
 	fi
 	$(CARGO) run --release -p frond-bench --features rocksdb -- suite
+
+experiments: plugin ## the published experiments on FROND, InnoDB and MyRocks; writes a report (under an hour)
+	@if ! command -v sysbench >/dev/null; then \
+	  echo "experiments: installing sysbench by apt-get"; \
+	  $(call apt_install,sysbench); \
+	fi
+	@FROND_SERVER_DIR=$(stock) $(CARGO) run --quiet --release -p frond-experiments -- \
+	  $(if $(SCALE),--scale $(SCALE)) $(if $(ENGINES),--engines $(ENGINES)) $(if $(ONLY),--only $(ONLY)) \
+	  $(if $(IOPS),--iops $(IOPS)) $(if $(MEMORY),--memory $(MEMORY)) $(if $(FRESH),--fresh)
 
 torture: setup ## crash tests and schedules, SEEDS=20000 of each, in release mode
 	MODEL_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --test it -- model --nocapture

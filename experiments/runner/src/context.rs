@@ -1,0 +1,51 @@
+//! What every experiment works with: where things are, how large they are, how to get a server.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cleanup;
+use crate::engine::{Engine, Sizes};
+use crate::failure::{Failure, While};
+use crate::limits::{Cage, Limits};
+use crate::scale::Sizing;
+use crate::server::{Installation, Server, Settings};
+
+pub(crate) struct Context {
+    pub(crate) installation: Installation,
+    pub(crate) cage: Cage,
+    pub(crate) sizing: Sizing,
+    /// This checkout's folder of experiments.
+    pub(crate) out: PathBuf,
+    /// Loaded tables, which outlive a part but not the run.
+    pub(crate) datasets: PathBuf,
+    /// The server of the part under way.
+    pub(crate) work: PathBuf,
+}
+
+impl Context {
+    /// An empty directory for a part's server; removed with the guard.
+    pub(crate) fn fresh(&self) -> Result<cleanup::Directory, Failure> {
+        let guard = self.place()?;
+        self.installation.create(&self.out, guard.path())?;
+        Ok(guard)
+    }
+
+    /// A place where a server directory can be put.
+    pub(crate) fn place(&self) -> Result<cleanup::Directory, Failure> {
+        let _ = fs::remove_dir_all(&self.work);
+        fs::create_dir_all(self.work.parent().unwrap_or(Path::new("/"))).or_say("cannot create a directory")?;
+        Ok(cleanup::Directory::new(self.work.clone()))
+    }
+
+    pub(crate) fn sizes(&self, cache: u64, limits: &Limits) -> Sizes {
+        Sizes { cache, redo: self.sizing.redo_bytes, iops: limits.iops }
+    }
+
+    pub(crate) fn settings(&self, engine: Engine, cache: u64, limits: Limits) -> Settings {
+        Settings { engine, sizes: self.sizes(cache, &limits), limits, port: None }
+    }
+
+    pub(crate) fn start(&self, directory: &Path, settings: &Settings, query: &str) -> Result<Server, Failure> {
+        Server::start(&self.installation, &self.cage, directory, settings, query)
+    }
+}

@@ -1,0 +1,115 @@
+//! Experiment 7: rolling back a large transaction, and a kill in the middle of rolling back.
+//!
+//! `insert`: the transaction inserts the rows; `update`: it changes an indexed column of every row. After the kill two
+//! times are taken: until a SELECT on the table is answered, and until a changed row can be updated (no row left locked).
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use frond_load::wire::Connection;
+
+use crate::context::Context;
+use crate::failure::{Failure, While};
+use crate::limits::Limits;
+use crate::plan::{Finding, Part};
+use crate::server::Server;
+
+const QUERY: &str = "SELECT v FROM test.r WHERE id = 1";
+/// A row that stays locked is given up then.
+const FREE_SECONDS_MAX: u64 = 600;
+/// How long after the ROLLBACK was sent the server is killed, at most: a faster one is over by then.
+const KILL_AFTER: Duration = Duration::from_millis(100);
+
+pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
+    let rows = context.sizing.rollback_rows;
+    let directory = context.fresh()?;
+    let settings = context.settings(part.engine, context.sizing.cache_bytes, Limits::default());
+    let server = context.start(directory.path(), &settings, "SELECT 1")?;
+    server.run("", "CREATE DATABASE IF NOT EXISTS test")?;
+    let table = "CREATE TABLE r (id INT NOT NULL PRIMARY KEY, v INT NOT NULL, w VARCHAR(60) NOT NULL, KEY (v))";
+    server.run("test", &format!("{table} ENGINE={}", part.engine.sql()))?;
+    let base = if part.variant == "insert" { 1 } else { rows };
+    server.run("test", &insert(1, base))?;
+    let change = match part.variant {
+        "insert" => insert(2, rows + 1),
+        _ => "UPDATE r SET v = v + 1".into(),
+    };
+    let mut finding = Finding::new(part);
+    finding.set("rows", rows as f64);
+
+    let sum = state(&server)?;
+    let mut connection = open(&server, &change, &mut finding, "change_seconds")?;
+    let begin = Instant::now();
+    connection.run("ROLLBACK").or_say("the rollback failed")?;
+    finding.set("rollback_seconds", begin.elapsed().as_secs_f64());
+    finding.set("memory_peak", server.counters().memory_peak as f64);
+    if state(&server)? != sum {
+        finding.faults.push("the table is not what it was before the rolled back transaction".into());
+    }
+    drop(connection);
+
+    let connection = open(&server, &change, &mut finding, "second_change_seconds")?;
+    kill_in_rollback(server, connection, &mut finding)?;
+    let launched = Instant::now();
+    let server = context.start(directory.path(), &settings, QUERY)?;
+    finding.set("ready_seconds", server.ready_seconds);
+    wait_until_free(&server, base)?;
+    finding.set("free_seconds", launched.elapsed().as_secs_f64());
+    if state(&server)? != sum {
+        finding.faults.push("the table is not what it was before the interrupted transaction".into());
+    }
+    server.stop(&context.cage)?;
+    let server = context.start(directory.path(), &settings, QUERY)?;
+    finding.set("clean_ready_seconds", server.ready_seconds);
+    Ok(finding)
+}
+
+fn insert(first: u64, last: u64) -> String {
+    format!("INSERT INTO r SELECT seq, seq * 7919 % 1000003, MD5(seq) FROM seq_{first}_to_{last}")
+}
+
+/// Begins the transaction and makes its change.
+fn open(server: &Server, change: &str, finding: &mut Finding, name: &str) -> Result<Connection, Failure> {
+    let mut connection = server.connect("test")?;
+    connection.run("BEGIN").or_say("a transaction could not begin")?;
+    let begin = Instant::now();
+    connection.run(change).or_say("the transaction's change failed")?;
+    finding.set(name, begin.elapsed().as_secs_f64());
+    Ok(connection)
+}
+
+fn state(server: &Server) -> Result<(i64, i64), Failure> {
+    let mut connection = server.connect("test")?;
+    let count = connection.number("SELECT COUNT(*) FROM r FORCE INDEX (PRIMARY)").or_say("cannot read the table")?;
+    let sum = connection.number("SELECT COALESCE(SUM(v), 0) FROM r FORCE INDEX (v)").or_say("cannot read the table")?;
+    Ok((count, sum))
+}
+
+fn kill_in_rollback(server: Server, mut connection: Connection, finding: &mut Finding) -> Result<(), Failure> {
+    let (tell, told) = mpsc::channel();
+    let rolling = std::thread::spawn(move || tell.send(connection.run("ROLLBACK").is_ok()));
+    let over = told.recv_timeout(KILL_AFTER).is_ok();
+    server.kill();
+    rolling.join().map_err(|_| "the client that rolls back panicked".to_string())?.ok();
+    if over {
+        finding
+            .notes
+            .push(format!("the rollback was over before the kill, {} ms after it was sent", KILL_AFTER.as_millis()));
+    }
+    Ok(())
+}
+
+/// Updates the first, a middle and the last of the changed rows that must be there; each must succeed.
+fn wait_until_free(server: &Server, base: u64) -> Result<(), Failure> {
+    let begin = Instant::now();
+    for id in [1, base / 2 + 1, base] {
+        let mut connection = server.connect("test")?;
+        while let Err(error) = connection.run(format!("UPDATE r SET w = w WHERE id = {id}")) {
+            if error.is_lost() || begin.elapsed() > Duration::from_secs(FREE_SECONDS_MAX) {
+                return Err(format!("a row stays locked after the kill: id={id}: {error}"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    Ok(())
+}

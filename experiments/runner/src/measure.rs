@@ -1,0 +1,130 @@
+//! What a measured stretch of work did: rate over time, latencies, CPU, bytes.
+
+use frond_load::insert::Outcome;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::server::Counters;
+
+/// A stretch of work in units: rows, transactions.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Work {
+    pub(crate) units: f64,
+    pub(crate) seconds: f64,
+    /// Units by second; a last second that is not whole is left out.
+    pub(crate) by_second: Vec<f64>,
+    pub(crate) latency_ms: Latency,
+    pub(crate) server_cpu_seconds: f64,
+    pub(crate) client_cpu_seconds: f64,
+    pub(crate) bytes_read: u64,
+    pub(crate) bytes_written: u64,
+    pub(crate) memory_peak: u64,
+}
+
+/// Latencies of statements or transactions in milliseconds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    pub(crate) max: f64,
+    /// Points of the distribution: milliseconds, share of statements that took at most that long.
+    pub(crate) distribution: Vec<(f64, f64)>,
+}
+
+impl Latency {
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
+        let ms = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        let quantiles = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9999, 1.0];
+        Latency {
+            p50: ms(0.5),
+            p99: ms(0.99),
+            p999: ms(0.999),
+            max: histogram.max() as f64 / 1e3,
+            distribution: quantiles.iter().map(|&quantile| (ms(quantile), quantile)).collect(),
+        }
+    }
+}
+
+impl Work {
+    pub(crate) fn of_inserts(outcome: &Outcome, before: &Counters, after: &Counters) -> Self {
+        let seconds = outcome.elapsed.as_secs_f64();
+        let mut by_second: Vec<f64> = outcome.rows_by_second.iter().map(|&rows| rows as f64).collect();
+        by_second.resize(seconds as usize, 0.0);
+        Work {
+            units: outcome.rows as f64,
+            seconds,
+            by_second,
+            latency_ms: Latency::of(&outcome.latency_us),
+            client_cpu_seconds: outcome.client_cpu.as_secs_f64(),
+            ..Work::default()
+        }
+        .with(before, after)
+    }
+
+    /// Adds what the server used between two moments.
+    pub(crate) fn with(mut self, before: &Counters, after: &Counters) -> Self {
+        self.server_cpu_seconds = after.cpu_seconds - before.cpu_seconds;
+        self.bytes_read = after.bytes_read.saturating_sub(before.bytes_read);
+        self.bytes_written = after.bytes_written.saturating_sub(before.bytes_written);
+        self.memory_peak = after.memory_peak;
+        self
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.units / self.seconds } else { 0.0 }
+    }
+
+    fn mean(seconds: &[f64]) -> f64 {
+        if seconds.is_empty() { f64::NAN } else { seconds.iter().sum::<f64>() / seconds.len() as f64 }
+    }
+
+    /// Mean rate of the first and of the last quarter.
+    pub(crate) fn quarters(&self) -> (f64, f64) {
+        let quarter = (self.by_second.len() / 4).max(1).min(self.by_second.len());
+        (Self::mean(&self.by_second[..quarter]), Self::mean(&self.by_second[self.by_second.len() - quarter..]))
+    }
+
+    pub(crate) fn worst_second(&self) -> f64 {
+        self.by_second.iter().copied().fold(f64::NAN, f64::min)
+    }
+
+    pub(crate) fn written_per_unit(&self) -> f64 {
+        self.bytes_written as f64 / self.units.max(1.0)
+    }
+
+    pub(crate) fn cpu_us_per_unit(&self) -> f64 {
+        self.server_cpu_seconds * 1e6 / self.units.max(1.0)
+    }
+}
+
+/// The middle of several values.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => sorted[count / 2],
+        count => (sorted[count / 2 - 1] + sorted[count / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quarters_and_worst_second_come_from_the_curve() {
+        let work = Work { by_second: vec![8.0, 8.0, 1.0, 6.0, 6.0, 6.0, 4.0, 2.0], ..Work::default() };
+        assert_eq!(work.quarters(), (8.0, 3.0));
+        assert_eq!(work.worst_second(), 1.0);
+        assert!(Work::default().worst_second().is_nan());
+    }
+
+    #[test]
+    fn the_median_of_an_even_count_lies_between() {
+        assert_eq!(median(&[4.0, 1.0, 3.0, f64::NAN]), 3.0);
+        assert_eq!(median(&[4.0, 1.0]), 2.5);
+        assert!(median(&[]).is_nan());
+    }
+}

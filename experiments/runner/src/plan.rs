@@ -1,0 +1,191 @@
+//! The parts of a run: an experiment on an engine in one variant; each is finished or not, and kept when it is.
+//!
+//! Parts stand in an order in which an engine's loaded tables are used one after the other and then removed. The two
+//! first experiments share their runs: the insertion run at full speed ends with the kill that experiment 2 starts with.
+
+use std::collections::BTreeMap;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::Kind;
+use crate::engine::Engine;
+use crate::measure::Work;
+use crate::scale::Sizing;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Experiment {
+    /// Insertion beyond memory (iiBench)
+    E1,
+    /// Recovery against insert rate
+    E2,
+    /// Durable insertion against transaction size
+    E3,
+    /// Throughput against table size on a limited volume (sysbench)
+    E4,
+    /// TPC-C with a crash
+    E5,
+    /// Size and write volume
+    E6,
+    /// Rollback
+    E7,
+    /// The worst moments
+    E8,
+}
+
+impl Experiment {
+    pub(crate) fn key(self) -> &'static str {
+        ["e1", "e2", "e3", "e4", "e5", "e6", "e7", "e8"][self as usize]
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Part {
+    pub(crate) experiment: Experiment,
+    pub(crate) engine: Engine,
+    pub(crate) variant: &'static str,
+    pub(crate) repeat: u32,
+    /// The loaded table that it begins with.
+    pub(crate) dataset: Option<Kind>,
+    /// A guess before anything is known.
+    pub(crate) seconds: f64,
+}
+
+impl Part {
+    /// Names the part's file.
+    pub(crate) fn key(&self) -> String {
+        format!("{}-{}-{}-{}", self.experiment.key(), self.engine.key(), self.variant, self.repeat)
+    }
+}
+
+/// What came out of a part.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Finding {
+    pub(crate) experiment: Experiment,
+    pub(crate) engine: Engine,
+    pub(crate) variant: String,
+    pub(crate) repeat: u32,
+    /// How long the part took in all.
+    pub(crate) seconds: f64,
+    /// Measured stretches by name.
+    pub(crate) works: BTreeMap<String, Work>,
+    pub(crate) numbers: BTreeMap<String, f64>,
+    pub(crate) notes: Vec<String>,
+    /// Wrong results: lost or torn transactions, failed checks. Empty is good.
+    pub(crate) faults: Vec<String>,
+    /// Why the part could not be measured.
+    pub(crate) failed: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn new(part: &Part) -> Self {
+        Finding {
+            experiment: part.experiment,
+            engine: part.engine,
+            variant: part.variant.into(),
+            repeat: part.repeat,
+            seconds: 0.0,
+            works: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            notes: Vec::new(),
+            faults: Vec::new(),
+            failed: None,
+        }
+    }
+
+    pub(crate) fn set(&mut self, name: &str, number: f64) {
+        self.numbers.insert(name.into(), number);
+    }
+}
+
+/// The parts of the chosen experiments and engines.
+pub(crate) fn parts(sizing: &Sizing, experiments: &[Experiment], engines: &[Engine]) -> Vec<Part> {
+    let wanted = |experiment| experiments.contains(&experiment);
+    let mut parts = Vec::new();
+    for repeat in 0..sizing.repeats {
+        for &engine in engines {
+            let mut add = |experiment, variant, dataset, seconds| {
+                parts.push(Part { experiment, engine, variant, repeat, dataset, seconds });
+            };
+            let load = sizing.iibench_rows as f64 / 80e3 + 3.0;
+            let copy = sizing.iibench_rows as f64 / 4e6 + 1.0;
+            if wanted(Experiment::E6) && repeat == 0 {
+                add(Experiment::E6, "iibench", Some(Kind::Iibench), load);
+            }
+            if wanted(Experiment::E1) || wanted(Experiment::E2) {
+                add(Experiment::E1, "unlimited", Some(Kind::Iibench), sizing.insert_seconds + copy + 10.0);
+                add(Experiment::E1, "limited", Some(Kind::Iibench), sizing.insert_seconds + copy + 20.0);
+            }
+            if wanted(Experiment::E2) {
+                let paced = sizing.paced_seconds + copy + 8.0;
+                add(Experiment::E2, "2000-limited", Some(Kind::Iibench), paced + 10.0);
+                if sizing.thorough {
+                    add(Experiment::E2, "2000-unlimited", Some(Kind::Iibench), paced);
+                    add(Experiment::E2, "200-unlimited", Some(Kind::Iibench), paced);
+                    add(Experiment::E2, "200-limited", Some(Kind::Iibench), paced + 10.0);
+                }
+            }
+            if wanted(Experiment::E8) {
+                add(Experiment::E8, "checkpoint", Some(Kind::Iibench), sizing.worst_seconds + copy + 3.0);
+                add(Experiment::E8, "queue", None, sizing.worst_seconds + 5.0);
+            }
+            if wanted(Experiment::E6) && repeat == 0 {
+                add(
+                    Experiment::E6,
+                    "sysbench",
+                    Some(Kind::SysbenchLarge),
+                    sizing.sysbench_large_rows as f64 / 70e3 + 3.0,
+                );
+            }
+            if wanted(Experiment::E4) {
+                let large = 3.0 * (sizing.sysbench_large_seconds + sizing.sysbench_warm_seconds) as f64;
+                add(Experiment::E4, "large", Some(Kind::SysbenchLarge), large + 10.0);
+                if sizing.thorough {
+                    add(Experiment::E4, "small", Some(Kind::Sysbench), large + 5.0);
+                }
+                let tests = crate::e4_sysbench::cells(sizing).len() as f64;
+                add(
+                    Experiment::E4,
+                    "memory",
+                    Some(Kind::Sysbench),
+                    tests * (sizing.sysbench_seconds as f64 + 0.5) + 5.0,
+                );
+            }
+            if wanted(Experiment::E5) {
+                let seconds = sizing.tpcc_seconds as f64 + 3.0 * sizing.warehouses as f64;
+                add(Experiment::E5, "memory", Some(Kind::Tpcc), seconds + 5.0);
+                if sizing.thorough {
+                    add(Experiment::E5, "limited", Some(Kind::Tpcc), seconds + 15.0);
+                }
+            }
+            if wanted(Experiment::E3) {
+                let cells = crate::e3_durable::cells(sizing).len() as f64;
+                add(Experiment::E3, "memory", None, cells * (sizing.transaction_seconds + 0.5) + 3.0);
+            }
+            if wanted(Experiment::E7) {
+                let change = sizing.rollback_rows as f64 / 40e3;
+                add(Experiment::E7, "insert", None, 4.0 * change + 3.0);
+                add(Experiment::E7, "update", None, 7.0 * change + 3.0);
+            }
+        }
+    }
+    let floor = Part {
+        experiment: Experiment::E1,
+        engine: Engine::Blackhole,
+        variant: "floor",
+        repeat: 0,
+        dataset: None,
+        seconds: sizing.floor_seconds + 2.0,
+    };
+    if wanted(Experiment::E1) {
+        parts.push(floor.clone());
+    }
+    if wanted(Experiment::E3) {
+        let cells = crate::e3_durable::cells(sizing).len() as f64;
+        let seconds = cells * (sizing.transaction_seconds + 0.2) + 2.0;
+        parts.push(Part { experiment: Experiment::E3, variant: "memory", seconds, ..floor });
+    }
+    parts
+}

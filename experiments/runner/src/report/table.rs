@@ -1,0 +1,207 @@
+//! Values out of the findings, and tables of them: a line per measure, a column per engine, and how FROND compares.
+
+use crate::engine::Engine;
+use crate::measure::{Work, median};
+use crate::plan::{Experiment, Finding};
+
+use super::svg::escape;
+
+/// A value of several runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) runs: usize,
+}
+
+impl Spread {
+    fn of(values: &[f64]) -> Option<Self> {
+        let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        (!values.is_empty()).then(|| Spread { median: median(&values), low, high, runs: values.len() })
+    }
+}
+
+/// The findings, by what they are about.
+pub(crate) struct Values<'a>(pub(crate) &'a [Finding]);
+
+impl<'a> Values<'a> {
+    fn of(&self, experiment: Experiment, engine: Engine, variant: &str) -> impl Iterator<Item = &'a Finding> {
+        self.0.iter().filter(move |finding| {
+            (finding.experiment, finding.engine) == (experiment, engine)
+                && finding.variant == variant
+                && finding.failed.is_none()
+        })
+    }
+
+    pub(crate) fn number(&self, experiment: Experiment, engine: Engine, variant: &str, name: &str) -> Option<Spread> {
+        let values: Vec<f64> =
+            self.of(experiment, engine, variant).filter_map(|finding| finding.numbers.get(name).copied()).collect();
+        Spread::of(&values)
+    }
+
+    pub(crate) fn work(
+        &self,
+        experiment: Experiment,
+        engine: Engine,
+        variant: &str,
+        name: &str,
+        value: impl Fn(&Work) -> f64,
+    ) -> Option<Spread> {
+        let works = self.of(experiment, engine, variant).filter_map(|finding| finding.works.get(name));
+        Spread::of(&works.map(value).collect::<Vec<f64>>())
+    }
+
+    /// The stretch of the first run, for its curve.
+    pub(crate) fn curve(&self, experiment: Experiment, engine: Engine, variant: &str, name: &str) -> Option<&'a Work> {
+        self.of(experiment, engine, variant).find_map(|finding| finding.works.get(name))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Better {
+    Higher,
+    Lower,
+    /// Told, not compared.
+    Neither,
+}
+
+/// How a number is printed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unit {
+    Count,
+    Seconds,
+    Milliseconds,
+    Bytes,
+    Microseconds,
+    Share,
+}
+
+impl Unit {
+    pub(crate) fn print(self, value: f64) -> String {
+        match self {
+            Unit::Count => count(value),
+            Unit::Seconds if value < 0.0995 => format!("{:.1} ms", value * 1e3),
+            Unit::Seconds => format!("{value:.2} s"),
+            Unit::Milliseconds if value < 10.0 => format!("{value:.2} ms"),
+            Unit::Milliseconds => format!("{} ms", count(value)),
+            Unit::Microseconds => format!("{value:.1} µs"),
+            Unit::Share => format!("{value:.2}"),
+            Unit::Bytes if value >= 1e9 => format!("{:.2} GB", value / 1e9),
+            Unit::Bytes if value >= 1e6 => format!("{:.1} MB", value / 1e6),
+            Unit::Bytes if value >= 1e3 => format!("{:.2} KB", value / 1e3),
+            Unit::Bytes => format!("{value:.0} B"),
+        }
+    }
+}
+
+/// With thousands apart.
+fn count(value: f64) -> String {
+    if value.abs() < 10.0 && value.fract() != 0.0 {
+        return format!("{value:.2}");
+    }
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < 0.0 { format!("-{text}") } else { text }
+}
+
+/// A line of a table.
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) better: Better,
+    pub(crate) unit: Unit,
+    pub(crate) cells: Vec<Option<Spread>>,
+}
+
+/// FROND's value over the better rival's, so that more than 1 is always good.
+pub(crate) fn advantage(engines: &[Engine], cells: &[Option<Spread>], better: Better) -> Option<f64> {
+    let value = |engine: Engine| {
+        let at = engines.iter().position(|other| *other == engine)?;
+        cells.get(at).copied().flatten().map(|spread| spread.median)
+    };
+    let own = value(Engine::Frond)?;
+    let rivals = Engine::RIVALS.into_iter().filter_map(value);
+    match better {
+        Better::Higher => rivals.reduce(f64::max).map(|rival| own / rival),
+        Better::Lower => rivals.reduce(f64::min).map(|rival| rival / own),
+        Better::Neither => None,
+    }
+}
+
+/// The table as HTML.
+pub(crate) fn table(engines: &[Engine], lines: &[Line]) -> String {
+    let mut html = String::from("<table><tr><th></th>");
+    for engine in engines {
+        html.push_str(&format!("<th>{}</th>", engine.title()));
+    }
+    html.push_str("<th>FROND against the better rival</th></tr>");
+    for line in lines.iter().filter(|line| line.cells.iter().any(Option::is_some)) {
+        html.push_str(&format!("<tr><td>{}</td>", escape(&line.name)));
+        for cell in &line.cells {
+            html.push_str(&match cell {
+                None => "<td>–</td>".into(),
+                Some(spread) if spread.runs > 1 => format!(
+                    "<td>{} <small>({} to {})</small></td>",
+                    line.unit.print(spread.median),
+                    line.unit.print(spread.low),
+                    line.unit.print(spread.high)
+                ),
+                Some(spread) => format!("<td>{}</td>", line.unit.print(spread.median)),
+            });
+        }
+        html.push_str(&match advantage(engines, &line.cells, line.better) {
+            None => "<td></td>".into(),
+            Some(ratio) if ratio >= 1.0 => format!("<td class='win'>{} × better</td>", factor(ratio)),
+            Some(ratio) => format!("<td class='loss'>{} × worse</td>", factor(1.0 / ratio)),
+        });
+        html.push_str("</tr>");
+    }
+    html + "</table>"
+}
+
+fn factor(ratio: f64) -> String {
+    if ratio >= 100.0 { format!("{ratio:.0}") } else { format!("{ratio:.2}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Engine; 3] = [Engine::Frond, Engine::Innodb, Engine::Rocksdb];
+
+    fn cells(values: [f64; 3]) -> Vec<Option<Spread>> {
+        values.map(|value| Spread::of(&[value])).to_vec()
+    }
+
+    #[test]
+    fn frond_is_compared_with_the_better_rival() {
+        assert_eq!(advantage(&ALL, &cells([10.0, 5.0, 8.0]), Better::Higher), Some(1.25));
+        assert_eq!(advantage(&ALL, &cells([10.0, 5.0, 8.0]), Better::Lower), Some(0.5));
+        assert_eq!(advantage(&ALL[..1], &cells([10.0, 5.0, 8.0])[..1], Better::Higher), None);
+    }
+
+    #[test]
+    fn losses_are_told_as_plainly_as_wins() {
+        let line = |values| Line { name: "n".into(), better: Better::Higher, unit: Unit::Count, cells: cells(values) };
+        let html = table(&ALL, &[line([10.0, 5.0, 8.0]), line([4.0, 5.0, 8.0])]);
+        assert!(
+            html.contains("<td class='win'>1.25 × better</td>") && html.contains("<td class='loss'>2.00 × worse</td>")
+        );
+    }
+
+    #[test]
+    fn numbers_are_for_people() {
+        assert_eq!(Unit::Count.print(1_234_567.0), "1,234,567");
+        assert_eq!(Unit::Seconds.print(0.0123), "12.3 ms");
+        assert_eq!(Unit::Bytes.print(1_500.0), "1.50 KB");
+        assert_eq!(Unit::Count.print(123.0), "123");
+    }
+}

@@ -1,0 +1,105 @@
+//! What a report says of wins, losses, wrong results and missing parts.
+
+use super::*;
+use crate::measure::Work;
+use crate::plan::{Experiment, parts};
+
+fn report(change: impl Fn(&mut Finding)) -> Report {
+    let sizing = Scale::Smoke.sizing();
+    let parts = parts(&sizing, &[Experiment::E1, Experiment::E2], &[Engine::Frond, Engine::Innodb, Engine::Rocksdb]);
+    let findings = parts
+        .iter()
+        .map(|part| {
+            let mut finding = Finding::new(part);
+            let rate = if part.engine == Engine::Frond { 500.0 } else { 100.0 };
+            let work = Work { units: rate * 4.0, seconds: 4.0, by_second: vec![rate; 4], ..Work::default() };
+            finding.works.insert("insert".into(), work);
+            finding.set("ready_seconds", 0.4);
+            finding.set("clean_ready_seconds", 0.2);
+            change(&mut finding);
+            finding
+        })
+        .collect();
+    Report {
+        scale: Scale::Smoke,
+        sizing,
+        identity: Identity::new(Scale::Smoke, &sizing, "abc".into(), 1, "10.11".into()),
+        machine: Machine {
+            cores: 2.0,
+            processor: "cpu".into(),
+            memory_bytes: 1,
+            kernel: "6".into(),
+            distribution: "d".into(),
+            file_system: "ext4".into(),
+            sync_us: 1.0,
+            reads_per_second: 1.0,
+            bytes_per_second: 1.0,
+        },
+        missing: Vec::new(),
+        parts,
+        findings,
+        limits_io: true,
+        limits_memory: true,
+    }
+}
+
+fn written(report: &Report) -> (Written, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let written = report.write(folder.path()).unwrap();
+    let html = fs::read_to_string(&written.path).unwrap();
+    let raw: serde_json::Value = serde_json::from_slice(&fs::read(folder.path().join("report.json")).unwrap()).unwrap();
+    assert_eq!(raw["findings"].as_array().unwrap().len(), report.findings.len());
+    (written, html)
+}
+
+#[test]
+fn a_whole_report_compares_and_judges() {
+    let (written, html) = written(&report(|_| {}));
+    assert!(written.whole && written.path.ends_with(WHOLE), "{}", written.sentence);
+    assert!(html.contains("5.00 × better") && html.contains("<svg") && !html.contains("INCOMPLETE"));
+    assert!(
+        html.contains("≥ 2 × MyRocks") && html.contains("reached") && html.contains("--innodb-flush-method=O_DIRECT")
+    );
+    assert!(!html.contains("<script") && !html.contains("src="), "self-contained");
+}
+
+#[test]
+fn a_part_that_failed_makes_it_incomplete_in_name_and_text() {
+    let (written, html) = written(&report(|finding| {
+        if finding.engine == Engine::Innodb {
+            finding.failed = Some("out of <luck>".into());
+        }
+    }));
+    assert!(!written.whole && written.path.ends_with(INCOMPLETE));
+    assert!(html.contains("INCOMPLETE: 3 of 10 parts") && html.contains("out of &lt;luck&gt;"));
+}
+
+#[test]
+fn a_wrong_result_stands_on_top_and_fails_the_run() {
+    let (written, html) = written(&report(|finding| {
+        if finding.engine == Engine::Frond && finding.variant == "limited" {
+            finding.faults.push("acknowledged rows are lost".into());
+        }
+    }));
+    assert!(!written.whole);
+    let fault = html.find("acknowledged rows are lost").unwrap();
+    assert!(fault < html.find("How to read it").unwrap());
+}
+
+#[test]
+fn a_goal_that_is_missed_is_told() {
+    let slow = report(|finding| {
+        if finding.engine == Engine::Frond {
+            finding.set("ready_seconds", 0.9);
+        }
+    });
+    let (_, html) = written(&slow);
+    assert!(html.contains("<td class='loss'>not reached</td>") && html.contains("× worse"));
+}
+
+#[test]
+fn dates_are_right() {
+    assert_eq!(civil(0), (1970, 1, 1));
+    assert_eq!(civil(20_777), (2026, 11, 20));
+    assert_eq!(civil(11_016), (2000, 2, 29));
+}

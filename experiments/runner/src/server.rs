@@ -1,0 +1,396 @@
+//! The private server: a stock mariadbd on a data directory of its own, in the run's control group, killed when we end.
+//!
+//! A start is timed from the launch of the process to the first row that a SELECT returns. Before every start the files of
+//! the data directory are written back and dropped from the page cache, so that recovery reads from the disk, as it would
+//! after a power failure; what a process had not written stays lost by SIGKILL.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use frond_load::wire::{Connection, Failure as SqlFailure};
+use rustix::fs::{Advice, fadvise};
+
+use crate::cleanup;
+use crate::engine::{Engine, Sizes, common_settings};
+use crate::failure::{Failure, While};
+use crate::limits::{Cage, Limits};
+
+/// A server that does not answer by then is taken for hung.
+const START_SECONDS_MAX: u64 = 900;
+/// A server that does not end by then is taken for hung.
+const STOP_SECONDS_MAX: u64 = 600;
+/// The address of a socket holds 107 bytes.
+const SOCKET_PATH_BYTES_MAX: usize = 100;
+
+/// Where the stock server and the plugins are.
+#[derive(Clone, Debug)]
+pub(crate) struct Installation {
+    stock: PathBuf,
+    plugins: PathBuf,
+}
+
+impl Installation {
+    /// `FROND_SERVER_DIR` or the checkout's own fetched server, and the plugin built in this checkout.
+    pub(crate) fn find(checkout: &Path, engines: &[Engine]) -> Result<Self, Failure> {
+        let target = checkout.join("target/mariadb");
+        let stock = std::env::var_os("FROND_SERVER_DIR").map_or_else(|| target.join("stock"), PathBuf::from);
+        if !stock.join("prefix/usr/sbin/mariadbd").exists() {
+            return Err(format!("there is no stock server in {}: run 'make plugin' first", stock.display()));
+        }
+        let stock = fs::canonicalize(&stock).or_say("cannot find the stock server")?;
+        let installation = Installation { stock, plugins: target.join("plugin") };
+        engines.iter().try_for_each(|&engine| installation.require(engine))?;
+        Ok(installation)
+    }
+
+    /// Links the engine's plugin if it is one of the server's own.
+    pub(crate) fn require(&self, engine: Engine) -> Result<(), Failure> {
+        let Some(plugin) = engine.plugin() else { return Ok(()) };
+        let file = self.plugins.join(format!("{plugin}.so"));
+        if file.exists() { Ok(()) } else { self.link_stock_plugin(plugin, &file) }
+    }
+
+    /// Size of FROND's plugin, which tells builds apart.
+    pub(crate) fn plugin_bytes(&self) -> u64 {
+        fs::metadata(self.plugins.join("ha_frond.so")).map_or(0, |metadata| metadata.len())
+    }
+
+    fn link_stock_plugin(&self, plugin: &str, file: &Path) -> Result<(), Failure> {
+        let own = self.stock.join("prefix/usr/lib/mysql/plugin").join(format!("{plugin}.so"));
+        if !own.exists() {
+            return Err(format!("the plugin is missing: {plugin}; run 'make plugin' first"));
+        }
+        fs::create_dir_all(&self.plugins).or_say("cannot create the folder of plugins")?;
+        std::os::unix::fs::symlink(&own, file).or_say(format!("cannot link the plugin {plugin}"))
+    }
+
+    pub(crate) fn version(&self) -> String {
+        fs::read_to_string(self.stock.join("version")).unwrap_or_default().trim().into()
+    }
+
+    fn usr(&self) -> PathBuf {
+        self.stock.join("prefix/usr")
+    }
+
+    /// An empty data directory, made once and copied from then on.
+    fn template(&self, out: &Path) -> Result<PathBuf, Failure> {
+        let template = out.join("template");
+        if template.join("data/mysql").exists() {
+            return Ok(template);
+        }
+        let new = cleanup::Directory::new(out.join("template.new"));
+        let _ = fs::remove_dir_all(new.path());
+        fs::create_dir_all(new.path()).or_say("cannot create a data directory")?;
+        let mut command = Command::new(self.usr().join("bin/mariadb-install-db"));
+        command
+            .args([
+                "--no-defaults",
+                "--auth-root-authentication-method=normal",
+                "--skip-name-resolve",
+                "--skip-test-db",
+                "--force",
+            ])
+            .args(["--innodb-log-file-size=4M"])
+            .arg(format!("--basedir={}", self.usr().display()))
+            .arg(format!("--datadir={}", new.path().join("data").display()))
+            .args(as_root());
+        let output = command.output().or_say("cannot run mariadb-install-db")?;
+        if !output.status.success() {
+            return Err(format!("no data directory could be created: {}", String::from_utf8_lossy(&output.stderr)));
+        }
+        fs::rename(new.path(), &template).or_say("cannot create a data directory")?;
+        Ok(template)
+    }
+
+    /// A new server directory in `directory`, which must not exist.
+    pub(crate) fn create(&self, out: &Path, directory: &Path) -> Result<(), Failure> {
+        copy(&self.template(out)?, directory)
+    }
+}
+
+/// Copies a server directory of a stopped server.
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    let status =
+        Command::new("cp").arg("-a").arg("--sparse=auto").arg(from).arg(to).status().or_say("cannot run cp")?;
+    if status.success() { Ok(()) } else { Err(format!("cannot copy a data directory: cp ended with {status}")) }
+}
+
+/// How a server is to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) engine: Engine,
+    pub(crate) sizes: Sizes,
+    pub(crate) limits: Limits,
+    /// A TCP port of this machine, for clients that know no socket.
+    pub(crate) port: Option<u16>,
+}
+
+/// What the process used so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) cpu_seconds: f64,
+    pub(crate) bytes_read: u64,
+    pub(crate) bytes_written: u64,
+    pub(crate) memory_peak: u64,
+}
+
+/// A running server.
+pub(crate) struct Server {
+    directory: PathBuf,
+    pub(crate) settings: Settings,
+    child: Option<Child>,
+    /// From the launch to the first answer.
+    pub(crate) ready_seconds: f64,
+    /// What starting took.
+    pub(crate) start: Counters,
+}
+
+impl Server {
+    /// Starts it on a directory with cold files, and waits until `query` is answered.
+    pub(crate) fn start(
+        installation: &Installation,
+        cage: &Cage,
+        directory: &Path,
+        settings: &Settings,
+        query: &str,
+    ) -> Result<Self, Failure> {
+        let socket = directory.join("socket");
+        if socket.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+            return Err(format!("the path is too long for a socket: {}", socket.display()));
+        }
+        drop_from_page_cache(directory);
+        cage.apply(&settings.limits)?;
+        let _ = fs::remove_file(&socket);
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(directory.join("error.log"))
+            .or_say("cannot write the server's error log")?;
+        let errors = log.try_clone().or_say("cannot write the server's error log")?;
+        let begin = Instant::now();
+        let child = command(installation, cage, directory, settings)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .spawn()
+            .or_say("cannot run mariadbd")?;
+        cleanup::guard_process(child.id());
+        let mut server = Server {
+            directory: directory.into(),
+            settings: settings.clone(),
+            child: Some(child),
+            ready_seconds: 0.0,
+            start: Counters::default(),
+        };
+        server.wait_until_ready(query, begin)?;
+        server.ready_seconds = begin.elapsed().as_secs_f64();
+        server.start = server.counters();
+        Ok(server)
+    }
+
+    fn wait_until_ready(&mut self, query: &str, begin: Instant) -> Result<(), Failure> {
+        loop {
+            if let Ok(mut connection) = Connection::open(&self.socket(), "") {
+                match connection.run(query) {
+                    Ok(_) => return Ok(()),
+                    Err(SqlFailure::Refused { code, message }) => {
+                        return Err(format!(
+                            "the server refuses the first query: error {code}: {message}\n{}",
+                            self.last_words()
+                        ));
+                    }
+                    Err(SqlFailure::Lost(_)) => {}
+                }
+            }
+            if let Some(status) = self.ended() {
+                return Err(format!("the server did not come up: {status}\n{}", self.last_words()));
+            }
+            if begin.elapsed() > Duration::from_secs(START_SECONDS_MAX) {
+                return Err(format!("the server does not answer after {START_SECONDS_MAX} s\n{}", self.last_words()));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn ended(&mut self) -> Option<String> {
+        match self.child.as_mut()?.try_wait() {
+            Ok(Some(status)) => Some(status.to_string()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.join("socket")
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
+    /// A connection as root.
+    pub(crate) fn connect(&self, database: &str) -> Result<Connection, Failure> {
+        Connection::open(&self.socket(), database).map_err(|error| format!("{error}\n{}", self.last_words()))
+    }
+
+    /// Runs one statement on a connection of its own.
+    pub(crate) fn run(&self, database: &str, statement: &str) -> Result<(), Failure> {
+        let answer = self.connect(database)?.run(statement);
+        answer.map(|_| ()).map_err(|error| match error.is_lost() {
+            true => format!("{statement}: {error}\n{}", self.last_words()),
+            false => format!("{statement}: {error}"),
+        })
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        counters_of(self.pid())
+    }
+
+    /// SIGKILL; gives the counters of the moment before. The files it leaves are dropped from memory by the next start.
+    pub(crate) fn kill(mut self) -> Counters {
+        let counters = self.counters();
+        self.end();
+        counters
+    }
+
+    fn end(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+            cleanup::forget_process(child.id());
+        }
+    }
+
+    /// An orderly end, without limits.
+    pub(crate) fn stop(mut self, cage: &Cage) -> Result<(), Failure> {
+        cage.apply(&Limits { memory: self.settings.limits.memory, ..Limits::default() })?;
+        self.run("", "SHUTDOWN")?;
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.ended() {
+                let child = self.child.take().map_or(0, |child| child.id());
+                cleanup::forget_process(child);
+                let well = status.ends_with(": 0");
+                return if well {
+                    Ok(())
+                } else {
+                    Err(format!("the server ended badly: {status}\n{}", self.last_words()))
+                };
+            }
+            if begin.elapsed() > Duration::from_secs(STOP_SECONDS_MAX) {
+                return Err(format!("the server does not end after {STOP_SECONDS_MAX} s\n{}", self.last_words()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The end of the error log.
+    pub(crate) fn last_words(&self) -> String {
+        let log = fs::read(self.directory.join("error.log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A shell joins the control group and becomes the server; the kernel kills it when this process dies.
+fn command(installation: &Installation, cage: &Cage, directory: &Path, settings: &Settings) -> Command {
+    let mut script = String::from("set -e; ");
+    let doors = cage.doors();
+    for at in 0..doors.len() {
+        script.push_str(&format!("echo $$ > \"${{{}}}\"; ", at + 1));
+    }
+    script.push_str(&format!("shift {}; exec \"$@\"", doors.len()));
+    let usr = installation.usr();
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(script).arg("sh").args(&doors).args(dies_with_us());
+    command
+        .arg(usr.join("sbin/mariadbd"))
+        .args(["--no-defaults", "--plugin-maturity=unknown"])
+        .arg(format!("--basedir={}", usr.display()))
+        .arg(format!("--datadir={}", directory.join("data").display()))
+        .arg(format!("--lc-messages-dir={}", usr.join("share/mysql").display()))
+        .arg(format!("--plugin-dir={}", installation.plugins.display()))
+        .arg(format!("--socket={}", directory.join("socket").display()))
+        .arg(format!("--pid-file={}", directory.join("pid").display()))
+        .args(as_root())
+        .args(settings.engine.plugin().map(|plugin| format!("--plugin-load-add={plugin}")))
+        .arg(format!("--default-storage-engine={}", settings.engine.sql()));
+    if settings.engine != Engine::Innodb {
+        command.arg("--innodb=OFF");
+    }
+    match settings.port {
+        None => command.arg("--skip-networking"),
+        Some(port) => command.args(["--bind-address=127.0.0.1".into(), format!("--port={port}")]),
+    };
+    let own = settings.engine.settings(settings.sizes);
+    command.args(common_settings().iter().chain(&own).map(|setting| &setting.option));
+    command.current_dir(directory).process_group(0);
+    command
+}
+
+/// The wrapper that makes a program die with this process, where the machine has it.
+pub(crate) fn dies_with_us() -> &'static [&'static str] {
+    let setpriv = ["/usr/bin/setpriv", "/bin/setpriv"].iter().any(|path| Path::new(path).exists());
+    if setpriv { &["setpriv", "--pdeathsig", "KILL", "--"] } else { &[] }
+}
+
+/// As root the server wants to be told that this is meant.
+fn as_root() -> Option<&'static str> {
+    rustix::process::geteuid().is_root().then_some("--user=root")
+}
+
+fn counters_of(pid: u32) -> Counters {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let field = |text: &str, name: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+    };
+    let (io, status, stat) = (read("io"), read("status"), read("stat"));
+    let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let fields: Vec<&str> = after_name.split(' ').collect();
+    let ticks = |at: usize| fields.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
+    Counters {
+        cpu_seconds: (ticks(11) + ticks(12)) / 100.0,
+        bytes_read: field(&io, "read_bytes:"),
+        bytes_written: field(&io, "write_bytes:"),
+        memory_peak: field(&status, "VmHWM:") * 1024,
+    }
+}
+
+/// Writes every file below `directory` back and drops its cached pages.
+pub(crate) fn drop_from_page_cache(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() {
+            drop_from_page_cache(&entry.path());
+        } else if kind.is_file()
+            && let Ok(file) = File::open(entry.path())
+        {
+            let _ = file.sync_all();
+            let _ = fadvise(&file, 0, None, Advice::DontNeed);
+        }
+    }
+}
+
+/// Bytes on disk of all files below `directory`.
+pub(crate) fn size_on_disk(directory: &Path) -> u64 {
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let Ok(metadata) = entry.metadata() else { continue };
+        bytes += if metadata.is_dir() {
+            size_on_disk(&entry.path())
+        } else {
+            std::os::unix::fs::MetadataExt::blocks(&metadata) * 512
+        };
+    }
+    bytes
+}

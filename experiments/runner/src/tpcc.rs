@@ -1,0 +1,179 @@
+//! go-tpc on the private server: TPC-C over TCP on a free port of this machine, and its own consistency check.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::context::Context;
+use crate::failure::{Failure, While};
+use crate::measure::{Latency, Work};
+use crate::server::Server;
+use crate::tool::{self, Running};
+
+const MODULE: &str = "github.com/pingcap/go-tpc";
+/// A fixed version, so that figures of different days compare.
+pub(crate) const VERSION: &str = "v1.0.12";
+pub(crate) const THREADS: u64 = 8;
+
+/// The program, built once from its Go module.
+pub(crate) fn program(out: &std::path::Path) -> PathBuf {
+    out.join("tools").join(format!("go-tpc-{VERSION}"))
+}
+
+/// Builds the program unless it is there. A failure is a sentence for the report: the experiment is left out.
+pub(crate) fn install(out: &std::path::Path) -> Result<(), Failure> {
+    let program = program(out);
+    if program.exists() {
+        return Ok(());
+    }
+    eprintln!("experiments: building go-tpc {VERSION} (once)");
+    let module = format!("{MODULE}@{VERSION}");
+    let output = Command::new("go").args(["mod", "download", "-json", &module]).current_dir(out).output();
+    let output = output.or_say("go-tpc is built with Go, which is missing")?;
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let Some(directory) = answer.get("Dir").and_then(|value| value.as_str()) else {
+        let why = answer.get("Error").and_then(|value| value.as_str()).unwrap_or("no answer");
+        return Err(format!("go-tpc could not be fetched: {}", why.lines().next().unwrap_or_default()));
+    };
+    let unfinished = program.with_extension("new");
+    let output = Command::new("go")
+        .args(["-C", directory, "build", "-o"])
+        .arg(&unfinished)
+        .arg("./cmd/go-tpc")
+        .output()
+        .or_say("go-tpc is built with Go, which is missing")?;
+    if !output.status.success() {
+        return Err(format!("go-tpc could not be built: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    std::fs::rename(&unfinished, &program).or_say("go-tpc could not be kept")
+}
+
+/// A port that nothing listens on.
+pub(crate) fn free_port() -> Result<u16, Failure> {
+    let listener = TcpListener::bind("127.0.0.1:0").or_say("no TCP port is free")?;
+    Ok(listener.local_addr().or_say("no TCP port is free")?.port())
+}
+
+fn launch(
+    context: &Context,
+    server: &Server,
+    warehouses: u64,
+    command: &str,
+    own: &[String],
+) -> Result<Running, Failure> {
+    let port = server.settings.port.ok_or("go-tpc needs a server with a port")?;
+    let mut arguments: Vec<String> = ["tpcc", "-H", "127.0.0.1", "-U", "root", "-D", "tpcc"].map(Into::into).into();
+    arguments.extend([format!("-P={port}"), format!("-T={THREADS}"), format!("--warehouses={warehouses}")]);
+    arguments.push(command.into());
+    arguments.extend_from_slice(own);
+    tool::launch(&program(&context.out).to_string_lossy(), &arguments)
+}
+
+/// Creates and fills the tables.
+pub(crate) fn prepare(context: &Context, server: &Server, warehouses: u64) -> Result<(), Failure> {
+    let printed = launch(context, server, warehouses, "prepare", &["--no-check".into()])?.succeed(server)?;
+    // It ends well even if it could not connect.
+    let districts = server.connect("tpcc")?.number("SELECT COUNT(*) FROM district");
+    match districts {
+        Ok(count) if count as u64 == warehouses * 10 => Ok(()),
+        other => Err(format!("go-tpc did not fill its tables: districts={other:?}\n{}", printed.trim())),
+    }
+}
+
+/// Indexes and statistics without which the server looks at every payment for every customer (condition 10), which takes
+/// hours; made after the crash, for every engine alike.
+const CHECKABLE: [&str; 2] = [
+    "ALTER TABLE history ADD KEY customer (h_c_w_id, h_c_d_id, h_c_id)",
+    "ANALYZE TABLE customer, history, orders, order_line PERSISTENT FOR ALL",
+];
+/// A check that takes longer is given up.
+const CHECK_SECONDS_MAX: u64 = 300;
+
+/// What the consistency conditions of the specification came to.
+pub(crate) enum Consistency {
+    Holds,
+    Violated(String),
+    /// The check took too long.
+    Unknown,
+}
+
+/// Checks the consistency conditions of the specification.
+pub(crate) fn check(context: &Context, server: &Server, warehouses: u64) -> Result<Consistency, Failure> {
+    CHECKABLE.iter().try_for_each(|statement| server.run("tpcc", statement))?;
+    let checking = launch(context, server, warehouses, "check", &[])?;
+    let Some((well, printed)) = checking.finish_within(Duration::from_secs(CHECK_SECONDS_MAX))? else {
+        return Ok(Consistency::Unknown);
+    };
+    let violated = printed.lines().find(|line| line.contains("failed") || line.contains("error"));
+    match (well, violated) {
+        (true, None) => Ok(Consistency::Holds),
+        (_, Some(line)) => Ok(Consistency::Violated(line.trim().into())),
+        (false, None) => Err(format!("the consistency check did not run: {}", printed.trim())),
+    }
+}
+
+/// Begins the mix of transactions; it ends with the server.
+pub(crate) fn begin(context: &Context, server: &Server, warehouses: u64) -> Result<Running, Failure> {
+    launch(context, server, warehouses, "run", &["--time=24h".into(), "--interval=1s".into()])
+}
+
+/// What a run did until it ended; units are NEW_ORDER transactions.
+#[derive(Debug, Default)]
+pub(crate) struct Mix {
+    pub(crate) work: Work,
+    /// PAYMENT transactions that were acknowledged; unlike NEW_ORDER none of them is rolled back on purpose.
+    pub(crate) payments: f64,
+    pub(crate) aborted: f64,
+}
+
+/// Reads the reports that were printed every second until the server was gone.
+pub(crate) fn parse(printed: &str) -> Mix {
+    let mut mix = Mix::default();
+    let mut summary = Latency::default();
+    for line in printed.lines() {
+        let field = |name: &str| -> Option<f64> {
+            let (_, rest) = line.split_once(name)?;
+            rest.trim_start_matches(':').trim().split(',').next()?.trim().parse().ok()
+        };
+        if line.starts_with("[Current] NEW_ORDER_ERR") || line.starts_with("[Current] PAYMENT_ERR") {
+            mix.aborted += field("Count").unwrap_or(0.0);
+        } else if line.starts_with("[Current] PAYMENT ") {
+            mix.payments += field("Count").unwrap_or(0.0);
+        } else if line.starts_with("[Current] NEW_ORDER ") {
+            let (count, seconds) = (field("Count").unwrap_or(0.0), field("Takes(s)").unwrap_or(1.0));
+            mix.work.units += count;
+            mix.work.by_second.push(count / seconds.max(0.001));
+            for (worst, name) in [
+                (&mut summary.p50, "50th(ms)"),
+                (&mut summary.p99, "99th(ms)"),
+                (&mut summary.p999, "99.9th(ms)"),
+                (&mut summary.max, "Max(ms)"),
+            ] {
+                *worst = worst.max(field(&format!(" {name}")).unwrap_or(0.0));
+            }
+        }
+    }
+    mix.work.latency_ms = summary;
+    mix
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    const PRINTED: &str = "\
+[Current] NEW_ORDER - Takes(s): 1.0, Count: 100, TPM: 6000.0, Sum(ms): 900.0, Avg(ms): 9.0, 50th(ms): 8.0, 90th(ms): 9.0, 95th(ms): 10.0, 99th(ms): 20.0, 99.9th(ms): 30.0, Max(ms): 31.5
+[Current] NEW_ORDER_ERR - Takes(s): 1.0, Count: 3, TPM: 180.0, Sum(ms): 9.0, Avg(ms): 9.0, 50th(ms): 8.0, 90th(ms): 9.0, 95th(ms): 10.0, 99th(ms): 20.0, 99.9th(ms): 30.0, Max(ms): 31.5
+[Current] PAYMENT - Takes(s): 1.0, Count: 90, TPM: 5400.0, Sum(ms): 900.0, Avg(ms): 9.0, 50th(ms): 8.0, 90th(ms): 9.0, 95th(ms): 10.0, 99th(ms): 20.0, 99.9th(ms): 30.0, Max(ms): 99.0
+[Current] NEW_ORDER - Takes(s): 2.0, Count: 100, TPM: 3000.0, Sum(ms): 900.0, Avg(ms): 9.0, 50th(ms): 7.0, 90th(ms): 9.0, 95th(ms): 10.0, 99th(ms): 25.0, 99.9th(ms): 28.0, Max(ms): 28.0
+";
+
+    #[test]
+    fn its_output_is_understood() {
+        let mix = parse(PRINTED);
+        assert_eq!((mix.work.units, mix.payments, mix.aborted), (200.0, 90.0, 3.0));
+        assert_eq!(mix.work.by_second, [100.0, 50.0]);
+        assert_eq!((mix.work.latency_ms.p50, mix.work.latency_ms.p99, mix.work.latency_ms.max), (8.0, 25.0, 31.5));
+    }
+}
