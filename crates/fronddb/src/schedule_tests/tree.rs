@@ -181,7 +181,6 @@ fn history() {
 }
 
 #[test]
-#[ignore = "run/load.rs lends a thread's scratch memory across a latch of the cache's pool, and all threads here are one"]
 fn readers_find_every_row_while_runs_move_and_their_space_is_used_again() {
     explore(5, history);
 }
