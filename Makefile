@@ -50,9 +50,10 @@ test: setup ## formatting, lints, and every test (about ten minutes)
 test-server: plugin ## in the stock server: our suite, and the server's own for any engine (two minutes)
 	mariadb/tools/mtr.sh --suite=frond,storage_engine-frond,storage_engine/trx-frond,storage_engine/parts-frond
 
-test-sql: plugin ## a server killed KILLS=5 times under mixed SQL; CASES=50 of random SQL against InnoDB
+test-sql: plugin ## a server killed KILLS=5 times under mixed SQL, and four times as often under DDL; CASES=50 of random SQL against InnoDB
 	$(client) kill-loop --kills $(KILLS)
 	$(client) kill-loop --kills $(KILLS) --binlog
+	mariadb/tools/ddl-crash.sh $$((4 * $(KILLS)))
 	$(client) random-sql --cases $(CASES)
 
 test-long: plugin ## the same with 50 kills and 2,000 cases; the server's suites with FROND as the default engine (an hour)

@@ -34,6 +34,9 @@ constexpr alter_table_operations ADD_INDEX_FLAGS= ALTER_ADD_NON_UNIQUE_NON_PRIM_
 /* Each instant change adds a layout to the definition, and each open of the table reads all of them. */
 constexpr size_t LAYOUTS_MAX= 255;
 
+/* How long others' locks keep the trees of a build that was given up. */
+constexpr int64_t DROP_WAIT_MS= 1000;
+
 bool is_integer(enum_field_types type)
 {
   return type == MYSQL_TYPE_TINY || type == MYSQL_TYPE_SHORT || type == MYSQL_TYPE_INT24 || type == MYSQL_TYPE_LONG ||
@@ -264,11 +267,10 @@ bool is_clustering(const KEY &key)
   return key.option_struct && key.option_struct->clustering;
 }
 
-/* Trees of builds that others still had locks in when the build was given up. Tried again by the next ALTER; start-up drops
-   what is left. */
+/* Of a build that was given up. Open transactions may have locks in its trees: start-up drops what is left. */
 void drop_build(Index_build *build)
 {
-  frond_status status= in_transaction([build](frond_txn *txn) { return build->drop_trees(txn); });
+  frond_status status= in_transaction([build](frond_txn *txn) { return build->drop_trees(txn); }, DROP_WAIT_MS);
   if (status != FROND_OK)
     sql_print_warning("FROND: trees of an index that was not built stay until the next start: %s", last_message());
 }
@@ -606,8 +608,10 @@ bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *in
     return true;
   }
   for (Alter *one : all)
-    if (one->build)
+    if (one->build) {
       one->build->withdraw();
+      trees_came(one->share->definition.table_id);
+    }
   info->group_commit_ctx= nullptr;
   return false;
 }

@@ -102,10 +102,24 @@ frond_status drop_trees(frond_txn *txn, const std::string &name)
   }
   /* A damaged definition must not keep a table from being dropped. */
   status= frond_tree_drop(txn, name.c_str());
+  if (status == FROND_OK && !damaged)
+    trees_went(definition.table_id);
   return status == FROND_OK && damaged ? drop_index_trees(txn, name) : status;
 }
 
-frond_status rename_trees(frond_txn *txn, const std::string &from, const std::string &to)
+/* Of a table that one session alone sees. */
+bool is_temporary(const std::string &name)
+{
+  return name.compare(0, strlen(temporary_prefix), temporary_prefix) == 0;
+}
+
+/* A name that the server gives to a table or partition while it makes it. */
+bool is_intermediate(const std::string &name)
+{
+  return name.find("/#sql") != std::string::npos || name.find("#TMP#") != std::string::npos;
+}
+
+frond_status rename_trees(frond_txn *txn, const std::string &from, const std::string &to, uint64_t *table_id)
 {
   Table_definition definition;
   frond_status status= read_definition(txn, from, &definition);
@@ -114,6 +128,7 @@ frond_status rename_trees(frond_txn *txn, const std::string &from, const std::st
   for (const Index &index : definition.indexes)
     if (status == FROND_OK && index.id != 0)
       status= frond_tree_rename(txn, index_tree_name(from, index.id).c_str(), index_tree_name(to, index.id).c_str());
+  *table_id= definition.table_id;
   return status;
 }
 
@@ -142,7 +157,7 @@ int drop_table(THD *thd, const char *path)
   std::string name= tree_name(path);
   Session *session= thd ? Session::find(thd) : nullptr;
   if (session && session->active()) {
-    if (name.compare(0, strlen(temporary_prefix), temporary_prefix) == 0) {
+    if (is_temporary(name)) {
       session->drop_at_end(name);
       return 0;
     }
@@ -215,14 +230,19 @@ void warn_of_directories(THD *thd, const HA_CREATE_INFO *info)
                         "INDEX DIRECTORY");
 }
 
-int drop_leftovers()
+void drop_leftovers()
 {
-  return handler_error(in_transaction([](frond_txn *txn) {
-    return for_each_tree([txn](const frond_tree_info &tree) {
-      bool temporary= strncmp(tree.name, temporary_prefix, strlen(temporary_prefix)) == 0;
-      return temporary || is_being_built(tree) ? frond_tree_drop(txn, tree.name) : frond_status(FROND_OK);
-    });
-  }));
+  std::vector<std::string> left;
+  for_each_tree([&left](const frond_tree_info &tree) {
+    if (is_temporary(tree.name) || is_being_built(tree))
+      left.push_back(tree.name);
+    return frond_status(FROND_OK);
+  });
+  for (const std::string &name : left) {
+    auto drop= [&name](frond_txn *txn) { return frond_tree_drop(txn, name.c_str()); };
+    if (in_transaction(drop, FROND_WAIT_NONE) != FROND_OK)
+      sql_print_warning("FROND: a tree that nobody uses stays until the next start, tree=%s: %s", name.c_str(), last_message());
+  }
 }
 
 } // namespace frond
@@ -238,8 +258,8 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
     if (key != form->s->primary_key && is_clustering(form->key_info[key]))
       clustering|= 1ULL << key;
   std::string name= tree_name(path);
+  uint64_t id;
   frond_status status= in_transaction([&](frond_txn *txn) {
-    uint64_t id;
     frond_status created= new_table_id(txn, &id);
     if (created != FROND_OK)
       return created;
@@ -267,6 +287,8 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
     }
     return created;
   });
+  if (status == FROND_OK && !is_temporary(name))
+    trees_came(id);
   return ddl_error(status);
 }
 
@@ -278,7 +300,11 @@ int ha_frond::delete_table(const char *path)
 int ha_frond::rename_table(const char *from, const char *to)
 {
   std::string old_name= tree_name(from), new_name= tree_name(to);
-  return ddl_error(in_transaction([&](frond_txn *txn) { return rename_trees(txn, old_name, new_name); }));
+  uint64_t id= 0;
+  frond_status status= in_transaction([&](frond_txn *txn) { return rename_trees(txn, old_name, new_name, &id); });
+  if (status == FROND_OK && is_intermediate(old_name))
+    trees_came(id); /* its rows came with it */
+  return ddl_error(status);
 }
 
 int ha_frond::truncate()

@@ -15,10 +15,11 @@ struct ha_table_option_struct;
 namespace frond {
 
 /* Runs `work(txn)` as a transaction of the engine; commits, durably, when it gives FROND_OK. */
-template <typename Work> frond_status in_transaction(Work work)
+template <typename Work> frond_status in_transaction(Work work, int64_t lock_wait_ms= FROND_WAIT_DEFAULT)
 {
   frond_txn *txn;
   frond_txn_options options= {};
+  options.lock_wait_ms= lock_wait_ms;
   frond_status status= frond_txn_begin(database, &options, &txn);
   if (status != FROND_OK)
     return status;
@@ -33,8 +34,9 @@ template <typename Work> frond_status in_transaction(Work work)
 int drop_table(THD *thd, const char *path);
 /* The same at once, by the name of its primary tree. */
 int drop_table_trees(const std::string &name);
-/* Drops what an earlier process left: temporary tables, trees of indexes that were being built. */
-int drop_leftovers();
+/* Drops what an earlier process left: temporary tables, trees of indexes that were being built. To be called when the server
+   has decided about transactions that were prepared: they hold locks in such trees, too. */
+void drop_leftovers();
 /* Reports what CREATE or ALTER asks for and FROND does not have: HA_ERR_UNSUPPORTED, reported already. */
 int refuse_unsupported(const TABLE *form, const Alter_info *alter);
 /* The codec of a table's trees. */

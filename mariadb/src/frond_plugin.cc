@@ -185,6 +185,13 @@ int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, u
   return check_table_version(path, version);
 }
 
+/* Transactions that were prepared are decided, half-done DDL is finished or undone. */
+int signal_ddl_recovery_done(handlerton *)
+{
+  drop_leftovers();
+  return 0;
+}
+
 ha_create_table_option table_options[]= {
   HA_TOPTION_ENUM("COMPRESSION", compression, "DEFAULT,NONE,LZ4,ZSTD", 0),
   HA_TOPTION_NUMBER("COMPRESSION_LEVEL", compression_level, 1, 1, 22, 1),
@@ -220,6 +227,7 @@ int init(void *p)
   hton->flush_logs= flush_logs;
   hton->drop_table= drop_table_by_path;
   hton->check_version= check_version;
+  hton->signal_ddl_recovery_done= signal_ddl_recovery_done;
   hton->show_status= show_status;
   hton->checkpoint_state= checkpoint_state;
   hton->prepare_for_backup= prepare_for_backup;
@@ -245,7 +253,7 @@ int init(void *p)
   status= frond_db_open_tree(database, "#frond/auto_increment", &auto_increment_tree);
   if (status == FROND_NOT_FOUND)
     status= frond_db_create_tree(database, "#frond/auto_increment", nullptr, &auto_increment_tree);
-  if (status != FROND_OK || drop_leftovers()) {
+  if (status != FROND_OK) {
     log_failed_start(status, "prepare the database");
     frond_tree_close(auto_increment_tree);
     auto_increment_tree= nullptr;

@@ -911,6 +911,8 @@ int ha_frond::point_read(uint index, uchar *record)
 
 int ha_frond::rnd_init(bool whole)
 {
+  if (!locking() && session->reads_before(share->born))
+    return HA_ERR_TABLE_DEF_CHANGED;
   at_point= false;
   if (whole && is_sequence()) {
     frond_status status= frond_txn_begin(database, nullptr, &sequence_reader);
@@ -974,6 +976,8 @@ int ha_frond::cmp_ref(const uchar *a, const uchar *b)
 
 int ha_frond::index_init(uint index, bool)
 {
+  if (!locking() && session->reads_before(share->born))
+    return HA_ERR_TABLE_DEF_CHANGED;
   active_index= index;
   at_point= false;
   has_range_end= false;

@@ -15,6 +15,8 @@ namespace frond {
 namespace {
 
 constexpr uint BATCH_ROWS= 2000;
+/* Ids of indexes that are passed over because their trees are there. */
+constexpr uint32_t SKIPPED_MAX= 1000;
 /* How long one wait of the builder lasts before it looks whether it was killed. */
 constexpr int64_t BUILDER_WAIT_MS= 500;
 
@@ -76,9 +78,18 @@ frond_status Index_build::create_trees(frond_txn *txn, const frond_tree_options 
   frond_tree_options options= table_options;
   options.metadata= frond_bytes(building_mark, strlen(building_mark));
   frond_status status= FROND_OK;
-  for (Index &index : indexes)
-    if (status == FROND_OK)
+  uint32_t skipped= 0;
+  for (Index &index : indexes) {
+    if (status != FROND_OK)
+      break;
+    index.id+= skipped;
+    status= frond_tree_create(txn, index_tree_name(share->name, index.id).c_str(), &options, &index.tree);
+    /* A tree of that name is left of a build that was given up, and others have locks in it. */
+    for (; status == FROND_KEY_EXISTS && skipped < SKIPPED_MAX; skipped++) {
+      index.id++;
       status= frond_tree_create(txn, index_tree_name(share->name, index.id).c_str(), &options, &index.tree);
+    }
+  }
   return status;
 }
 

@@ -6,6 +6,7 @@
 #include "ddl.h"
 #include "errors.h"
 #include "plugin.h"
+#include "share.h"
 #include "variables.h"
 
 namespace frond {
@@ -76,6 +77,7 @@ int Session::begin(THD *thd, uint32_t flags)
   options.durability= durability= commit_durability(thd);
   options.lock_wait_ms= lock_wait_ms(thd);
   options.flags= flags;
+  begun_at= trees_clock();
   frond_status status= frond_txn_begin(database, &options, &transaction);
   if (status != FROND_OK)
     return statement_error(thd, status);

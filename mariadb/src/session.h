@@ -72,6 +72,8 @@ public:
   uint64_t id() const { return transaction_id.load(std::memory_order_relaxed); }
   bool active() const { return phase == Phase::active; }
   /* Whether gaps need no locks and unmatched rows are given back. */
+  /* Whether its plain reads see a time before `tick` of trees_clock. */
+  bool reads_before(uint64_t tick) const { return !read_committed() && begun_at < tick; }
   bool read_committed() const { return isolation <= ISO_READ_COMMITTED; }
 
 private:
@@ -85,6 +87,7 @@ private:
   Phase phase= Phase::idle;
   frond_txn *transaction= nullptr;
   std::atomic<uint64_t> transaction_id{0};
+  uint64_t begun_at= 0; /* of trees_clock */
   uint isolation= ISO_REPEATABLE_READ;
   uint tables_locked= 0;
   bool has_mark= false;

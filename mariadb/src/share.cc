@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "errors.h"
 #include "key_codec.h"
@@ -25,6 +26,10 @@ constexpr uint64_t SMALL_TABLE_ROWS= 16;
 constexpr uint64_t OTHER_TABLE_FACTOR= 8;
 /* Tables of fewer rows are counted: the engine's estimate takes deleted rows for rows until it forgets them. */
 constexpr uint64_t COUNTED_ROWS= 1000;
+
+std::mutex trees_latch;
+std::unordered_map<uint64_t, uint64_t> trees_times; /* by table id; under trees_latch */
+std::atomic<uint64_t> trees_now{1};
 
 uint64_t big_endian(const uint8_t *bytes)
 {
@@ -100,6 +105,23 @@ std::string auto_increment_key(uint64_t table_id)
   return key;
 }
 
+uint64_t trees_clock()
+{
+  return trees_now.load(std::memory_order_acquire);
+}
+
+void trees_came(uint64_t table_id)
+{
+  std::lock_guard<std::mutex> guard(trees_latch);
+  trees_times[table_id]= ++trees_now;
+}
+
+void trees_went(uint64_t table_id)
+{
+  std::lock_guard<std::mutex> guard(trees_latch);
+  trees_times.erase(table_id);
+}
+
 frond_status read_definition(frond_txn *txn, const std::string &name, Table_definition *definition)
 {
   frond_tree *tree;
@@ -171,6 +193,11 @@ int Table_share::open(const char *path, const TABLE *table)
   if (status == FROND_OK)
     status= frond_tree_open(txn, name.c_str(), &primary);
   int error= handler_error(status);
+  {
+    std::lock_guard<std::mutex> guard(trees_latch);
+    auto time= trees_times.find(definition.table_id);
+    born= time == trees_times.end() ? 0 : time->second;
+  }
   if (!error)
     error= open_indexes(txn, table);
   if (!error)

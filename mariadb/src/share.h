@@ -99,6 +99,8 @@ public:
   std::string name;
   TABLE_SHARE *table_share= nullptr; /* of the whole table, for a partition as well */
   Table_definition definition;
+  /* When its youngest tree came (trees_came). */
+  uint64_t born= 0;
   frond_tree *primary= nullptr;
   std::vector<Index_tree> indexes; /* by key number of the TABLE */
 
@@ -147,6 +149,12 @@ bool with_open_table(const std::string &name, const std::function<void(const Tab
 extern frond_tree *auto_increment_tree;
 /* Its key for a table. */
 std::string auto_increment_key(uint64_t table_id);
+
+/* A snapshot that is older than a tree finds it empty: who reads by one has to be told. The clock ticks whenever a table gets
+   trees, by CREATE or ALTER, after their commit; a table's time is that of its last tick in this process. */
+uint64_t trees_clock();
+void trees_came(uint64_t table_id);
+void trees_went(uint64_t table_id);
 
 /* Reads the definition of a table. FROND_NOT_FOUND, FROND_CORRUPTION. */
 frond_status read_definition(frond_txn *txn, const std::string &name, Table_definition *definition);

@@ -80,7 +80,7 @@ summary() {
     awk -v named="$(named_otherwise "$1")" '
          BEGIN { n = split(named, names, " "); for (i = 1; i <= n; i++) only_name[names[i]] = 1 }
          / \[ (pass|fail|skipped|disabled) / {
-             for (i = 2; $i != "["; i++);
+             for (i = 2; i < NF && $i != "["; i++);
              result = $(i + 1)
              name = $1 ($2 ~ /^\x27/ ? $2 : "")
              if (result == "fail" && as_default && name in only_name) { result = "pass"; others++ }
