@@ -670,10 +670,11 @@ void ha_frond::update_create_info(HA_CREATE_INFO *create_info)
  * Reading
  */
 
-/* The columns to decode; all of them for rows that may be written back, because a row is written whole. */
+/* The columns to decode; all of them for rows that are locked: what is written back is written whole, and what was found by an
+   index is compared with its entry. */
 const MY_BITMAP *ha_frond::wanted_columns() const
 {
-  return lock_mode == FROND_LOCK_EXCLUSIVE || is_sequence() ? nullptr : table->read_set;
+  return locking() || is_sequence() ? nullptr : table->read_set;
 }
 
 int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip)
@@ -839,7 +840,8 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record)
     int error= read_walked(row, record, &skip);
     if (error || !skip)
       return error;
-    status= onward == Move::next ? scan.next(&row) : scan.prev(&row);
+    /* A row left out does not make the search a longer one. */
+    status= onward == Move::next ? scan.next(&row, false) : scan.prev(&row, false);
   }
 }
 

@@ -97,9 +97,9 @@ frond_status Scan::next(frond_row *row, bool beyond)
   return step(true, beyond, row);
 }
 
-frond_status Scan::prev(frond_row *row)
+frond_status Scan::prev(frond_row *row, bool beyond)
 {
-  return step(false, true, row);
+  return step(false, beyond, row);
 }
 
 frond_status Scan::step(bool ahead, bool beyond, frond_row *row)

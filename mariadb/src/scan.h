@@ -47,7 +47,7 @@ public:
   frond_status last(const Scan_bounds &bounds, frond_row *row);
   /* The row after or before the last one that was lent; `beyond` the bounds if need be. */
   frond_status next(frond_row *row, bool beyond= true);
-  frond_status prev(frond_row *row);
+  frond_status prev(frond_row *row, bool beyond= true);
 
 private:
   frond_status open(const Scan_bounds &bounds);
