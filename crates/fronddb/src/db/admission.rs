@@ -102,7 +102,7 @@ impl Engine {
         }
         let fill = version.active.bytes() as f64 / self.level0_bytes() as f64;
         drop(version);
-        if fill >= 1.0 && fill < LEVEL0_DELETES && self.admission.disk_full.load(Ordering::Acquire) && deletes_only() {
+        if (1.0..LEVEL0_DELETES).contains(&fill) && self.admission.disk_full.load(Ordering::Acquire) && deletes_only() {
             return self.check_writable();
         }
         self.admit_slowly(bytes, fill, sealed, f64::from(urgency))
