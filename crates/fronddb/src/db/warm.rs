@@ -45,21 +45,30 @@ impl Engine {
         *self.hot_left.lock() = Some(left);
     }
 
-    /// Reads some of the blocks that were hot.
+    /// Reads some of the blocks that were hot. The list stays in its place until the last of them is read: [`Engine::is_warm`]
+    /// looks at it at any moment.
     pub(crate) fn warm_step(&self) {
-        let Some(mut left) = self.hot_left.lock().take() else { return };
         let until = self.clock.micros() + STEP.as_micros() as u64;
         while self.clock.micros() < until {
-            // The last quarter is for what is hot now.
-            let is_full = self.cache.bytes() > self.budget.cache_allowance() / 4 * 3;
-            let Some(key) = left.pop().filter(|_| !is_full) else { return };
-            let warmed = self.tree.warm(&self.tree.version_guard(), &key);
-            if warmed.is_err() {
+            let Some(key) = self.next_hot() else { return };
+            if self.tree.warm(&self.tree.version_guard(), &key).is_err() {
                 // Whoever needs the block is told what is wrong with it.
+                *self.hot_left.lock() = None;
                 return;
             }
         }
-        *self.hot_left.lock() = Some(left);
+    }
+
+    /// The next key to be warmed; without one, the list is done with.
+    fn next_hot(&self) -> Option<Vec<u8>> {
+        // The last quarter is for what is hot now.
+        let is_full = self.cache.bytes() > self.budget.cache_allowance() / 4 * 3;
+        let mut left = self.hot_left.lock();
+        let key = left.as_mut()?.pop().filter(|_| !is_full);
+        if key.is_none() {
+            *left = None;
+        }
+        key
     }
 
     /// True when nothing is left to be read again.
