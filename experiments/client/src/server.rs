@@ -224,6 +224,14 @@ impl Drop for Server {
     }
 }
 
+/// Removes what an earlier run left in `directory`.
+pub(crate) fn clear_directory(directory: &Path) -> Result<(), String> {
+    if !directory.exists() {
+        return Ok(());
+    }
+    fs::remove_dir_all(directory).map_err(|error| format!("cannot clear {}: {error}", directory.display()))
+}
+
 /// As root the server wants to be told that this is meant.
 fn as_root(command: &mut Command) {
     let is_root = fs::metadata("/proc/self").is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0);

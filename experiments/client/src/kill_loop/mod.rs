@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::server::{Installation, Server};
+use crate::server::{Installation, Server, clear_directory};
 use frond_load::random::Random;
 use frond_load::wire::{Connection, Failure};
 
@@ -103,10 +103,7 @@ pub(crate) const LOCK_REFUSALS: [u16; 2] = [1205, 1213];
 impl KillLoop {
     pub(crate) fn execute(&self) -> Result<(), String> {
         let installation = Installation::find()?;
-        if self.directory.exists() {
-            std::fs::remove_dir_all(&self.directory)
-                .map_err(|error| format!("cannot clear {}: {error}", self.directory.display()))?;
-        }
+        clear_directory(&self.directory)?;
         let mut options = vec![
             format!("--frond-cache-size={}M", self.memory),
             "--innodb-lock-wait-timeout=5".into(),

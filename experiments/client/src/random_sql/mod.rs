@@ -22,7 +22,7 @@ use clap::Args;
 use frond_load::random::Random;
 use frond_load::wire::{Answer, Connection, Failure, text};
 
-use crate::server::{Installation, Server};
+use crate::server::{Installation, Server, clear_directory};
 
 mod schema;
 mod statement;
@@ -92,10 +92,7 @@ struct Case {
 impl RandomSql {
     pub(crate) fn execute(&self) -> Result<(), String> {
         let installation = Installation::find()?;
-        if self.directory.exists() {
-            std::fs::remove_dir_all(&self.directory)
-                .map_err(|error| format!("cannot clear {}: {error}", self.directory.display()))?;
-        }
+        clear_directory(&self.directory)?;
         let mut options = vec![
             "--frond-cache-size=64M".into(),
             "--innodb-flush-log-at-trx-commit=0".into(),

@@ -142,6 +142,10 @@ impl Section<'_> {
         self.line(name, better, unit, |engine| self.values.number(experiment, engine, variant, number))
     }
 
+    fn after_orderly_end(&self, place: (Experiment, &str)) -> Line {
+        self.of_number(place, "  after an orderly end", Better::Neither, Unit::Seconds, "clean_ready_seconds")
+    }
+
     fn table(&self, lines: &[Line]) -> String {
         table(self.engines, lines)
     }
@@ -231,13 +235,7 @@ impl Section<'_> {
             let place = (experiment, variant);
             let lost = format!("{title}: first SELECT after the kill");
             lines.push(self.of_number(place, &lost, Better::Lower, Unit::Seconds, "ready_seconds"));
-            lines.push(self.of_number(
-                place,
-                "  after an orderly end",
-                Better::Neither,
-                Unit::Seconds,
-                "clean_ready_seconds",
-            ));
+            lines.push(self.after_orderly_end(place));
             lines.push(self.of_number(
                 place,
                 "  read by recovery",
@@ -388,13 +386,7 @@ impl Section<'_> {
                 Unit::Seconds,
                 "ready_seconds",
             ));
-            lines.push(self.of_number(
-                place,
-                "  after an orderly end",
-                Better::Neither,
-                Unit::Seconds,
-                "clean_ready_seconds",
-            ));
+            lines.push(self.after_orderly_end(place));
         }
         if lines.iter().all(|line| line.cells.iter().all(Option::is_none)) {
             return String::new();
@@ -499,13 +491,7 @@ impl Section<'_> {
                 Unit::Seconds,
                 "free_seconds",
             ));
-            lines.push(self.of_number(
-                place,
-                "  after an orderly end",
-                Better::Neither,
-                Unit::Seconds,
-                "clean_ready_seconds",
-            ));
+            lines.push(self.after_orderly_end(place));
             lines.push(self.of_number(place, "  memory at most", Better::Lower, Unit::Bytes, "memory_peak"));
         }
         if lines.iter().all(|line| line.cells.iter().all(Option::is_none)) {
