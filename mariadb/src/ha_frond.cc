@@ -721,33 +721,22 @@ int ha_frond::read_index_columns(uint index, const frond_row &entry, frond_slice
 /* The pushed condition and the rowid filter, on the columns of the index entry in record[0]. */
 int ha_frond::check_pushed(bool *skip)
 {
-  if (pushed_idx_cond && pushed_idx_cond_keyno == active_index) {
-    switch (handler_index_cond_check(this)) {
-    case CHECK_POS:
-      break;
-    case CHECK_NEG:
-      *skip= true;
-      return 0;
-    case CHECK_OUT_OF_RANGE:
-      return HA_ERR_END_OF_FILE;
-    default:
-      return HA_ERR_ABORTED_BY_USER;
-    }
+  check_result_t answer= CHECK_POS;
+  if (pushed_idx_cond && pushed_idx_cond_keyno == active_index)
+    answer= handler_index_cond_check(this);
+  if (answer == CHECK_POS && handler_rowid_filter_is_active(this))
+    answer= handler_rowid_filter_check(this);
+  switch (answer) {
+  case CHECK_POS:
+    return 0;
+  case CHECK_NEG:
+    *skip= true;
+    return 0;
+  case CHECK_OUT_OF_RANGE:
+    return HA_ERR_END_OF_FILE;
+  default:
+    return HA_ERR_ABORTED_BY_USER;
   }
-  if (handler_rowid_filter_is_active(this)) {
-    switch (handler_rowid_filter_check(this)) {
-    case CHECK_POS:
-      break;
-    case CHECK_NEG:
-      *skip= true;
-      return 0;
-    case CHECK_OUT_OF_RANGE:
-      return HA_ERR_END_OF_FILE;
-    default:
-      return HA_ERR_ABORTED_BY_USER;
-    }
-  }
-  return 0;
 }
 
 int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool *skip)

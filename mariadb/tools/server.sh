@@ -94,7 +94,8 @@ start() {
     echo "$pid" >"$pid_file"
     local deadline=$((SECONDS + wait_seconds))
     until answers; do
-        if ! server_pid >/dev/null; then
+        # Any program will do: on a busy machine the child may not be mariadbd yet. One that has ended has none.
+        if ! readlink -q "/proc/$pid/exe" >/dev/null; then
             rm -f "$pid_file"
             show_error_log
             die "the server did not come up"

@@ -14,33 +14,18 @@ use crate::base::memory::MemoryBudget;
 use crate::base::sync::{Mutex, RwLock};
 use crate::base::{CommitNumber, Lsn, TreeId, TxnId};
 use crate::cache::Cache;
-use crate::format::{Kind, Message, Retention, Stamp, Status, Statuses, SuperblockBody};
+use crate::format::{Kind, Message, Retention, Stamp, SuperblockBody};
 use crate::io::{MemoryStorage, Storage};
 use crate::memtable::Memtable;
 use crate::run::CodecTable;
 use crate::store::{Store, StoreOptions};
 use crate::tree::cursor::{CursorOptions, OwnedView};
 use crate::tree::dead::DeadRanges;
-use crate::tree::{BeTree, PublishInput, RunHolders, TreeEnv, TreeTuning, Version};
+use crate::tree::tests::{AllCommitted, NoHolders};
+use crate::tree::{BeTree, PublishInput, TreeEnv, TreeTuning, Version};
 
 /// Rows that every reader must find.
 const ROWS: u32 = 12;
-
-struct AllCommitted;
-
-impl Statuses for AllCommitted {
-    fn status(&self, txn: TxnId, _step: u32) -> Status {
-        Status::Committed(CommitNumber(txn.0))
-    }
-}
-
-struct NoHolders;
-
-impl RunHolders for NoHolders {
-    fn run_added(&self, _txns: &[TxnId]) {}
-    fn run_removed(&self, _txns: &[TxnId]) {}
-    fn run_released(&self, _txns: &[TxnId]) {}
-}
 
 fn key(number: u32) -> Vec<u8> {
     inner(TreeId(1), &number.to_be_bytes())

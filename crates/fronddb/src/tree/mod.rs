@@ -262,4 +262,4 @@ fn extents_of<'a>(runs: impl IntoIterator<Item = &'a Arc<Run>>) -> Vec<Extent> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

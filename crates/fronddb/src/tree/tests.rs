@@ -15,7 +15,7 @@ use crate::io::{MemoryStorage, Storage};
 use crate::store::StoreOptions;
 
 /// Every transaction committed at the number of its id.
-struct AllCommitted;
+pub(crate) struct AllCommitted;
 
 impl Statuses for AllCommitted {
     fn status(&self, txn: TxnId, _step: u32) -> Status {
@@ -23,7 +23,8 @@ impl Statuses for AllCommitted {
     }
 }
 
-struct NoHolders;
+/// Nobody minds which transactions runs hold.
+pub(crate) struct NoHolders;
 
 impl RunHolders for NoHolders {
     fn run_added(&self, _txns: &[TxnId]) {}
@@ -451,6 +452,23 @@ fn a_queue_leaves_dead_ranges_that_scans_jump_over() {
     harness.check();
 }
 
+/// Does all work that there is; exactly one step must meet the damage.
+fn work_past_one_damage(harness: &Harness, why: &str) {
+    let mut failures = 0;
+    loop {
+        match harness.tree.work_step(&harness.retention(), 0.01) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                assert_eq!(error.kind(), crate::base::ErrorKind::Corruption, "{error}");
+                failures += 1;
+                assert!(failures < 3, "{why}");
+            }
+        }
+    }
+    assert_eq!(failures, 1);
+}
+
 #[test]
 fn a_damaged_run_keeps_no_other_slot_from_being_compacted() {
     let mut harness = Harness::new();
@@ -473,19 +491,7 @@ fn a_damaged_run_keeps_no_other_slot_from_being_compacted() {
         .storage
         .flip_bit(Path::new("db").join(crate::store::DATA_FILE).as_path(), damaged.offset() + 30, 3)
         .expect("flip");
-    let mut failures = 0;
-    loop {
-        match harness.tree.work_step(&harness.retention(), 0.01) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error) => {
-                assert_eq!(error.kind(), crate::base::ErrorKind::Corruption, "{error}");
-                failures += 1;
-                assert!(failures < 3, "the damaged slot is tried once");
-            }
-        }
-    }
-    assert_eq!(failures, 1);
+    work_past_one_damage(&harness, "the damaged slot is tried once");
     let version = harness.tree.version();
     let left: Vec<_> = version.root.slots().iter().filter(|slot| !slot.buffer().is_empty()).collect();
     assert_eq!(left.len(), 1, "all other slots were compacted");
@@ -532,19 +538,7 @@ fn a_node_that_cannot_be_read_keeps_no_other_part_from_being_compacted() {
     drop(version);
     harness.storage.flip_bit(Path::new("db").join(crate::store::DATA_FILE).as_path(), damaged, 3).expect("flip");
     write(&mut harness, 9);
-    let mut failures = 0;
-    loop {
-        match harness.tree.work_step(&harness.retention(), 0.01) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error) => {
-                assert_eq!(error.kind(), crate::base::ErrorKind::Corruption, "{error}");
-                failures += 1;
-                assert!(failures < 3, "the damaged node is tried once");
-            }
-        }
-    }
-    assert_eq!(failures, 1);
+    work_past_one_damage(&harness, "the damaged node is tried once");
     assert_eq!(harness.tree.debt().urgency, 0.0);
     let version = harness.tree.version();
     let left = version.root.slots().iter().filter(|slot| !slot.buffer().is_empty()).count();
