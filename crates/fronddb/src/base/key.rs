@@ -53,6 +53,20 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
+/// The first 16 bytes of a key as a number that sorts like them, for comparing keys without going to where they lie. Of keys
+/// with equal heads the keys themselves decide.
+#[inline]
+pub fn head(key: &[u8]) -> u128 {
+    match key.first_chunk::<16>() {
+        Some(bytes) => u128::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 16];
+            bytes[..key.len()].copy_from_slice(key);
+            u128::from_be_bytes(bytes)
+        }
+    }
+}
+
 /// A short key `s` with `low < s <= high`, to separate two neighbours in an index.
 ///
 /// Both are inner keys with `low < high`; the answer keeps at least the tree prefix.

@@ -202,7 +202,10 @@ impl Table {
     fn find(&mut self, offset: u64) -> Option<CachedBlock> {
         let at = *self.by_offset.get(&offset)?;
         let entry = self.entries[at as usize].as_mut()?;
-        entry.count = entry.priority as u8 + 1;
+        let count = entry.priority as u8 + 1;
+        if entry.count != count {
+            entry.count = count; // a write would take the line from the other cores each time
+        }
         self.hits[entry.block.cause()] += 1;
         Some(entry.block.clone())
     }

@@ -5,7 +5,7 @@
 //!
 //! Rooms, in reading order: [`options`] (how runs are written, and what their writers share), [`layout`] (which
 //! block layout suits a tree), [`output`] (sealed blocks become large writes), [`hashes`], [`writer`], [`load`] (reading
-//! blocks, and naming damage), [`reader`] (point reads, estimates), [`path`] (walking the index), [`cursor`],
+//! blocks, and naming damage), [`reader`] (point reads, estimates), [`shortcut`] (to what each of them needs), [`path`] (walking the index), [`cursor`],
 //! [`verify`], [`blob_io`] (large values), [`counters`].
 //!
 //! # Where the blocks of a run lie
@@ -39,6 +39,7 @@ mod output;
 mod path;
 pub mod reader;
 pub mod salvage;
+mod shortcut;
 mod verify;
 pub mod writer;
 

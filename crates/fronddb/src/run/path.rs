@@ -16,7 +16,7 @@ pub(super) struct IndexPath {
 
 impl IndexPath {
     fn open(run: &Run, choose: impl Fn(&IndexBlock) -> usize) -> Result<IndexPath> {
-        let root = run.index(run.meta.index)?;
+        let root = run.top_index()?;
         if root.level() == 0 {
             let at = choose(&root);
             return Ok(IndexPath { top: None, leaf: root, at });
@@ -102,6 +102,14 @@ impl IndexPath {
     /// Messages and stored bytes up to the end of its block.
     pub(super) fn totals_after(&self) -> (u64, u64) {
         self.leaf.totals_after(self.at)
+    }
+
+    /// True when `key`, which is not below its block, is not above it either, as far as this index block can tell.
+    pub(super) fn reaches(&self, key: &[u8]) -> bool {
+        match self.leaf.count() - 1 - self.at {
+            0 => self.top.is_none(),
+            _ => key <= self.leaf.separator(self.at + 1),
+        }
     }
 
     /// The blocks that follow it in this index block (or precede it, if `backward`), nearest first, itself included.

@@ -1,10 +1,12 @@
 //! An open run: point reads and estimates. Opening does no I/O; blocks come through the cache.
 //!
 //! A point read of a cached run is: key range → filter (one cache line) → index (binary search by the
-//! first eight bytes of separators) → entry block (likewise).
+//! first eight bytes of separators) → entry block (likewise). Filter and top index are reached by a [`Shortcut`] that
+//! leaves the cache's table alone.
 
 use super::counters::Event;
 use super::path::IndexPath;
+use super::shortcut::Shortcut;
 use super::{CursorMode, RunCounters, RunCursor};
 use crate::base::memory::{Charge, Purpose};
 use crate::base::{BlockPtr, Error, Result, TreeId, key};
@@ -26,6 +28,10 @@ pub struct Run {
     pub(super) store: Arc<Store>,
     pub(super) cache: Arc<Cache>,
     pub(super) counters: Arc<RunCounters>,
+    /// [`head`](key::head)s of the first and the last key.
+    heads: (u128, u128),
+    top: Shortcut<IndexBlock>,
+    filter: Shortcut<Filter>,
     _charge: Charge,
 }
 
@@ -43,7 +49,9 @@ impl Run {
         let bytes = size_of::<Run>() - size_of::<RunMeta>() + meta.memory_bytes() + ALLOCATION_BYTES;
         let charge = Charge::new(cache.budget(), Purpose::Metadata, bytes);
         let (store, cache, counters) = (Arc::clone(store), Arc::clone(cache), Arc::clone(counters));
-        Arc::new(Run { meta, store, cache, counters, _charge: charge })
+        let heads = (key::head(&meta.first_key), key::head(&meta.last_key));
+        let (top, filter) = (Shortcut::default(), Shortcut::default());
+        Arc::new(Run { meta, store, cache, counters, heads, top, filter, _charge: charge })
     }
 
     /// Its description.
@@ -67,8 +75,18 @@ impl Run {
         }
     }
 
+    /// The top index block.
+    #[inline]
+    pub(super) fn top_index(&self) -> Result<Arc<IndexBlock>> {
+        self.top.follow(|| self.index(self.meta.index))
+    }
+
     #[inline]
     fn filter(&self) -> Result<Arc<Filter>> {
+        self.filter.follow(|| self.cached_filter())
+    }
+
+    fn cached_filter(&self) -> Result<Arc<Filter>> {
         let ptr = self.meta.filter;
         match self.cache.get(ptr.offset, Priority::High, || Ok(CachedBlock::Filter(Arc::new(self.read_filter()?))))? {
             CachedBlock::Filter(filter) => Ok(filter),
@@ -103,7 +121,10 @@ impl Run {
     /// True when `key` is in the range of the run's messages.
     #[inline]
     pub fn in_range(&self, key: &[u8]) -> bool {
-        self.meta.messages > 0 && self.meta.first_key.as_slice() <= key && key <= self.meta.last_key.as_slice()
+        let at = key::head(key);
+        self.meta.messages > 0
+            && (self.heads.0 < at || (self.heads.0 == at && self.meta.first_key.as_slice() <= key))
+            && (at < self.heads.1 || (at == self.heads.1 && key <= self.meta.last_key.as_slice()))
     }
 
     /// Shows the messages of `key`, newest first, until told to stop. Asks key range and filter itself. Ignores
@@ -198,7 +219,7 @@ impl Run {
     }
 
     /// About how many (messages, stored bytes) lie in `lo <= key < hi` (empty `hi`: no bound). Exact to
-    /// half a block at each end, and to a message where the blocks at the ends are cached.
+    /// half a block at each end, and to a message where the blocks at the ends are cached or are one block.
     ///
     /// # Errors
     /// `Io`, `Corruption`.
@@ -206,37 +227,40 @@ impl Run {
         if self.meta.messages == 0 || (!hi.is_empty() && lo >= hi) {
             return Ok((0, 0));
         }
-        let (low, low_ptr) = self.rank(lo, false)?;
-        let (high, high_ptr) = if hi.is_empty() {
-            let top = self.index(self.meta.index)?;
-            (top.totals_after(top.count()), BlockPtr::NONE)
-        } else {
-            self.rank(hi, false)?
-        };
-        if low_ptr == high_ptr {
-            // Both ends in one block: worth reading it.
-            let (low, high) = (self.rank(lo, true)?.0, self.rank(hi, true)?.0);
-            return Ok((high.0.saturating_sub(low.0), high.1.saturating_sub(low.1)));
+        let low =
+            if lo <= self.meta.first_key.as_slice() { IndexPath::first(self)? } else { IndexPath::seek(self, lo)? };
+        let span = |low: (u64, u64), high: (u64, u64)| (high.0.saturating_sub(low.0), high.1.saturating_sub(low.1));
+        if hi.is_empty() {
+            let top = self.top_index()?;
+            return Ok(span(self.rank(&low, lo, self.cached(&low)), top.totals_after(top.count())));
         }
-        Ok((high.0.saturating_sub(low.0), high.1.saturating_sub(low.1)))
+        if low.reaches(hi) {
+            // Both ends in one block: worth reading it.
+            let block = Some(self.entries(low.ptr(), low.tree())?);
+            return Ok(span(self.rank(&low, lo, block.clone()), self.rank(&low, hi, block)));
+        }
+        let high = IndexPath::seek(self, hi)?;
+        Ok(span(self.rank(&low, lo, self.cached(&low)), self.rank(&high, hi, self.cached(&high))))
     }
 
-    /// Messages and stored bytes before `key`, and the block that it falls into.
-    fn rank(&self, key: &[u8], exact: bool) -> Result<((u64, u64), BlockPtr)> {
-        if key <= self.meta.first_key.as_slice() {
-            return Ok(((0, 0), IndexPath::first(self)?.ptr()));
-        }
-        let path = IndexPath::seek(self, key)?;
-        let (entry, ptr) = (path.entry(), path.ptr());
-        let after = path.totals_after();
-        let (messages, bytes) = (after.0 - entry.messages_before, after.1 - entry.bytes_before);
-        let cached = match self.cache.lookup(ptr.offset) {
+    /// The block at `path`, if it is cached.
+    fn cached(&self, path: &IndexPath) -> Option<Arc<EntryBlock>> {
+        match self.cache.lookup(path.ptr().offset) {
             Some(CachedBlock::Entries(block)) => Some(block),
-            _ if exact => Some(self.entries(ptr, key::tree_of(key))?),
             _ => None,
+        }
+    }
+
+    /// Messages and stored bytes before `key`, which falls into the block at `path`; by half of it where `block` is not at hand.
+    fn rank(&self, path: &IndexPath, key: &[u8], block: Option<Arc<EntryBlock>>) -> (u64, u64) {
+        let (entry, after) = (path.entry(), path.totals_after());
+        let (messages, bytes) = (after.0 - entry.messages_before, after.1 - entry.bytes_before);
+        let below = match block {
+            Some(block) => block.lower_bound(key) as u64,
+            None if key <= self.meta.first_key.as_slice() => 0,
+            None => messages / 2,
         };
-        let below = cached.map_or(messages / 2, |block| block.lower_bound(key) as u64);
         let bytes_below = (u128::from(bytes) * u128::from(below) / u128::from(messages.max(1))) as u64;
-        Ok(((entry.messages_before + below, entry.bytes_before + bytes_below), ptr))
+        (entry.messages_before + below, entry.bytes_before + bytes_below)
     }
 }

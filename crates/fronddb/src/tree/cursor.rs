@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use super::BeTree;
 use super::value::Value;
+use crate::base::key::head;
 use crate::base::{CommitNumber, Result, TxnId};
 use crate::format::message::Kind;
 use crate::format::resolve::{Found, KeyReader};
@@ -104,6 +105,8 @@ pub struct TreeCursor {
     leaf: Option<Leaf>,
     direction: Direction,
     key: Vec<u8>,
+    /// [`head`] of `key`, while going forward.
+    head: u128,
     current: Current,
     buffer: Vec<u8>,
     reader: KeyReader,
@@ -134,6 +137,7 @@ impl BeTree {
             leaf: None,
             direction: Direction::Forward,
             key: Vec::new(),
+            head: 0,
             current: Current::None,
             buffer: Vec::new(),
             reader: KeyReader::new(),
@@ -288,18 +292,22 @@ impl TreeCursor {
     fn skip_key(&mut self) -> Result<()> {
         let Some(leaf) = &mut self.leaf else { return Ok(()) };
         while let Some(place) = leaf.order.last().copied() {
-            let source = &mut leaf.streams[place.rank as usize].source;
-            if source.key() != self.key {
+            if !leaf.stands_at(place, &self.key, self.head) {
                 break;
             }
             leaf.order.pop();
+            let source = &mut leaf.streams[place.rank as usize].source;
             loop {
                 source.next()?;
-                if !source.valid() || source.key() != self.key {
+                if !source.valid() {
+                    break;
+                }
+                let at = head(source.key());
+                if at != self.head || source.key() != self.key {
+                    leaf.place_ahead(Place { head: at, rank: place.rank })?;
                     break;
                 }
             }
-            leaf.place(place.rank, Direction::Forward)?;
         }
         Ok(())
     }
@@ -341,6 +349,7 @@ impl TreeCursor {
         let Some(first) = leaf.order.last().copied() else { return Ok(false) };
         self.key.clear();
         self.key.extend_from_slice(leaf.streams[first.rank as usize].source.key());
+        self.head = first.head;
         self.reader.clear();
         let view = self.view.view();
         let newest = leaf.streams[first.rank as usize].source.message();
@@ -353,11 +362,11 @@ impl TreeCursor {
         let mut found = None;
         // A source that leaves the key undecided is put back in order, so the next older one with the key,
         // if there is one, is always the last.
-        while let Some(Place { rank, .. }) = leaf.order.last().copied() {
-            let source = &mut leaf.streams[rank as usize].source;
-            if source.key() != self.key {
+        while let Some(place @ Place { rank, .. }) = leaf.order.last().copied() {
+            if !leaf.stands_at(place, &self.key, self.head) {
                 break;
             }
+            let source = &mut leaf.streams[rank as usize].source;
             let decided = loop {
                 let message = source.message();
                 match self.reader.message(&view, &message) {

@@ -8,20 +8,8 @@ use smallvec::SmallVec;
 
 use super::source::Source;
 use crate::base::Result;
+use crate::base::key::head;
 use crate::format::message::{Kind, Message, Stamp};
-
-/// The first 16 bytes of a key as a number that sorts like them.
-#[inline]
-pub(super) fn head(key: &[u8]) -> u128 {
-    match key.first_chunk::<16>() {
-        Some(bytes) => u128::from_be_bytes(*bytes),
-        None => {
-            let mut bytes = [0; 16];
-            bytes[..key.len()].copy_from_slice(key);
-            u128::from_be_bytes(bytes)
-        }
-    }
-}
 
 #[derive(Debug, Clone, Copy)]
 struct Place {
@@ -152,11 +140,11 @@ impl Merge {
     /// # Errors
     /// Those of reading a run.
     pub fn next(&mut self, group: &mut Group) -> Result<bool> {
-        let Some(place) = self.order.pop() else { return Ok(false) };
-        group.begin(self.sources[place.rank as usize].key());
-        self.take(place, group)?;
+        let Some(first) = self.order.pop() else { return Ok(false) };
+        group.begin(self.sources[first.rank as usize].key());
+        self.take(first, group)?;
         while let Some(place) = self.order.last().copied() {
-            if self.sources[place.rank as usize].key() != group.key() {
+            if place.head != first.head || self.sources[place.rank as usize].key() != group.key() {
                 break;
             }
             self.order.pop();

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::TreeEnv;
 use super::tuning::TreeTuning;
-use crate::base::key::tree_of;
+use crate::base::key::{head, tree_of};
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Extent, Result};
@@ -42,6 +42,8 @@ const ALLOCATION_BYTES: usize = 96;
 pub struct Node {
     height: u8,
     slots: Vec<Arc<Slot>>,
+    /// [`head`] of each slot's `lower`, side by side for searching.
+    heads: Box<[u128]>,
     totals: Totals,
     saved: OnceLock<BlockPtr>,
     budget: MemoryBudget,
@@ -93,9 +95,12 @@ impl Node {
         if slots.windows(2).any(|pair| pair[0].may_join(&pair[1])) {
             totals.urgency = totals.urgency.max(JOIN_URGENCY);
         }
-        let bytes = size_of::<Node>() + slots.iter().map(|slot| slot.memory_bytes()).sum::<usize>();
+        let heads: Box<[u128]> = slots.iter().map(|slot| head(&slot.lower)).collect();
+        let bytes = size_of::<Node>()
+            + size_of_val(heads.as_ref())
+            + slots.iter().map(|slot| slot.memory_bytes()).sum::<usize>();
         let charge = Charge::new(budget, Purpose::Metadata, bytes);
-        Arc::new(Node { height, slots, totals, saved: OnceLock::new(), budget: budget.clone(), _charge: charge })
+        Arc::new(Node { height, slots, heads, totals, saved: OnceLock::new(), budget: budget.clone(), _charge: charge })
     }
 
     /// The root of an empty tree: one slot, an empty leaf.
@@ -122,7 +127,21 @@ impl Node {
     /// Index of the slot that `key` belongs to. A key below the first pivot belongs to the first slot.
     #[inline]
     pub fn find(&self, key: &[u8]) -> usize {
-        self.slots.partition_point(|slot| slot.lower.as_ref() <= key).saturating_sub(1)
+        self.slots_until(key, |lower| lower <= key).saturating_sub(1)
+    }
+
+    /// As [`Node::find`] for the keys just below `key`.
+    pub fn find_below(&self, key: &[u8]) -> usize {
+        self.slots_until(key, |lower| lower < key).saturating_sub(1)
+    }
+
+    /// Number of slots whose `lower` is below `key` by its head, or has the same head and `is_low`.
+    #[inline]
+    fn slots_until(&self, key: &[u8], is_low: impl Fn(&[u8]) -> bool) -> usize {
+        let wanted = head(key);
+        let below = self.heads.partition_point(|head| *head < wanted);
+        let equal = self.heads[below..].iter().take_while(|head| **head == wanted).count();
+        below + self.slots[below..below + equal].partition_point(|slot| is_low(&slot.lower))
     }
 
     /// The lowest key above slot `index`, given the one above the node. `None`: no upper bound.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::base::Result;
+use crate::base::key::head;
 use crate::format::message::RangeDelete;
 use crate::format::visibility::View;
 use crate::memtable::Level0;
 use crate::run::CursorMode;
-use crate::tree::merge::head;
 use crate::tree::node::{Node, Target};
 use crate::tree::source::Source;
 use crate::tree::{BeTree, Version};
@@ -39,6 +39,8 @@ pub(super) struct Leaf {
     /// The range of keys for which the sources are complete.
     pub(super) lower: Vec<u8>,
     pub(super) upper: Option<Vec<u8>>,
+    /// [`head`] of `upper`; keys with a lower one are inside.
+    upper_head: u128,
     pub(super) streams: Vec<Stream>,
     /// Valid sources by position; the next one in the direction of travel is last.
     pub(super) order: Vec<Place>,
@@ -66,7 +68,7 @@ impl Leaf {
         loop {
             let index = match key {
                 Some(key) if forward => node.find(key),
-                Some(key) => node.slots().partition_point(|slot| slot.lower().as_ref() < key).saturating_sub(1),
+                Some(key) => node.find_below(key),
                 None => node.slots().len() - 1,
             };
             let slot = &node.slots()[index];
@@ -117,7 +119,8 @@ impl Leaf {
             }
         }
         let order = Vec::with_capacity(streams.len());
-        let mut leaf = Leaf { lower, upper, streams, order, ranges, version: version.clone() };
+        let upper_head = upper.as_deref().map_or(u128::MAX, head);
+        let mut leaf = Leaf { lower, upper, upper_head, streams, order, ranges, version: version.clone() };
         for rank in 0..leaf.streams.len() as u32 {
             let source = &mut leaf.streams[rank as usize].source;
             match (forward, key) {
@@ -142,12 +145,33 @@ impl Leaf {
             return Ok(());
         }
         let place = Place { head: head(stream.source.key()), rank };
+        self.insert(place, direction);
+        Ok(())
+    }
+
+    /// As [`Leaf::place`] for a valid source whose key has this head.
+    #[inline]
+    pub(super) fn place_ahead(&mut self, place: Place) -> Result<()> {
+        if !self.ranges.is_empty() {
+            return self.place(place.rank, Direction::Forward);
+        }
+        self.insert(place, Direction::Forward);
+        Ok(())
+    }
+
+    #[inline]
+    fn insert(&mut self, place: Place, direction: Direction) {
         let mut at = self.order.len();
         while at > 0 && self.comes_before(self.order[at - 1], place, direction) {
             at -= 1;
         }
         self.order.insert(at, place);
-        Ok(())
+    }
+
+    /// True when the source at `place` stands at `key`, whose head the caller has at hand.
+    #[inline]
+    pub(super) fn stands_at(&self, place: Place, key: &[u8], key_head: u128) -> bool {
+        place.head == key_head && self.streams[place.rank as usize].source.key() == key
     }
 
     /// True when `a` is reached before `b`; at one key the newer source first.
@@ -161,7 +185,8 @@ impl Leaf {
 
     #[inline]
     pub(super) fn is_inside(&self, place: Place) -> bool {
-        self.upper.as_deref().is_none_or(|upper| self.streams[place.rank as usize].source.key() < upper)
+        place.head < self.upper_head
+            || self.upper.as_deref().is_none_or(|upper| self.streams[place.rank as usize].source.key() < upper)
     }
 }
 

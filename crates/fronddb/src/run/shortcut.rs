@@ -1,0 +1,65 @@
+//! A way to a cached block that belongs to a run: its top index, its filter.
+//!
+//! It refers to the block without keeping it, so the cache decides what stays. Most uses leave the cache's table alone, which
+//! costs a point read more than the search in the block itself; now and then one goes through it, so that the
+//! cache sees that the block is in use.
+
+use crate::base::Result;
+use crate::base::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+/// One use in so many goes through the cache. An index or filter survives three rounds of the cache's hand.
+const USES_PER_LOOKUP: u32 = 16;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Shortcut<T> {
+    block: Mutex<Weak<T>>,
+    uses: AtomicU32,
+}
+
+impl<T> Default for Shortcut<T> {
+    fn default() -> Shortcut<T> {
+        Shortcut { block: Mutex::new(Weak::new()), uses: AtomicU32::new(0) }
+    }
+}
+
+impl<T> Shortcut<T> {
+    /// The block; by `lookup` in the cache when it is not there any more, and every so often.
+    #[inline]
+    pub(super) fn follow(&self, lookup: impl FnOnce() -> Result<Arc<T>>) -> Result<Arc<T>> {
+        // Ordering: only how often the cache is asked depends on it.
+        if !self.uses.fetch_add(1, Ordering::Relaxed).is_multiple_of(USES_PER_LOOKUP)
+            && let Some(block) = self.block.lock().upgrade()
+        {
+            return Ok(block);
+        }
+        let block = lookup()?;
+        *self.block.lock() = Arc::downgrade(&block);
+        Ok(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::Error;
+
+    #[test]
+    fn the_block_is_found_while_another_keeps_it_and_looked_up_every_so_often() {
+        let (shortcut, block) = (Shortcut::default(), Arc::new(7));
+        let mut lookups = 0;
+        for _ in 0..3 * USES_PER_LOOKUP {
+            let found = shortcut.follow(|| {
+                lookups += 1;
+                Ok(Arc::clone(&block))
+            });
+            assert_eq!(found.ok().as_deref(), Some(&7));
+        }
+        assert_eq!(lookups, 3);
+        assert_eq!(Arc::strong_count(&block), 1, "it keeps nothing");
+        drop(block);
+        assert!(shortcut.follow(|| Err(Error::internal("evicted"))).is_err());
+    }
+}
