@@ -44,22 +44,29 @@ impl Hasher for OffsetHasher {
 
 type Hashed = BuildHasherDefault<OffsetHasher>;
 
+/// A block, where a lookup finds it.
+#[derive(Debug)]
+struct Held {
+    block: CachedBlock,
+    at: u32,
+    priority: Priority,
+}
+
+/// What the hand meets.
 #[derive(Debug)]
 struct Entry {
     offset: u64,
-    block: CachedBlock,
     bytes: usize,
-    /// Rounds of the hand that it survives.
-    count: u8,
-    priority: Priority,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    by_offset: HashMap<u64, u32, Hashed>,
+    by_offset: HashMap<u64, Held, Hashed>,
     /// Entries of each mebibyte, for freeing extents.
     by_mebibyte: HashMap<u64, Vec<u32>, Hashed>,
     entries: Vec<Option<Entry>>,
+    /// Rounds of the hand that each entry survives. Apart and small, because every lookup comes here.
+    counts: Vec<u8>,
     vacant: Vec<u32>,
     hand: usize,
     loading: HashSet<u64, Hashed>,
@@ -102,8 +109,8 @@ impl Shard {
     /// Up to `max` blocks of messages that the hand would leave.
     pub(super) fn hot(&self, max: usize) -> Vec<Arc<EntryBlock>> {
         let table = self.table.lock();
-        let hot = table.entries.iter().flatten().filter_map(|entry| match &entry.block {
-            CachedBlock::Entries(block) if entry.count > 0 => Some(Arc::clone(block)),
+        let hot = table.by_offset.values().filter_map(|held| match &held.block {
+            CachedBlock::Entries(block) if table.counts[held.at as usize] > 0 => Some(Arc::clone(block)),
             _ => None,
         });
         hot.take(max).collect()
@@ -135,19 +142,16 @@ impl Shard {
     /// Puts a block in; the bytes of the one that it replaces.
     pub(super) fn insert(&self, offset: u64, block: CachedBlock, bytes: usize, priority: Priority) -> usize {
         let mut table = self.table.lock();
-        let freed = table.by_offset.get(&offset).copied().map_or(0, |at| table.remove(at));
-        let entry = Entry { offset, block, bytes, count: priority as u8, priority };
-        let at = match table.vacant.pop() {
-            Some(at) => {
-                table.entries[at as usize] = Some(entry);
-                at
-            }
-            None => {
-                table.entries.push(Some(entry));
-                (table.entries.len() - 1) as u32
-            }
-        };
-        table.by_offset.insert(offset, at);
+        let replaced = table.by_offset.get(&offset).map(|held| held.at);
+        let freed = replaced.map_or(0, |at| table.remove(at));
+        let at = table.vacant.pop().unwrap_or_else(|| {
+            table.entries.push(None);
+            table.counts.push(0);
+            (table.entries.len() - 1) as u32
+        });
+        table.entries[at as usize] = Some(Entry { offset, bytes });
+        table.counts[at as usize] = priority as u8;
+        table.by_offset.insert(offset, Held { block, at, priority });
         table.by_mebibyte.entry(mebibyte(offset)).or_default().push(at);
         table.insertions += 1;
         freed
@@ -169,18 +173,18 @@ impl Shard {
         let table = &mut *table;
         for _ in 0..SWEEP_MAX {
             let hand = table.hand;
-            let Some(entry) = table.entries.get_mut(hand) else {
+            let Some(entry) = table.entries.get(hand) else {
                 table.hand = 0;
                 return Swept { freed: 0, at_end: true };
             };
             table.hand += 1;
-            match entry {
-                Some(entry) if entry.count == 0 => {
+            match (entry, &mut table.counts[hand]) {
+                (Some(_), 0) => {
                     table.evictions += 1;
                     return Swept { freed: table.remove(hand as u32), at_end: false };
                 }
-                Some(entry) => entry.count -= 1,
-                None => {}
+                (Some(_), count) => *count -= 1,
+                (None, _) => {}
             }
         }
         Swept { freed: 0, at_end: false }
@@ -200,14 +204,13 @@ impl Shard {
 impl Table {
     #[inline]
     fn find(&mut self, offset: u64) -> Option<CachedBlock> {
-        let at = *self.by_offset.get(&offset)?;
-        let entry = self.entries[at as usize].as_mut()?;
-        let count = entry.priority as u8 + 1;
-        if entry.count != count {
-            entry.count = count; // a write would take the line from the other cores each time
+        let held = self.by_offset.get(&offset)?;
+        let (count, full) = (&mut self.counts[held.at as usize], held.priority as u8 + 1);
+        if *count != full {
+            *count = full; // to write it each time would take the line from the other cores
         }
-        self.hits[entry.block.cause()] += 1;
-        Some(entry.block.clone())
+        self.hits[held.block.cause()] += 1;
+        Some(held.block.clone())
     }
 
     fn remove(&mut self, at: u32) -> usize {

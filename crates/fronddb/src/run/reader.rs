@@ -28,11 +28,21 @@ pub struct Run {
     pub(super) store: Arc<Store>,
     pub(super) cache: Arc<Cache>,
     pub(super) counters: Arc<RunCounters>,
+    front: Front,
+    _charge: Charge,
+}
+
+/// What every point read of the run looks at, side by side.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Front {
     /// [`head`](key::head)s of the first and the last key.
     heads: (u128, u128),
+    is_empty: bool,
+    has_range_deletes: bool,
+    has_filter: bool,
     top: Shortcut<IndexBlock>,
     filter: Shortcut<Filter>,
-    _charge: Charge,
 }
 
 /// What the allocator and the reference count add to a run and its description.
@@ -49,9 +59,15 @@ impl Run {
         let bytes = size_of::<Run>() - size_of::<RunMeta>() + meta.memory_bytes() + ALLOCATION_BYTES;
         let charge = Charge::new(cache.budget(), Purpose::Metadata, bytes);
         let (store, cache, counters) = (Arc::clone(store), Arc::clone(cache), Arc::clone(counters));
-        let heads = (key::head(&meta.first_key), key::head(&meta.last_key));
-        let (top, filter) = (Shortcut::default(), Shortcut::default());
-        Arc::new(Run { meta, store, cache, counters, heads, top, filter, _charge: charge })
+        let front = Front {
+            heads: (key::head(&meta.first_key), key::head(&meta.last_key)),
+            is_empty: meta.messages == 0,
+            has_range_deletes: meta.range_deletes > 0,
+            has_filter: !meta.filter.is_none(),
+            top: Shortcut::default(),
+            filter: Shortcut::default(),
+        };
+        Arc::new(Run { meta, store, cache, counters, front, _charge: charge })
     }
 
     /// Its description.
@@ -78,12 +94,12 @@ impl Run {
     /// The top index block.
     #[inline]
     pub(super) fn top_index(&self) -> Result<Arc<IndexBlock>> {
-        self.top.follow(|| self.index(self.meta.index))
+        self.front.top.follow(|| self.index(self.meta.index))
     }
 
     #[inline]
     fn filter(&self) -> Result<Arc<Filter>> {
-        self.filter.follow(|| self.cached_filter())
+        self.front.filter.follow(|| self.cached_filter())
     }
 
     fn cached_filter(&self) -> Result<Arc<Filter>> {
@@ -110,21 +126,28 @@ impl Run {
     /// `Io`, `Corruption`.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> Result<bool> {
-        if self.meta.filter.is_none() {
-            return Ok(self.meta.messages > 0);
+        if !self.front.has_filter {
+            return Ok(!self.front.is_empty);
         }
         let found = self.filter()?.may_contain(hash);
         self.counters.add(if found { Event::FilterPositive } else { Event::FilterNegative }, 1);
         Ok(found)
     }
 
+    /// True when it has range-deletes.
+    #[inline]
+    pub fn has_range_deletes(&self) -> bool {
+        self.front.has_range_deletes
+    }
+
     /// True when `key` is in the range of the run's messages.
     #[inline]
     pub fn in_range(&self, key: &[u8]) -> bool {
         let at = key::head(key);
-        self.meta.messages > 0
-            && (self.heads.0 < at || (self.heads.0 == at && self.meta.first_key.as_slice() <= key))
-            && (at < self.heads.1 || (at == self.heads.1 && key <= self.meta.last_key.as_slice()))
+        let (first, last) = self.front.heads;
+        !self.front.is_empty
+            && (first < at || (first == at && self.meta.first_key.as_slice() <= key))
+            && (at < last || (at == last && key <= self.meta.last_key.as_slice()))
     }
 
     /// Shows the messages of `key`, newest first, until told to stop. Asks key range and filter itself. Ignores
@@ -177,7 +200,7 @@ impl Run {
             }
             index += 1;
         }
-        if !found && !self.meta.filter.is_none() {
+        if !found && self.front.has_filter {
             self.counters.add(Event::FilterFalsePositive, 1);
         }
         Ok(ControlFlow::Continue(()))

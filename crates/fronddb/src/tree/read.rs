@@ -248,7 +248,7 @@ impl BeTree {
                 Target::Node(child) => (None, Some(child)),
             };
             for run in slot.buffer().iter().chain(base) {
-                if run.meta().range_deletes > 0 {
+                if run.has_range_deletes() {
                     run.range_deletes()?
                         .iter()
                         .filter(|range| range.covers(key))

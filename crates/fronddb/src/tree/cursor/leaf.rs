@@ -111,7 +111,7 @@ impl Leaf {
         }
         for run in runs {
             let meta = run.meta();
-            if meta.range_deletes > 0 {
+            if run.has_range_deletes() {
                 keep(&run.range_deletes()?);
             }
             if meta.messages > 0 && touches(&meta.first_key, &meta.last_key) {
