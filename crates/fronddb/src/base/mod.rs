@@ -17,6 +17,7 @@ pub mod memory;
 pub mod metrics;
 pub mod page_buf;
 pub mod pool;
+pub mod random;
 pub mod space;
 pub mod sync;
 

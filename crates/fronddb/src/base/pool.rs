@@ -326,18 +326,7 @@ impl fmt::Debug for Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// xorshift.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, bound: u64) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            self.0 % bound
-        }
-    }
+    use crate::base::random::Random;
 
     fn check(pool: &Pool) {
         let space = pool.0.space.lock();

@@ -2,8 +2,9 @@
 
 use super::{Cache, CachedBlock, Priority, shard};
 use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::random::Random;
 use crate::base::{Error, Extent};
-use crate::format::block::samples::{CpuTime, Random, Sample, iibench};
+use crate::format::block::samples::{CpuTime, Sample, iibench};
 use crate::format::block::{EntryBlock, EntryBlockBuilder, Layout};
 use crate::format::{Kind, Stamp};
 use proptest::prelude::*;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::base::clock::Clock;
 use crate::base::memory::MemoryBudget;
+use crate::base::random::Random;
 use crate::base::sync::RwLock;
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
 
@@ -28,33 +29,17 @@ fn options() -> LogOptions {
     }
 }
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    /// A record with a mark in front: mostly short, at times larger than the ring, at times compressible.
-    fn record(&mut self, mark: u64) -> Vec<u8> {
-        let bytes = match self.below(40) {
-            0 => 1 + self.below(3 * SEGMENT),
-            1..5 => 1 + self.below(RING as u64),
-            _ => 1 + self.below(200),
-        };
-        let mut record = mark.to_le_bytes().to_vec();
-        let same = self.below(2) == 0;
-        record.extend((0..bytes).map(|byte| if same { (byte / 50) as u8 } else { self.next() as u8 }));
-        record
-    }
+/// A record with a mark in front: mostly short, at times larger than the ring, at times compressible.
+fn record(random: &mut Random, mark: u64) -> Vec<u8> {
+    let bytes = match random.below(40) {
+        0 => 1 + random.below(3 * SEGMENT),
+        1..5 => 1 + random.below(RING as u64),
+        _ => 1 + random.below(200),
+    };
+    let mut record = mark.to_le_bytes().to_vec();
+    let same = random.below(2) == 0;
+    record.extend((0..bytes).map(|byte| if same { (byte / 50) as u8 } else { random.next() as u8 }));
+    record
 }
 
 type Records = Vec<(Lsn, Vec<u8>)>;
@@ -134,7 +119,7 @@ fn use_log(log: &Log, random: &mut Random, steps: u64, expected: &mut Expected) 
                 expected.durable = expected.durable.max(end);
             }
             _ => {
-                let record = random.record(expected.records.len() as u64);
+                let record = record(random, expected.records.len() as u64);
                 let before = log.end_lsn();
                 let appended = log.append(&record);
                 // What a poisoned log was about to write may be found again; it was not acknowledged.
@@ -254,7 +239,7 @@ fn damage_below_what_a_later_record_calls_durable_is_named() {
     let mut random = Random(5);
     let mut all = Vec::new();
     while log.live_bytes() < 3 * SEGMENT {
-        let record = random.record(all.len() as u64);
+        let record = record(&mut random, all.len() as u64);
         let at = log.append(&record).expect("append");
         log.wait_durable(at.end).expect("durable");
         all.push((at, record));
@@ -468,7 +453,7 @@ fn threads_append_commit_and_rotate_at_the_same_time() {
                 scope.spawn(move || {
                     let mut random = Random(seed * 100 + thread);
                     for index in 0..count {
-                        let mut record = random.record(thread << 32 | index);
+                        let mut record = record(&mut random, thread << 32 | index);
                         record.truncate(20 << 10);
                         let shared = gate.read();
                         let at = log.append(&record).expect("append");

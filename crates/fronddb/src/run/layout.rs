@@ -84,8 +84,9 @@ pub(super) fn choose(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::random::Random;
     use crate::base::sync::Mutex;
-    use crate::format::block::samples::{Random, Sample, iibench};
+    use crate::format::block::samples::{Sample, iibench};
     use crate::format::{Kind, Stamp};
 
     fn chosen(samples: &[Sample]) -> Layout {

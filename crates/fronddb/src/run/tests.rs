@@ -4,10 +4,11 @@ use super::{CodecTable, CursorMode, Run, RunCounters, RunOptions, RunWriter, rea
 use crate::base::checksum::key_hash;
 use crate::base::compress::Codec;
 use crate::base::memory::MemoryBudget;
+use crate::base::random::Random;
 use crate::base::space::PAGE_BYTES;
 use crate::base::{ErrorKind, RunId, TreeId, TxnId, key};
 use crate::cache::Cache;
-use crate::format::block::samples::{CpuTime, Random, Sample, iibench, mixed};
+use crate::format::block::samples::{CpuTime, Sample, iibench, mixed};
 use crate::format::{RangeDelete, RunMeta, Stamp, SuperblockBody};
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
 use crate::store::{DATA_FILE, Store, StoreOptions};

@@ -1,8 +1,9 @@
 //! Entry blocks against a plain list of messages, and their speed.
 
-use super::samples::{Random, Sample, iibench, mixed};
+use super::samples::{Sample, iibench, mixed};
 use super::{EntryBlock, EntryBlockBuilder, EntryCursor, Layout};
 use crate::base::compress::{Codec, Compressor, decompress};
+use crate::base::random::Random;
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,5 +1,6 @@
 //! Messages for tests: random ones of every shape, and rows of the iiBench table.
 
+use crate::base::random::Random;
 use crate::base::{CommitNumber, TxnId};
 use crate::format::{Kind, Message, Stamp};
 
@@ -46,28 +47,6 @@ impl CpuTime {
     /// Nanoseconds since then.
     pub(crate) fn elapsed(&self) -> f64 {
         (CpuTime::nanos() - self.0) as f64
-    }
-}
-
-/// A small random generator (SplitMix64).
-#[derive(Debug, Clone)]
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-
-    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| self.next() as u8).collect()
     }
 }
 

@@ -5,6 +5,8 @@
 //! several modes: a missing sync shows best when whole writes vanish or overtake each other, a missing
 //! checksum when sectors tear, a missing undo when everything survives.
 
+use crate::base::random::mix;
+
 /// The kinds of crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CrashMode {
@@ -44,14 +46,6 @@ pub(super) struct Draw {
     cut: u64,
     /// Of 256 changes, how many survive in the modes that toss coins.
     chance: u64,
-}
-
-/// A good mixing of 64 bits (the finaliser of splitmix64).
-pub(super) fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 impl Draw {

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
 
 use super::*;
+use crate::base::random::Random;
 
 const KEYS: usize = 12;
 
@@ -38,17 +39,6 @@ impl Holding<'_> {
                 None => {}
             }
         }
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::harness::{Piece, Rng, create, dir, new_piece, open, options, publish, verify};
+use super::harness::{Piece, create, dir, new_piece, open, options, publish, verify};
+use crate::base::random::Random;
 use crate::format::SuperblockBody;
 use crate::io::{CrashMode, MemoryStorage, Storage, TraceStorage};
 use crate::store::{ShrinkLimits, SpaceChanges, Store, StoreOptions};
@@ -10,7 +11,7 @@ use crate::store::{ShrinkLimits, SpaceChanges, Store, StoreOptions};
 /// Publishes `generations` generations of random content; returns after how many events each was durable.
 fn run(traced: &TraceStorage, seed: u64, generations: u64) -> Vec<(usize, u64)> {
     let storage: Arc<dyn Storage> = Arc::new(traced.clone());
-    let mut rng = Rng(seed);
+    let mut rng = Random(seed);
     let store = create(&storage);
     let mut durable = vec![(traced.events().len(), 1)];
     let mut pieces: Vec<Piece> = Vec::new();
@@ -89,7 +90,7 @@ fn crashes_in_long_histories_with_many_seeds() {
     for seed in 100..130 {
         let traced = TraceStorage::new(&MemoryStorage::new());
         let durable = run(&traced, seed, 30);
-        let mut rng = Rng(seed);
+        let mut rng = Random(seed);
         let mut replay = traced.replay();
         while replay.step() {
             if rng.below(20) == 0 {
@@ -107,7 +108,7 @@ fn crashes_in_long_histories_with_many_seeds() {
 fn what_a_crash_and_another_crash_leave_is_still_whole() {
     for seed in 0..40 {
         let mut storage = MemoryStorage::new();
-        let mut rng = Rng(seed);
+        let mut rng = Random(seed);
         let mut pieces: Vec<Piece> = Vec::new();
         let mut store = create(&(Arc::new(storage.clone()) as Arc<dyn Storage>));
         for round in 0..12 {

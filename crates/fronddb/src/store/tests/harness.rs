@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::base::codec::{Decoder, put_varint};
 use crate::base::page_buf::PageBuf;
+use crate::base::random::Random;
 use crate::base::space::PAGE_BYTES;
 use crate::base::{Extent, Result};
 use crate::format::{Superblock, SuperblockBody};
@@ -35,27 +36,13 @@ pub(super) fn open(storage: &Arc<dyn Storage>) -> Result<Opened> {
     Store::open(storage, dir(), &options())
 }
 
-/// A small generator of numbers, so that a seed names a test case.
-pub(super) struct Rng(pub(super) u64);
-
-impl Rng {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) ^ (mixed >> 31)
+/// Takes one of them out, if there are any.
+pub(super) fn take<T>(random: &mut Random, from: &mut Vec<T>) -> Option<T> {
+    if from.is_empty() {
+        return None;
     }
-
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub(super) fn take<T>(&mut self, from: &mut Vec<T>) -> Option<T> {
-        if from.is_empty() {
-            return None;
-        }
-        let index = self.below(from.len() as u64) as usize;
-        Some(from.swap_remove(index))
-    }
+    let index = random.below(from.len() as u64) as usize;
+    Some(from.swap_remove(index))
 }
 
 /// An extent and the tag that its first and last page carry.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::harness::{Piece, Rng, create, described, new_piece, open, pages_of, publish, verify};
+use super::harness::{Piece, create, described, new_piece, open, pages_of, publish, take, verify};
+use crate::base::random::Random;
 use crate::base::{ErrorKind, Extent};
 use crate::io::{MemoryStorage, Storage};
 use crate::store::{ShrinkLimits, SpaceChanges, Store};
@@ -11,7 +12,7 @@ use crate::store::{ShrinkLimits, SpaceChanges, Store};
 struct Model {
     storage: MemoryStorage,
     store: Arc<Store>,
-    rng: Rng,
+    rng: Random,
     next_tag: u64,
     /// Allocated, in no publication.
     unpublished: Vec<Piece>,
@@ -37,7 +38,7 @@ impl Model {
         Model {
             storage,
             store,
-            rng: Rng(seed),
+            rng: Random(seed),
             next_tag: 0,
             unpublished: Vec::new(),
             published: Vec::new(),
@@ -72,7 +73,7 @@ impl Model {
 
     fn publish(&mut self) {
         let added = (0..self.unpublished.len())
-            .filter_map(|_| if self.rng.below(3) > 0 { self.rng.take(&mut self.unpublished) } else { None });
+            .filter_map(|_| if self.rng.below(3) > 0 { take(&mut self.rng, &mut self.unpublished) } else { None });
         let added: Vec<Piece> = added.collect();
         let removed = std::mem::take(&mut self.leaving);
         self.published.extend(&added);
@@ -114,18 +115,18 @@ impl Model {
         match self.rng.below(100) {
             0..=44 => self.allocate(),
             45..=54 => {
-                if let Some(piece) = self.rng.take(&mut self.unpublished) {
+                if let Some(piece) = take(&mut self.rng, &mut self.unpublished) {
                     self.store.free_unpublished(piece.extent);
                 }
             }
             55..=69 => {
-                if let Some(piece) = self.rng.take(&mut self.published) {
+                if let Some(piece) = take(&mut self.rng, &mut self.published) {
                     self.leaving.push(piece);
                     self.unreleased.push(piece.extent);
                 }
             }
             70..=79 => {
-                if let Some(extent) = self.rng.take(&mut self.unreleased) {
+                if let Some(extent) = take(&mut self.rng, &mut self.unreleased) {
                     self.store.release(&[extent]);
                 }
             }
@@ -197,7 +198,7 @@ fn threads_allocate_write_and_publish_at_once() {
             .map(|worker| {
                 let store = &store;
                 scope.spawn(move || {
-                    let mut rng = Rng(worker);
+                    let mut rng = Random(worker);
                     let mut kept = Vec::new();
                     for round in 0..300 {
                         let piece = new_piece(store, 1 + rng.below(40) as u32, worker << 32 | round).unwrap();
