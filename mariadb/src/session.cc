@@ -75,7 +75,7 @@ int Session::begin(THD *thd, uint32_t flags)
   isolation= thd_tx_isolation(thd);
   options.isolation= engine_isolation(isolation, !is_multi_statement(thd));
   options.durability= durability= commit_durability(thd);
-  options.lock_wait_ms= lock_wait_ms(thd);
+  options.lock_wait_ms= waits_ms= lock_wait_ms(thd);
   options.flags= flags;
   begun_at= trees_clock();
   frond_status status= frond_txn_begin(database, &options, &transaction);
@@ -86,13 +86,21 @@ int Session::begin(THD *thd, uint32_t flags)
   return 0;
 }
 
+/* The variable may have changed, or NOWAIT been said, since the transaction began. */
+int Session::follow_lock_wait(THD *thd)
+{
+  int64_t wanted= lock_wait_ms(thd);
+  if (wanted == waits_ms)
+    return 0;
+  waits_ms= wanted;
+  return handler_error(frond_txn_set_lock_wait_ms(transaction, wanted));
+}
+
 int Session::statement_begin(THD *thd, bool again)
 {
-  if (phase == Phase::idle) {
-    int error= begin(thd, 0);
-    if (error)
-      return error;
-  }
+  int error= phase == Phase::idle ? begin(thd, 0) : follow_lock_wait(thd);
+  if (error)
+    return error;
   trans_register_ha(thd, false, hton, 0);
   if (is_multi_statement(thd))
     trans_register_ha(thd, true, hton, 0);

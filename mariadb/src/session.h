@@ -80,7 +80,9 @@ private:
   enum class Phase { idle, active, prepared };
 
   int begin(THD *thd, uint32_t flags);
+  int follow_lock_wait(THD *thd);
   void forget();
+  void rows_undone();
   void drop_waiting();
   static bool is_whole(THD *thd, bool all);
 
@@ -89,6 +91,7 @@ private:
   std::atomic<uint64_t> transaction_id{0};
   uint64_t begun_at= 0; /* of trees_clock */
   uint isolation= ISO_REPEATABLE_READ;
+  int64_t waits_ms= 0; /* for locks, as the engine was told */
   uint tables_locked= 0;
   bool has_mark= false;
   uint32_t mark= 0;

@@ -110,6 +110,7 @@ static void null_handles(void)
   WRONG(frond_options_set_log(NULL, NULL, NULL));
   WRONG(frond_cursor_unlock_row(NULL));
   WRONG(frond_txn_unlock(NULL, NULL, text("k")));
+  WRONG(frond_txn_set_lock_wait_ms(NULL, FROND_WAIT_NONE));
   WRONG(frond_txn_begin_statement(NULL));
   WRONG(frond_txn_end_statement(NULL));
   WRONG(frond_cursor_lock_row(NULL, FROND_LOCK_SHARED, FROND_WAIT_DEFAULT, &row));

@@ -166,6 +166,26 @@ static void statements(void)
   OK(frond_txn_rollback(txn));
 }
 
+/* How long a transaction waits may change while it is open. */
+static void another_wait(void)
+{
+  frond_txn_options options;
+  frond_txn *holder = begin(db), *txn;
+  OK(frond_txn_put(holder, tree, text("w"), text("1")));
+  memset(&options, 0, sizeof options);
+  options.lock_wait_ms = INT64_MAX;
+  OK(frond_txn_begin(db, &options, &txn));
+  OK(frond_txn_set_lock_wait_ms(txn, FROND_WAIT_NONE));
+  IS(FROND_LOCK_TIMEOUT, frond_txn_put(txn, tree, text("w"), text("2")));
+  OK(frond_txn_set_lock_wait_ms(txn, 1));
+  IS(FROND_LOCK_TIMEOUT, frond_txn_put(txn, tree, text("w"), text("2")));
+  WRONG(frond_txn_set_lock_wait_ms(txn, FROND_WAIT_SKIP));
+  OK(frond_txn_rollback(holder));
+  OK(frond_txn_set_lock_wait_ms(txn, FROND_WAIT_DEFAULT));
+  OK(frond_txn_put(txn, tree, text("w"), text("2")));
+  OK(frond_txn_rollback(txn));
+}
+
 static void cancelled_waits(void)
 {
   frond_txn *holder = begin(db), *waiter = begin(db);
@@ -260,6 +280,7 @@ void test_locks(void)
   timeouts();
   locking_cursors();
   statements();
+  another_wait();
   cancelled_waits();
   granted_waits();
   deadlocks();

@@ -334,6 +334,9 @@ frond_status frond_db_snapshot(frond_db *db, frond_txn **snapshot);
 /* Its number among the sessions of this process, for frond_db_cancel; never 0, and 0 for NULL. */
 uint64_t frond_txn_id(const frond_txn *txn);
 
+/* From now on it waits so long for locks: lock_wait_ms as in frond_txn_options. */
+frond_status frond_txn_set_lock_wait_ms(frond_txn *txn, int64_t lock_wait_ms);
+
 /* Makes everything visible and durable as asked, and ends the handle, whatever the status. Time does not depend on the
  * number of rows. FROND_POISONED: whether the commit survives shows after opening again. */
 frond_status frond_txn_commit(frond_txn *txn);

@@ -4,7 +4,7 @@ use engine::{Isolation, Savepoint, Transaction, TxnOptions, Value};
 
 use crate::border::{Out, Status, enter, guard, need};
 use crate::database::frond_db;
-use crate::types::frond_txn_options;
+use crate::types::{frond_txn_options, lock_timeout};
 
 /// The handle, with what it lends.
 pub struct frond_txn {
@@ -52,6 +52,11 @@ pub extern "C" fn frond_db_snapshot(db: Option<&frond_db>, snapshot: Out<'_, Opt
 #[unsafe(no_mangle)]
 pub extern "C" fn frond_txn_id(txn: Option<&frond_txn>) -> u64 {
     guard("frond_txn_id", || txn.map_or(0, |txn| txn.inner.id()))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_txn_set_lock_wait_ms(txn: Option<&mut frond_txn>, lock_wait_ms: i64) -> Status {
+    enter("frond_txn_set_lock_wait_ms", || need(txn, "txn")?.inner.set_lock_timeout(lock_timeout(lock_wait_ms)?))
 }
 
 #[unsafe(no_mangle)]

@@ -83,22 +83,26 @@ impl frond_row {
     }
 }
 
+/// How long a transaction waits for locks: as its database says, not at all, or milliseconds.
+pub(crate) fn lock_timeout(lock_wait_ms: i64) -> Result<Option<Duration>> {
+    match lock_wait_ms {
+        FROND_WAIT_DEFAULT => Ok(None),
+        FROND_WAIT_NONE => Ok(Some(Duration::ZERO)),
+        ms => Ok(Some(Duration::from_millis(u64::try_from(ms).map_err(|_| unknown("lock_wait_ms", ms))?))),
+    }
+}
+
 impl frond_txn_options {
     /// The engine's options; the defaults for NULL.
     pub(crate) fn to_engine(options: Option<&frond_txn_options>) -> Result<TxnOptions> {
         let Some(options) = options else { return Ok(TxnOptions::default()) };
         check_flags(options.flags, FROND_TXN_READ_ONLY | FROND_TXN_FIRST_UPDATER_WINS | FROND_TXN_CONSISTENT_SNAPSHOT)?;
         check_reserved(options.reserved)?;
-        let lock_timeout = match options.lock_wait_ms {
-            FROND_WAIT_DEFAULT => None,
-            FROND_WAIT_NONE => Some(Duration::ZERO),
-            ms => Some(Duration::from_millis(u64::try_from(ms).map_err(|_| unknown("lock_wait_ms", ms))?)),
-        };
         Ok(TxnOptions {
             isolation: isolation(options.isolation)?,
             durability: durability(options.durability)?,
             read_only: options.flags & FROND_TXN_READ_ONLY != 0,
-            lock_timeout,
+            lock_timeout: lock_timeout(options.lock_wait_ms)?,
             first_updater_wins: options.flags & FROND_TXN_FIRST_UPDATER_WINS != 0,
             consistent_snapshot: options.flags & FROND_TXN_CONSISTENT_SNAPSHOT != 0,
         })

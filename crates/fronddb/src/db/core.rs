@@ -48,7 +48,38 @@ pub(crate) struct TxnCore {
     messages: AtomicU64,
     /// Mirrors `TxnState::ended`, for cursors, which step without the latch.
     over: AtomicBool,
+    lock_timeout: LockTimeout,
     state: Mutex<TxnState>,
+}
+
+/// How long it waits for a lock, in nanoseconds; may change while it is open.
+#[derive(Debug)]
+struct LockTimeout(AtomicU64);
+
+impl LockTimeout {
+    /// As the database says. One less is for ever.
+    const DEFAULT: u64 = u64::MAX;
+
+    fn new(limit: Option<Duration>) -> LockTimeout {
+        LockTimeout(AtomicU64::new(LockTimeout::encode(limit)))
+    }
+
+    fn encode(limit: Option<Duration>) -> u64 {
+        let forever = LockTimeout::DEFAULT - 1;
+        limit.map_or(LockTimeout::DEFAULT, |limit| u64::try_from(limit.as_nanos()).unwrap_or(forever).min(forever))
+    }
+
+    fn set(&self, limit: Option<Duration>) {
+        self.0.store(LockTimeout::encode(limit), Ordering::Relaxed);
+    }
+
+    fn get(&self, default: Duration) -> Duration {
+        match self.0.load(Ordering::Relaxed) {
+            LockTimeout::DEFAULT => default,
+            limit if limit == LockTimeout::DEFAULT - 1 => Duration::MAX,
+            limit => Duration::from_nanos(limit),
+        }
+    }
 }
 
 /// What changes in a transaction's life.
@@ -103,6 +134,7 @@ impl TxnCore {
             txn: AtomicU64::new(0),
             messages: AtomicU64::new(0),
             over: AtomicBool::new(false),
+            lock_timeout: LockTimeout::new(options.lock_timeout),
             state: Mutex::new(TxnState::default()),
         });
         if options.consistent_snapshot {
@@ -207,12 +239,19 @@ impl TxnCore {
         if strict { self.snapshot(state).map(|snapshot| snapshot.number()) } else { None }
     }
 
+    /// From now on it waits so long for a lock; `None`: as the database says.
+    pub(crate) fn set_lock_timeout(&self, limit: Option<Duration>) -> Result<()> {
+        self.check_live()?;
+        self.lock_timeout.set(limit);
+        Ok(())
+    }
+
     /// How a lock is waited for. [`Wait::SkipLocked`] is the caller's affair: it tries.
     pub(crate) fn lock_wait(&self, wait: Wait) -> lock::Wait {
         let timeout =
             |limit: Duration| if limit == Duration::MAX { lock::Wait::Forever } else { lock::Wait::Timeout(limit) };
         match wait {
-            Wait::Default => timeout(self.options.lock_timeout.unwrap_or(self.engine.options.lock_timeout)),
+            Wait::Default => timeout(self.lock_timeout.get(self.engine.options.lock_timeout)),
             Wait::Timeout(limit) => timeout(limit),
             Wait::NoWait | Wait::SkipLocked => lock::Wait::NoWait,
         }

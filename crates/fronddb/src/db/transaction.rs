@@ -1,6 +1,7 @@
 //! Transactions: the way everything is read and written.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::batch::WriteBatch;
 use super::bulk::{Bulk, BulkOptions};
@@ -185,6 +186,17 @@ impl Transaction {
     /// `Closed`.
     pub fn end_statement(&self) -> Result<()> {
         self.core.end_statement()
+    }
+
+    /// From now on waits so long for a lock, in place of [`TxnOptions::lock_timeout`]; `None`: as
+    /// [`Options::lock_timeout`] says. Of any thread's calls, those that begin later.
+    ///
+    /// [`Options::lock_timeout`]: super::Options::lock_timeout
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn set_lock_timeout(&self, limit: Option<Duration>) -> Result<()> {
+        self.core.set_lock_timeout(limit)
     }
 
     /// A cursor over `tree`.
