@@ -582,8 +582,30 @@ bool ha_frond::primary_differs(const uchar *old_record, const uchar *new_record)
   return has_primary_key() && codecs[table_share->primary_key]->differs(old_record, new_record);
 }
 
+/* Whether two records have the same stored columns, to the last byte. */
+bool ha_frond::is_same_row(const uchar *a, const uchar *b) const
+{
+  const uchar *low= std::min(a, b), *high= std::max(a, b);
+  my_ptrdiff_t start= low - table->record[0], distance= high - low;
+  for (Field **at= table->field; *at; at++) {
+    Field *field= *at;
+    if (!field->stored_in_db())
+      continue;
+    field->move_field_offset(start);
+    bool null= field->is_null();
+    bool same= null == field->is_null(distance) && (null || field->cmp_binary_offset(static_cast<uint>(distance)) == 0);
+    field->move_field_offset(-start);
+    if (!same)
+      return false;
+  }
+  return true;
+}
+
 int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
 {
+  /* The server then does not count it as changed. */
+  if (!is_sequence() && is_same_row(old_record, new_record))
+    return HA_ERR_RECORD_IS_THE_SAME;
   writes.clear();
   bool moved= primary_differs(old_record, new_record);
   /* Entries hold what restores the columns of the primary key, too. */

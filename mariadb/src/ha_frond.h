@@ -186,8 +186,10 @@ private:
   void add_insertion(uint index, const uchar *record, const frond::Bytes &primary);
   void add_deletion(uint index, const uchar *record, const frond::Bytes &primary);
   void add_update(uint index, const uchar *old_record, const uchar *new_record, bool primary_moved);
+  bool is_same_row(const uchar *a, const uchar *b) const;
   bool primary_differs(const uchar *old_record, const uchar *new_record);
   bool restore_differs(const frond::Key_codec &codec, const uchar *a, const uchar *b);
+  void count_row(bool more);
   int run_sequence_writes();
   int run_writes(const uchar *old_record, const uchar *new_record);
   int run_writes_with_build(frond::Index_build *build, const uchar *old_record, const uchar *new_record);
