@@ -272,6 +272,7 @@ int ha_frond::begin_statement(THD *thd, bool first_table)
   if (!session)
     return HA_ERR_OUT_OF_MEM;
   statement_wait_ms= frond::lock_wait_ms(thd);
+  rows_counted= false;
   return session->statement_begin(thd, first_table);
 }
 
@@ -532,6 +533,19 @@ int ha_frond::run_writes_with_build(Index_build *build, const uchar *old_record,
   return failure(status);
 }
 
+/* The table has one row more, or less. */
+void ha_frond::count_row(bool more)
+{
+  if (!rows_counted) {
+    rows_counted= true;
+    session->counted_rows(share->miscounted);
+  }
+  if (more)
+    share->row_inserted();
+  else
+    share->row_deleted();
+}
+
 /* The value that a record has in the auto-increment column; 0 where it counts for nothing. */
 uint64_t ha_frond::auto_increment_of(const uchar *record) const
 {
@@ -573,7 +587,7 @@ int ha_frond::write_row(const uchar *record)
     return error;
   share->saw_auto_increment(auto_increment_of(record));
   primary_key.swap(new_primary_key);
-  share->row_inserted();
+  count_row(true);
   return 0;
 }
 
@@ -656,7 +670,7 @@ int ha_frond::delete_row(const uchar *record)
   if (!error)
     error= run_writes(record, nullptr);
   if (!error)
-    share->row_deleted();
+    count_row(false);
   return error;
 }
 

@@ -225,6 +225,7 @@ private:
   bool skip_locked= false;
   int64_t statement_wait_ms= FROND_WAIT_DEFAULT;
   frond::Session *session= nullptr;
+  bool rows_counted= false; /* the session knows that this statement changes how many there are */
   frond_txn *sequence_reader= nullptr; /* of a walk over a sequence's row */
 
   frond::Scan scan;

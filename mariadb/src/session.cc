@@ -58,8 +58,10 @@ void Session::close(THD *thd)
   if (!session)
     return;
   thd_set_ha_data(thd, hton, nullptr);
-  if (session->phase == Phase::active)
+  if (session->phase == Phase::active) {
     frond_txn_rollback(session->transaction);
+    session->rows_undone();
+  }
   session->drop_waiting();
   delete session;
 }
@@ -132,7 +134,15 @@ void Session::forget()
   has_mark= false;
   xid.clear();
   ordered= false;
+  counted.clear();
   drop_waiting();
+}
+
+/* What its tables have counted is not so. */
+void Session::rows_undone()
+{
+  for (const auto &miscounted : counted)
+    miscounted->store(true, std::memory_order_relaxed);
 }
 
 void Session::drop_waiting()
@@ -148,6 +158,7 @@ void Session::abandon()
   if (phase != Phase::active)
     return;
   frond_txn_rollback(transaction);
+  rows_undone();
   forget();
 }
 
@@ -176,6 +187,7 @@ int Session::rollback(THD *thd, bool all)
     if (has_mark && status == FROND_OK)
       frond_savepoint_release(transaction, mark);
     has_mark= false;
+    rows_undone();
     return handler_error(status);
   }
   frond_status status= FROND_OK;
@@ -183,6 +195,7 @@ int Session::rollback(THD *thd, bool all)
     status= frond_txn_rollback(transaction);
   else if (phase == Phase::prepared)
     status= frond_db_rollback_prepared(database, frond_bytes(xid.data(), xid.size()));
+  rows_undone();
   forget();
   return handler_error(status);
 }
@@ -238,7 +251,9 @@ int Session::savepoint_rollback(uint32_t savepoint)
   has_mark= false;
   if (phase != Phase::active || savepoint == UINT32_MAX)
     return 0;
-  return handler_error(frond_savepoint_rollback(transaction, savepoint));
+  frond_status status= frond_savepoint_rollback(transaction, savepoint);
+  rows_undone();
+  return handler_error(status);
 }
 
 int Session::savepoint_release(uint32_t savepoint)

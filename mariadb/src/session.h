@@ -21,7 +21,9 @@
 #include "server.h"
 
 #include <atomic>
+#include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "frond.h"
@@ -61,6 +63,9 @@ public:
   /* CREATE TABLE … SELECT failed, and the new table goes: rolls back what the statement has written. */
   void abandon();
 
+  /* The transaction has changed how many rows a table has: who set the flag is told when that is undone. */
+  void counted_rows(const std::shared_ptr<std::atomic<bool>> &miscounted) { counted.insert(miscounted); }
+
   /* The key that the last write found taken. It is the session's, because a row that moves between partitions fails in
      one handler and is asked for at another. */
   uint duplicate_key= MAX_KEY;
@@ -97,6 +102,7 @@ private:
   uint32_t mark= 0;
   std::string xid;
   std::vector<std::string> dropped; /* temporary tables */
+  std::unordered_set<std::shared_ptr<std::atomic<bool>>> counted;
   frond_durability durability= FROND_DURABILITY_DEFAULT;
   /* What commit_ordered came to, for commit() to report. */
   bool ordered= false;

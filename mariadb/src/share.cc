@@ -20,11 +20,14 @@ frond_tree *auto_increment_tree= nullptr;
 namespace {
 
 constexpr uint64_t REFRESH_NANOS= 1000000000;
+/* And no more of the time than one part in so many: what is deleted and not yet forgotten makes counting long. */
+constexpr uint64_t REFRESH_PART= 50;
 /* Statistics of indexes are not renewed for so many rows. */
 constexpr uint64_t SMALL_TABLE_ROWS= 16;
 /* A table that is so many times as large, or as small, is not the one that was analysed. Estimates of rows are rough. */
 constexpr uint64_t OTHER_TABLE_FACTOR= 8;
-/* Tables of fewer rows are counted: the engine's estimate takes deleted rows for rows until it forgets them. */
+/* Tables of fewer rows are counted: the engine's estimate takes rewritten and rolled back rows for rows until it forgets
+   them. */
 constexpr uint64_t COUNTED_ROWS= 1000;
 
 std::mutex trees_latch;
@@ -280,34 +283,60 @@ int Table_share::start_counters(frond_txn *txn, const TABLE *table)
   return handler_error(status);
 }
 
+uint64_t Table_share::Size::rows_now(uint64_t inserted_now, uint64_t deleted_now) const
+{
+  uint64_t more= inserted_now - inserted, fewer= deleted_now - deleted;
+  return rows + more > fewer ? rows + more - fewer : 0;
+}
+
+/* Asks the engine. What it does not answer stays as it was. */
+Table_share::Size Table_share::measure(const Size &last, bool unknown) const
+{
+  Size now= last;
+  now.inserted= inserted.load(std::memory_order_relaxed);
+  now.deleted= deleted.load(std::memory_order_relaxed);
+  now.rows= last.rows_now(now.inserted, now.deleted);
+  const frond_slice everything= {nullptr, 0};
+  frond_estimate estimate;
+  bool small= unknown || now.rows < COUNTED_ROWS;
+  if (frond_db_estimate(database, primary, everything, everything, &estimate) == FROND_OK) {
+    small|= estimate.rows < COUNTED_ROWS;
+    now.rows= estimate.rows;
+    now.data_bytes= estimate.bytes;
+  }
+  uint64_t counted;
+  if (small && count_rows(primary, COUNTED_ROWS, &counted) == FROND_OK)
+    now.rows= counted < COUNTED_ROWS ? counted : std::max(counted, now.rows);
+  uint64_t bytes= 0;
+  for (const Index_tree &index : indexes)
+    if (index.tree && frond_db_estimate(database, index.tree, everything, everything, &estimate) == FROND_OK)
+      bytes+= estimate.bytes;
+  now.index_bytes= bytes;
+  return now;
+}
+
 void Table_share::statistics(uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes)
 {
-  std::lock_guard<std::mutex> guard(statistics_latch);
-  uint64_t now= my_interval_timer();
+  std::unique_lock<std::mutex> guard(statistics_latch);
+  uint64_t begun= my_interval_timer();
   uint64_t inserts= inserted.load(std::memory_order_relaxed), deletes= deleted.load(std::memory_order_relaxed);
-  uint64_t change= inserts - refreshed_inserted + deletes - refreshed_deleted;
-  bool moved= change > COUNTED_ROWS / 4 && change > primary_estimate.rows / 16;
-  if (refresh_wanted.exchange(false, std::memory_order_relaxed) || now - refreshed_at > REFRESH_NANOS || moved) {
-    const frond_slice everything= {nullptr, 0};
-    frond_estimate estimate;
-    if (frond_db_estimate(database, primary, everything, everything, &estimate) == FROND_OK)
-      primary_estimate= estimate;
-    uint64_t counted;
-    if (count_rows(primary, COUNTED_ROWS, &counted) == FROND_OK)
-      primary_estimate.rows= counted < COUNTED_ROWS ? counted : std::max(counted, primary_estimate.rows);
-    uint64_t bytes= 0;
-    for (const Index_tree &index : indexes)
-      if (index.tree && frond_db_estimate(database, index.tree, everything, everything, &estimate) == FROND_OK)
-        bytes+= estimate.bytes;
-    index_bytes_estimate= bytes;
-    refreshed_at= now;
-    refreshed_inserted= inserts;
-    refreshed_deleted= deletes;
+  uint64_t change= inserts - size.inserted + deletes - size.deleted;
+  bool moved= change > COUNTED_ROWS / 4 && change > size.rows / 16;
+  if (!measuring && (moved || begun - measured_at > measure_pause || miscounted->load(std::memory_order_relaxed))) {
+    bool unknown= miscounted->exchange(false, std::memory_order_relaxed);
+    Size last= size;
+    measuring= true;
+    guard.unlock();
+    Size now= measure(last, unknown);
+    guard.lock();
+    measuring= false;
+    size= now;
+    measured_at= my_interval_timer();
+    measure_pause= std::max(REFRESH_NANOS, (measured_at - begun) * REFRESH_PART);
   }
-  uint64_t more= inserts - refreshed_inserted, fewer= deletes - refreshed_deleted;
-  *rows= primary_estimate.rows + more > fewer ? primary_estimate.rows + more - fewer : 0;
-  *data_bytes= primary_estimate.bytes;
-  *index_bytes= index_bytes_estimate;
+  *rows= size.rows_now(inserted.load(std::memory_order_relaxed), deleted.load(std::memory_order_relaxed));
+  *data_bytes= size.data_bytes;
+  *index_bytes= size.index_bytes;
 }
 
 bool Table_share::take_index_sampling(uint64_t rows_now)

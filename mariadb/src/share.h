@@ -19,6 +19,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
@@ -63,16 +64,19 @@ public:
   /* Opens the trees of `table`. 0 or an HA_ERR_*. */
   int open(const char *path, const TABLE *table);
 
-  /* Statistics of the whole table, from memory: the engine's estimate, of small tables the count, and what was inserted and
-     deleted since. The engine is asked when much has changed or some time has passed. */
+  /* Statistics of the whole table, from memory: what the engine said last, and what was inserted and deleted since. The engine
+     is asked when much has changed or some time has passed, by one caller while others go on with what there is. It estimates
+     in logarithmic time; a table that looks small, or of which nothing is known, is counted as far as a large one begins. */
   void statistics(uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes);
   void row_inserted() { inserted.fetch_add(1, std::memory_order_relaxed); }
   void row_deleted() { deleted.fetch_add(1, std::memory_order_relaxed); }
   void all_changed()
   {
     replaced.fetch_add(UINT32_MAX, std::memory_order_relaxed);
-    refresh_wanted.store(true, std::memory_order_relaxed);
+    miscounted->store(true, std::memory_order_relaxed);
   }
+  /* To be set by who undoes row_inserted or row_deleted; it may outlive the share. */
+  const std::shared_ptr<std::atomic<bool>> miscounted= std::make_shared<std::atomic<bool>>(true);
 
   /* Statistics of indexes. Those of ANALYZE serve until as many rows have changed as there were; where there are none that fit, a
      caller to whom take_index_sampling says true reads a few places and calls set_index_statistics, whatever came of it. */
@@ -126,13 +130,19 @@ private:
   }
 
   std::atomic<uint64_t> inserted{0}, deleted{0}, replaced{0}; /* rows */
-  std::atomic<bool> refresh_wanted{true};
+  /* What the engine said, and how many rows had been inserted and deleted when it was asked. */
+  struct Size {
+    uint64_t rows= 0, data_bytes= 0, index_bytes= 0;
+    uint64_t inserted= 0, deleted= 0;
+    uint64_t rows_now(uint64_t inserted_now, uint64_t deleted_now) const;
+  };
+  Size measure(const Size &last, bool unknown) const;
+
   std::mutex statistics_latch;
-  uint64_t refreshed_at= 0; /* the next five: under statistics_latch */
+  bool measuring= false; /* this and the next four: under statistics_latch */
+  uint64_t measured_at= 0, measure_pause= 0; /* nanoseconds */
+  Size size;
   Key_statistics key_statistics;
-  uint64_t refreshed_inserted= 0, refreshed_deleted= 0;
-  frond_estimate primary_estimate= {0, 0};
-  uint64_t index_bytes_estimate= 0;
 
   void load_index_statistics();
   std::atomic<uint64_t> key_statistics_version{0};
