@@ -17,7 +17,7 @@ char *data_dir_variable, *log_dir_variable;
 unsigned long long cache_size, level0_size, log_segment_size;
 unsigned long checkpoint_period, recovery_target_ms, sync_log_period, block_size;
 unsigned int filter_bits, background_threads;
-char direct_io;
+char direct_io, checkpoint_now;
 unsigned long default_compression;
 int default_compression_level;
 
@@ -64,6 +64,43 @@ void update_recovery_target(THD *thd, st_mysql_sys_var *, void *variable, const 
   set_if<unsigned long>(thd, frond_db_set_recovery_target_ms(database, target), variable, value);
 }
 
+/* Whether a value given for a BOOL is ON. False when it is none at all. */
+bool read_bool(st_mysql_value *value, bool *on)
+{
+  if (value->value_type(value) == MYSQL_VALUE_TYPE_STRING) {
+    char buffer[8];
+    int length= sizeof buffer;
+    const char *text= value->val_str(value, buffer, &length);
+    bool known= text && (length == 2 || length == 3);
+    *on= known && length == 2 && strncasecmp(text, "ON", 2) == 0;
+    return *on || (known && length == 3 && strncasecmp(text, "OFF", 3) == 0);
+  }
+  longlong number= 0;
+  bool given= value->val_int(value, &number) == 0;
+  *on= number != 0;
+  return given;
+}
+
+/* A checkpoint is made where the value is checked, so that one that fails fails the statement; the server holds no latch
+   there. */
+int check_checkpoint_now(THD *thd, st_mysql_sys_var *, void *save, st_mysql_value *value)
+{
+  bool asked;
+  if (!read_bool(value, &asked))
+    return 1;
+  *static_cast<char *>(save)= 0;
+  if (!asked || !database)
+    return 0;
+  frond_status status= frond_db_checkpoint(database);
+  if (status == FROND_OK)
+    return 0;
+  my_printf_error(ER_GET_ERRMSG, "FROND: no checkpoint: %s", MYF(0), last_message());
+  return 1;
+}
+
+/* It reads as 0 always. */
+void update_checkpoint_now(THD *, st_mysql_sys_var *, void *, const void *) {}
+
 MYSQL_SYSVAR_STR(data_dir, data_dir_variable, READ_ONLY,
                  "Directory of FROND's files. Empty: #frond in the server's data directory", nullptr, nullptr, nullptr);
 MYSQL_SYSVAR_STR(log_dir, log_dir_variable, READ_ONLY,
@@ -79,6 +116,9 @@ MYSQL_SYSVAR_ULONGLONG(log_segment_size, log_segment_size, READ_ONLY, "Length of
 MYSQL_SYSVAR_ULONG(checkpoint_period, checkpoint_period, PLUGIN_VAR_RQCMDARG,
                    "Seconds after which there is a checkpoint at the latest. 0: none because of time", nullptr,
                    update_checkpoint_period, 60, 0, SECONDS_MAX, 1);
+MYSQL_SYSVAR_BOOL(checkpoint_now, checkpoint_now, PLUGIN_VAR_NOCMDOPT,
+                  "Setting it to 1 makes a checkpoint and waits until it is published. Reads as 0", check_checkpoint_now,
+                  update_checkpoint_now, 0);
 MYSQL_SYSVAR_ULONG(recovery_target_ms, recovery_target_ms, PLUGIN_VAR_RQCMDARG,
                    "Milliseconds that recovery after a crash may take: newest changes are written out as soon as replaying the "
                    "log would take longer. 0: no target", nullptr, update_recovery_target, 200, 0, SECONDS_MAX * 1000, 1);
@@ -109,8 +149,8 @@ MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
 } // namespace
 
 struct st_mysql_sys_var *system_variables[]= {
-  MYSQL_SYSVAR(background_threads), MYSQL_SYSVAR(block_size), MYSQL_SYSVAR(cache_size), MYSQL_SYSVAR(checkpoint_period),
-  MYSQL_SYSVAR(commit_sync), MYSQL_SYSVAR(data_dir), MYSQL_SYSVAR(default_compression),
+  MYSQL_SYSVAR(background_threads), MYSQL_SYSVAR(block_size), MYSQL_SYSVAR(cache_size), MYSQL_SYSVAR(checkpoint_now),
+  MYSQL_SYSVAR(checkpoint_period), MYSQL_SYSVAR(commit_sync), MYSQL_SYSVAR(data_dir), MYSQL_SYSVAR(default_compression),
   MYSQL_SYSVAR(default_compression_level), MYSQL_SYSVAR(direct_io), MYSQL_SYSVAR(filter_bits), MYSQL_SYSVAR(level0_size),
   MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(log_dir), MYSQL_SYSVAR(log_segment_size), MYSQL_SYSVAR(recovery_target_ms),
   MYSQL_SYSVAR(sync_log_period), nullptr,
