@@ -273,11 +273,15 @@ int deinit(void *)
 
 struct st_mysql_storage_engine engine= {MYSQL_HANDLERTON_INTERFACE_VERSION};
 
+/* Of all plugins of this library. The stock server loads what is one step below its own maturity, "stable", without being told
+   to; of whatever is not stable itself it says so in the error log, a line for each plugin. */
+constexpr unsigned int MATURITY= MariaDB_PLUGIN_MATURITY_GAMMA;
+
 /* A table of information_schema as a plugin of this library. */
 #define FROND_INFORMATION_SCHEMA(NAME, INIT, DESCRIPTION)                                                                     \
   {                                                                                                                          \
     MYSQL_INFORMATION_SCHEMA_PLUGIN, &information_schema_interface, NAME, "The FrondDB maintainers", DESCRIPTION,            \
-      PLUGIN_LICENSE_GPL, INIT, nullptr, 0x0001, nullptr, nullptr, "0.1.0", MariaDB_PLUGIN_MATURITY_ALPHA                    \
+      PLUGIN_LICENSE_GPL, INIT, nullptr, 0x0001, nullptr, nullptr, FROND_VERSION, MATURITY                                     \
   }
 
 } // namespace
@@ -294,8 +298,8 @@ maria_declare_plugin(frond){
   0x0001,
   frond::status_variables,
   frond::system_variables,
-  "0.1.0",
-  MariaDB_PLUGIN_MATURITY_ALPHA,
+  FROND_VERSION,
+  MATURITY,
 },
 FROND_INFORMATION_SCHEMA("FROND_TRX", init_trx, "Open and prepared transactions of FROND"),
 FROND_INFORMATION_SCHEMA("FROND_LOCKS", init_locks, "Locks held and waited for in FROND"),

@@ -36,8 +36,6 @@ cat >"$root/etc/mysql/mariadb.conf.d/frond.cnf" <<'END'
 # Loads the FROND storage engine. SHOW ENGINES lists it, ENGINE=FROND uses it.
 [mariadb]
 plugin_load_add = ha_frond
-# The server refuses plugins that are less mature than this; its own default is gamma.
-plugin_maturity = alpha
 
 # To make it the engine of tables that do not name one:
 # default_storage_engine = FROND

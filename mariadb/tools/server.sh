@@ -86,7 +86,7 @@ start() {
     say "starting MariaDB $(<"$stock/version") with FROND as its default engine"
     # shellcheck disable=SC2086  # several options in one variable
     setsid "$prefix/usr/sbin/mariadbd" --no-defaults --basedir="$prefix/usr" --datadir="$data" "${as_user[@]}" \
-        --lc-messages-dir="$prefix/usr/share/mysql" --plugin-dir="$plugin_dir" --plugin-maturity=unknown \
+        --lc-messages-dir="$prefix/usr/share/mysql" --plugin-dir="$plugin_dir" \
         --plugin-load-add=ha_frond --default-storage-engine=FROND \
         --socket="$socket" --pid-file="$run/server.pid" "${network[@]}" ${FROND_SERVER_OPTIONS:-} "$@" \
         >>"$error_log" 2>&1 </dev/null 9>&- &

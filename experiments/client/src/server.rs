@@ -134,7 +134,7 @@ impl Server {
         let usr = self.installation.prefix.join("usr");
         let mut command = Command::new(self.installation.program("mariadbd"));
         command
-            .args(["--no-defaults", "--skip-networking", "--plugin-maturity=unknown", "--plugin-load-add=ha_frond"])
+            .args(["--no-defaults", "--skip-networking", "--plugin-load-add=ha_frond"])
             .args(["--default-storage-engine=FROND", "--max-connections=300", "--innodb-buffer-pool-size=64M"])
             .arg(format!("--basedir={}", usr.display()))
             .arg(format!("--datadir={}", self.data().display()))
