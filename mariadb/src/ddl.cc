@@ -34,21 +34,6 @@ frond_status new_table_id(frond_txn *txn, uint64_t *id)
   return frond_txn_put(txn, auto_increment_tree, key, frond_bytes(next.data(), next.size()));
 }
 
-/* Calls use(tree) for the committed trees until it fails. */
-template <typename Use> frond_status for_each_tree(Use use)
-{
-  frond_list *list;
-  const frond_tree_info *trees;
-  size_t count;
-  frond_status status= frond_db_trees(database, &list, &trees, &count);
-  if (status != FROND_OK)
-    return status;
-  for (size_t i= 0; i < count && status == FROND_OK; i++)
-    status= use(trees[i]);
-  frond_list_free(list);
-  return status;
-}
-
 /* The index trees of a table whose definition cannot be read. */
 frond_status drop_index_trees(frond_txn *txn, const std::string &name)
 {
@@ -57,13 +42,6 @@ frond_status drop_index_trees(frond_txn *txn, const std::string &name)
     bool its= strncmp(tree.name, prefix.c_str(), prefix.size()) == 0;
     return its ? frond_tree_drop(txn, tree.name) : frond_status(FROND_OK);
   });
-}
-
-/* A tree that no definition names yet: of an index, with metadata. Other index trees have none. */
-bool is_being_built(const frond_tree_info &tree)
-{
-  const char *table= strchr(tree.name, '/');
-  return tree.metadata_bytes > 0 && table && strchr(table + 1, '/');
 }
 
 /* Whether the statement asks for a foreign key on the table that it creates or alters. */
@@ -76,41 +54,6 @@ bool asks_for_foreign_key(const Alter_info *alter)
     if (key->type == Key::FOREIGN_KEY)
       return true;
   return false;
-}
-
-frond_status drop_trees(frond_txn *txn, const std::string &name)
-{
-  Table_definition definition;
-  frond_status status= read_definition(txn, name, &definition);
-  if (status == FROND_NOT_FOUND)
-    return status;
-  bool damaged= status != FROND_OK;
-  if (!damaged) {
-    std::string counter= auto_increment_key(definition.table_id);
-    status= frond_txn_delete(txn, auto_increment_tree, frond_bytes(counter.data(), counter.size()));
-    for (const Index &index : definition.indexes) {
-      if (status != FROND_OK)
-        return status;
-      if (index.id == 0)
-        continue;
-      status= frond_tree_drop(txn, index_tree_name(name, index.id).c_str());
-      if (status == FROND_NOT_FOUND)
-        status= FROND_OK;
-    }
-    if (status != FROND_OK)
-      return status;
-  }
-  /* A damaged definition must not keep a table from being dropped. */
-  status= frond_tree_drop(txn, name.c_str());
-  if (status == FROND_OK && !damaged)
-    trees_went(definition.table_id);
-  return status == FROND_OK && damaged ? drop_index_trees(txn, name) : status;
-}
-
-/* Of a table that one session alone sees. */
-bool is_temporary(const std::string &name)
-{
-  return name.compare(0, strlen(temporary_prefix), temporary_prefix) == 0;
 }
 
 /* A name that the server gives to a table or partition while it makes it. */
@@ -146,6 +89,40 @@ bool is_clustering(const KEY &key)
 } // namespace
 
 namespace frond {
+
+bool is_temporary(const std::string &name)
+{
+  return name.compare(0, strlen(temporary_prefix), temporary_prefix) == 0;
+}
+
+frond_status drop_trees(frond_txn *txn, const std::string &name)
+{
+  Table_definition definition;
+  frond_status status= read_definition(txn, name, &definition);
+  if (status == FROND_NOT_FOUND)
+    return status;
+  bool damaged= status != FROND_OK;
+  if (!damaged) {
+    std::string counter= auto_increment_key(definition.table_id);
+    status= frond_txn_delete(txn, auto_increment_tree, frond_bytes(counter.data(), counter.size()));
+    for (const Index &index : definition.indexes) {
+      if (status != FROND_OK)
+        return status;
+      if (index.id == 0)
+        continue;
+      status= frond_tree_drop(txn, index_tree_name(name, index.id).c_str());
+      if (status == FROND_NOT_FOUND)
+        status= FROND_OK;
+    }
+    if (status != FROND_OK)
+      return status;
+  }
+  /* A damaged definition must not keep a table from being dropped. */
+  status= frond_tree_drop(txn, name.c_str());
+  if (status == FROND_OK && !damaged)
+    trees_went(definition.table_id);
+  return status == FROND_OK && damaged ? drop_index_trees(txn, name) : status;
+}
 
 int drop_table_trees(const std::string &name)
 {
@@ -228,21 +205,6 @@ void warn_of_directories(THD *thd, const HA_CREATE_INFO *info)
   if (info->index_file_name)
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED, ER_THD(thd, WARN_OPTION_IGNORED),
                         "INDEX DIRECTORY");
-}
-
-void drop_leftovers()
-{
-  std::vector<std::string> left;
-  for_each_tree([&left](const frond_tree_info &tree) {
-    if (is_temporary(tree.name) || is_being_built(tree))
-      left.push_back(tree.name);
-    return frond_status(FROND_OK);
-  });
-  for (const std::string &name : left) {
-    auto drop= [&name](frond_txn *txn) { return frond_tree_drop(txn, name.c_str()); };
-    if (in_transaction(drop, FROND_WAIT_NONE) != FROND_OK)
-      sql_print_warning("FROND: a tree that nobody uses stays until the next start, tree=%s: %s", name.c_str(), last_message());
-  }
 }
 
 } // namespace frond

@@ -30,13 +30,30 @@ template <typename Work> frond_status in_transaction(Work work, int64_t lock_wai
   return status;
 }
 
+/* Calls use(tree) for the committed trees until it fails. */
+template <typename Use> frond_status for_each_tree(Use use)
+{
+  frond_list *list;
+  const frond_tree_info *trees;
+  size_t count;
+  frond_status status= frond_db_trees(database, &list, &trees, &count);
+  if (status != FROND_OK)
+    return status;
+  for (size_t i= 0; i < count && status == FROND_OK; i++)
+    status= use(trees[i]);
+  frond_list_free(list);
+  return status;
+}
+
+/* Whether a tree is of a table that one session alone sees. */
+bool is_temporary(const std::string &name);
+
 /* Drops a table without opening it, damaged or not; a temporary one in a transaction when that ends. 0 or an HA_ERR_*. */
 int drop_table(THD *thd, const char *path);
 /* The same at once, by the name of its primary tree. */
 int drop_table_trees(const std::string &name);
-/* Drops what an earlier process left: temporary tables, trees of indexes that were being built. To be called when the server
-   has decided about transactions that were prepared: they hold locks in such trees, too. */
-void drop_leftovers();
+/* And as a part of a transaction. FROND_NOT_FOUND. */
+frond_status drop_trees(frond_txn *txn, const std::string &name);
 /* Reports what CREATE or ALTER asks for and FROND does not have: HA_ERR_UNSUPPORTED, reported already. */
 int refuse_unsupported(const TABLE *form, const Alter_info *alter);
 /* The codec of a table's trees. */

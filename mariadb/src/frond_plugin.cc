@@ -12,6 +12,7 @@
 #include "ha_frond.h"
 #include "information_schema.h"
 #include "inspect.h"
+#include "leftovers.h"
 #include "session.h"
 #include "share.h"
 #include "status.h"
@@ -237,6 +238,7 @@ int init(void *p)
   hton->tablefile_extensions= hton_no_exts;
 
   ignore_db_dirs_append(DEFAULT_DATA_DIR);
+  remember_ddl_log();
   frond_options *options= database_options();
   if (!options) {
     log_failed_start(FROND_INVALID_ARGUMENT, "take the options");
