@@ -62,19 +62,6 @@ bool is_intermediate(const std::string &name)
   return name.find("/#sql") != std::string::npos || name.find("#TMP#") != std::string::npos;
 }
 
-frond_status rename_trees(frond_txn *txn, const std::string &from, const std::string &to, uint64_t *table_id)
-{
-  Table_definition definition;
-  frond_status status= read_definition(txn, from, &definition);
-  if (status == FROND_OK)
-    status= frond_tree_rename(txn, from.c_str(), to.c_str());
-  for (const Index &index : definition.indexes)
-    if (status == FROND_OK && index.id != 0)
-      status= frond_tree_rename(txn, index_tree_name(from, index.id).c_str(), index_tree_name(to, index.id).c_str());
-  *table_id= definition.table_id;
-  return status;
-}
-
 int ddl_error(frond_status status)
 {
   return status == FROND_KEY_EXISTS ? HA_ERR_TABLE_EXIST : handler_error(status);
@@ -122,6 +109,19 @@ frond_status drop_trees(frond_txn *txn, const std::string &name)
   if (status == FROND_OK && !damaged)
     trees_went(definition.table_id);
   return status == FROND_OK && damaged ? drop_index_trees(txn, name) : status;
+}
+
+frond_status rename_trees(frond_txn *txn, const std::string &from, const std::string &to, uint64_t *table_id)
+{
+  Table_definition definition;
+  frond_status status= read_definition(txn, from, &definition);
+  if (status == FROND_OK)
+    status= frond_tree_rename(txn, from.c_str(), to.c_str());
+  for (const Index &index : definition.indexes)
+    if (status == FROND_OK && index.id != 0)
+      status= frond_tree_rename(txn, index_tree_name(from, index.id).c_str(), index_tree_name(to, index.id).c_str());
+  *table_id= definition.table_id;
+  return status;
 }
 
 int drop_table_trees(const std::string &name)

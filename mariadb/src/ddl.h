@@ -54,6 +54,8 @@ int drop_table(THD *thd, const char *path);
 int drop_table_trees(const std::string &name);
 /* And as a part of a transaction. FROND_NOT_FOUND. */
 frond_status drop_trees(frond_txn *txn, const std::string &name);
+/* Gives a table's trees another name. FROND_NOT_FOUND, FROND_KEY_EXISTS. */
+frond_status rename_trees(frond_txn *txn, const std::string &from, const std::string &to, uint64_t *table_id);
 /* Reports what CREATE or ALTER asks for and FROND does not have: HA_ERR_UNSUPPORTED, reported already. */
 int refuse_unsupported(const TABLE *form, const Alter_info *alter);
 /* The codec of a table's trees. */

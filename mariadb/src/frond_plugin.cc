@@ -238,7 +238,6 @@ int init(void *p)
   hton->tablefile_extensions= hton_no_exts;
 
   ignore_db_dirs_append(DEFAULT_DATA_DIR);
-  remember_ddl_log();
   frond_options *options= database_options();
   if (!options) {
     log_failed_start(FROND_INVALID_ARGUMENT, "take the options");
@@ -262,6 +261,7 @@ int init(void *p)
     close_database();
     return 1;
   }
+  before_ddl_recovery();
   return 0;
 }
 

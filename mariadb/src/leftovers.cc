@@ -12,6 +12,7 @@
 #include <set>
 
 #include "ddl_log.h"
+#include "sql_table.h"
 
 #include "ddl.h"
 #include "errors.h"
@@ -24,35 +25,68 @@ namespace {
    is a file of blocks: a header, then entries; a statement under way has an entry to be executed, which leads to the others. */
 std::set<std::string> tables_under_way;
 
+/* Of a table that it found being renamed, "schema/table". */
+struct Renaming {
+  std::string from, to;
+};
+
 /* Where things are, in the header and in an entry; numbers are little endian. */
 constexpr size_t HEADER_BLOCK_BYTES= 4, HEADER_NAMES= 6, HEADER_BYTES= 8;
-constexpr size_t ENTRY_TYPE= 0, ENTRY_ACTION= 1, ENTRY_NEXT= 4;
-/* Names in an entry, each with two bytes of length before it and a zero behind; the path is this one. */
-constexpr size_t NAMES_BEFORE_PATH= 6;
+constexpr size_t ENTRY_TYPE= 0, ENTRY_ACTION= 1, ENTRY_NEXT= 4, ENTRY_FLAGS= 8;
+/* Names in an entry, each with two bytes of length before it and a zero behind: which one is what. */
+constexpr size_t NAME_SCHEMA= 1, NAME_TABLE= 2, NAME_OLD_SCHEMA= 4, NAME_OLD_TABLE= 5, NAME_PATH= 6;
 constexpr size_t DDL_LOG_BYTES_MAX= 64 << 20;
 
-/* The path that an entry names; empty where there is none. */
-std::string entry_path(const std::string &block, size_t names)
+/* A name that an entry has; empty where there is none. */
+std::string entry_name(const std::string &block, size_t names, size_t which)
 {
   size_t at= names;
   for (size_t skipped= 0;; skipped++) {
     if (at + 2 > block.size())
       return std::string();
     size_t length= uint2korr(reinterpret_cast<const uchar *>(block.data()) + at);
-    if (skipped == NAMES_BEFORE_PATH)
+    if (skipped == which)
       return block.substr(at + 2, length);
     at+= 2 + length + 1;
   }
 }
 
-void read_ddl_log(const std::string &log)
+/* "schema/table" as in the names of files and trees. */
+std::string file_name(const std::string &schema, const std::string &table)
+{
+  char path[FN_REFLEN + 1];
+  build_table_filename(path, sizeof path - 1, schema.c_str(), table.c_str(), "", 0);
+  return tree_name(path);
+}
+
+void read_entry(const std::string &entry, size_t names, std::vector<Renaming> *renamings)
+{
+  const uchar *bytes= reinterpret_cast<const uchar *>(entry.data());
+  switch (bytes[ENTRY_ACTION]) {
+  case DDL_LOG_CREATE_TABLE_ACTION:
+    if (uint2korr(bytes + ENTRY_FLAGS) & DDL_LOG_FLAG_ONLY_FRM)
+      break; /* what is in the engine was there before */
+    /* fall through */
+  case DDL_LOG_DROP_TABLE_ACTION:
+    tables_under_way.insert(entry_name(entry, names, NAME_PATH));
+    break;
+  case DDL_LOG_RENAME_TABLE_ACTION:
+    renamings->push_back(
+      {file_name(entry_name(entry, names, NAME_OLD_SCHEMA), entry_name(entry, names, NAME_OLD_TABLE)),
+       file_name(entry_name(entry, names, NAME_SCHEMA), entry_name(entry, names, NAME_TABLE))});
+    break;
+  default:
+    break;
+  }
+}
+
+void read_ddl_log(const std::string &log, std::vector<Renaming> *renamings)
 {
   if (log.size() < HEADER_BYTES)
     return;
   const uchar *header= reinterpret_cast<const uchar *>(log.data());
   size_t block_bytes= uint2korr(header + HEADER_BLOCK_BYTES), names= uint2korr(header + HEADER_NAMES);
   size_t count= block_bytes > names ? log.size() / block_bytes : 0;
-  auto block= [&](size_t number) { return log.substr(number * block_bytes, block_bytes); };
   for (size_t first= 1; first < count; first++) {
     if (log[first * block_bytes + ENTRY_TYPE] != DDL_LOG_EXECUTE_CODE)
       continue;
@@ -61,9 +95,7 @@ void read_ddl_log(const std::string &log)
       at= uint4korr(header + at * block_bytes + ENTRY_NEXT);
       if (at == 0 || at >= count)
         break;
-      std::string entry= block(at);
-      if (entry[ENTRY_ACTION] == DDL_LOG_DROP_TABLE_ACTION || entry[ENTRY_ACTION] == DDL_LOG_CREATE_TABLE_ACTION)
-        tables_under_way.insert(entry_path(entry, names));
+      read_entry(log.substr(at * block_bytes, block_bytes), names, renamings);
     }
   }
 }
@@ -91,15 +123,52 @@ bool is_absent(const std::string &path)
   return access(path.c_str(), F_OK) != 0 && errno == ENOENT;
 }
 
+/* Files of a table: what it is, and the list of its partitions. The server's working directory is its data directory. */
+std::string definition_file(const std::string &table)
+{
+  return "./" + table + ".frm";
+}
+std::string partition_list_file(const std::string &table)
+{
+  return "./" + table + ".par";
+}
+
+/* A renaming that was cut short, and what it had moved already: trees of partitions under the new name. */
+void put_partitions_back(const Renaming &renaming)
+{
+  if (!is_absent(definition_file(renaming.to)) || !is_absent(partition_list_file(renaming.to)) ||
+      is_absent(partition_list_file(renaming.from)))
+    return;
+  std::vector<std::string> moved;
+  for_each_tree([&](const frond_tree_info &tree) {
+    if (partitioned_table(tree.name) == renaming.to && !strchr(tree.name + renaming.to.size(), '/'))
+      moved.push_back(tree.name);
+    return frond_status(FROND_OK);
+  });
+  if (moved.empty())
+    return;
+  auto put_back= [&](frond_txn *txn) {
+    frond_status status= FROND_OK;
+    uint64_t table_id;
+    for (size_t i= 0; i < moved.size() && status == FROND_OK; i++)
+      status= rename_trees(txn, moved[i], renaming.from + moved[i].substr(renaming.to.size()), &table_id);
+    return status;
+  };
+  if (in_transaction(put_back, FROND_WAIT_NONE) == FROND_OK)
+    sql_print_information("FROND: put back the partitions that a RENAME TABLE which was cut short had moved, table=%s",
+                          renaming.from.c_str());
+  else
+    sql_print_warning("FROND: partitions of table %s are under its new name %s and could not be put back: %s",
+                      renaming.from.c_str(), renaming.to.c_str(), last_message());
+}
+
 enum class Partitions { used, orphaned, unclear };
 
-/* The server's working directory is its data directory. */
 Partitions judge_partitions(const std::string &table)
 {
-  std::string path= "./" + table;
-  if (!is_absent(path + ".frm") || !is_absent(path + ".par"))
+  if (!is_absent(definition_file(table)))
     return Partitions::used;
-  return tables_under_way.count(path) ? Partitions::orphaned : Partitions::unclear;
+  return tables_under_way.count("./" + table) ? Partitions::orphaned : Partitions::unclear;
 }
 
 /* All trees of partitions that nobody uses go by one transaction: what says so does not last beyond this start. */
@@ -128,10 +197,11 @@ void drop_orphaned_partitions()
   if (status != FROND_OK)
     sql_print_warning("FROND: partitions that no table has could not be dropped: %s", last_message());
   for (const auto &table : judged) {
-    if (table.second == Partitions::orphaned && status == FROND_OK)
+    if (table.second == Partitions::orphaned && status == FROND_OK) {
+      unlink(partition_list_file(table.first).c_str());
       sql_print_information("FROND: dropped the partitions that a CREATE or DROP TABLE which was cut short had left, table=%s",
                             table.first.c_str());
-    else if (table.second != Partitions::used)
+    } else if (table.second != Partitions::used)
       sql_print_warning("FROND: there are partitions of a table that the server does not know, table=%s: they stay; restore its "
                         ".frm and .par files", table.first.c_str());
   }
@@ -154,7 +224,7 @@ void drop_unused_trees()
 
 } // namespace
 
-void remember_ddl_log()
+void before_ddl_recovery()
 {
   tables_under_way.clear();
   char path[FN_REFLEN];
@@ -168,7 +238,10 @@ void remember_ddl_log()
   while ((bytes= fread(part, 1, sizeof part, file)) > 0 && log.size() < DDL_LOG_BYTES_MAX)
     log.append(part, bytes);
   fclose(file);
-  read_ddl_log(log);
+  std::vector<Renaming> renamings;
+  read_ddl_log(log, &renamings);
+  for (const Renaming &renaming : renamings)
+    put_partitions_back(renaming);
 }
 
 void drop_leftovers()

@@ -4,12 +4,18 @@
      trees of indexes being built no definition names them
      partitions without a table   DROP of a partitioned table removes the server's list of partitions first (the .par file),
                                   then one partition after the other. Killed in between, the server's own recovery finds no
-                                  list and drops the table's .frm alone.
+                                  list and drops the table's .frm alone. After a CREATE that was killed it asks this engine
+                                  to drop the table as if it were not partitioned, and leaves the list as well.
+
+   And what it left under another name: RENAME of a partitioned table moves one partition after the other, the list last.
+   Killed in between, the server's own recovery takes the old name and looks for the list under the new one. So the
+   partitions that have moved are put back before that: it may want to give their names to another table.
 
    A partition is dropped only when two things say so: the server's log of DDL statements, as it was found at start, was about
-   to create or drop the table, and the table has neither .frm nor .par after the server's recovery. A data directory that
-   lacks such files for another reason (restored in part, not mounted, the wrong one) thus costs no rows; the error log tells
-   of the partitions.
+   to create or drop the table, and the table has no .frm after the server's recovery. A data directory that lacks such files
+   for another reason (restored in part, not mounted, the wrong one) thus costs no rows; the error log tells of the
+   partitions. They are put back only where the log was about that renaming, the old name has its files and the new
+   one has none.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef FROND_MARIADB_LEFTOVERS_H
@@ -17,9 +23,10 @@
 
 namespace frond {
 
-/* Reads the server's log of DDL statements; to be called before the server recovers from it, which empties it. */
-void remember_ddl_log();
-/* Drops all that. To be called when the server has recovered DDL and decided about transactions that were prepared: they hold
+/* Reads the server's log of DDL statements, and puts back what was being renamed. To be called when the database is open and the
+   server has not yet recovered from its log, which empties it. */
+void before_ddl_recovery();
+/* Drops what is left. To be called when the server has recovered DDL and decided about transactions that were prepared: they hold
    locks in such trees, too. */
 void drop_leftovers();
 

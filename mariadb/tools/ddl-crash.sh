@@ -40,7 +40,7 @@ statements() {
             t = names[1 + int(rand() * 3)] session
             u = names[1 + int(rand() * 3)] session
             n = int(rand() * 4)
-            k = int(rand() * 30)
+            k = int(rand() * 33)
             p = (rand() < 0.5 ? "p" : "q") session
             shape = "(id INT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHAR(40), KEY a (a))"
             if (k < 3) print "CREATE TABLE IF NOT EXISTS " t " " shape ";"
@@ -66,7 +66,9 @@ statements() {
             else if (k == 23) print "INSERT IGNORE INTO " p " (id, a, b) SELECT seq, seq % 5, CONCAT(\"b\", seq) FROM seq_1_to_200;"
             else if (k < 27) print "CREATE TABLE IF NOT EXISTS " p " " shape " PARTITION BY HASH (id) PARTITIONS " 3 + 2 * n ";"
             else if (k < 29) print "DROP TABLE IF EXISTS " p ";"
-            else print "DROP TABLE IF EXISTS p" session ", q" session ";"
+            else if (k == 29) print "DROP TABLE IF EXISTS p" session ", q" session ";"
+            else if (k == 30) print "RENAME TABLE p" session " TO q" session ";"
+            else print "RENAME TABLE q" session " TO y" session ", p" session " TO q" session ", y" session " TO p" session ";"
         }
     }'
 }
