@@ -86,7 +86,9 @@ void read_ddl_log(const std::string &log, std::vector<Renaming> *renamings)
     return;
   const uchar *header= reinterpret_cast<const uchar *>(log.data());
   size_t block_bytes= uint2korr(header + HEADER_BLOCK_BYTES), names= uint2korr(header + HEADER_NAMES);
-  size_t count= block_bytes > names ? log.size() / block_bytes : 0;
+  if (names < ENTRY_FLAGS + 2 || block_bytes <= names)
+    return; /* no version of it that this one knows */
+  size_t count= log.size() / block_bytes;
   for (size_t first= 1; first < count; first++) {
     if (log[first * block_bytes + ENTRY_TYPE] != DDL_LOG_EXECUTE_CODE)
       continue;
