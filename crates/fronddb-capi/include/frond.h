@@ -189,9 +189,10 @@ typedef struct frond_recovery_progress {
 /* Called while recovery runs, in the thread that opens the database; progress is lent for the call. */
 typedef void (*frond_progress_fn)(void *context, const frond_recovery_progress *progress);
 
-/* Called before a transaction waits for a lock, once for each transaction in the way, with their frond_txn_id (0 for a
- * prepared one). In the waiting thread, with no latch of the engine held: it may end the wait of the transaction in the way
- * (frond_db_cancel), or have its session killed, and must not use the waiting one. */
+/* Called before a transaction waits for a lock, once for each transaction in the way, with their frond_txn_id (a prepared
+ * one keeps its number until it is decided; 0 when it was prepared before the database was opened). In the waiting thread,
+ * with no latch of the engine held: it may cancel either (frond_db_cancel; the wait then fails at once), end the one in
+ * the way, or have its session killed, and must not otherwise use the waiting one. */
 typedef void (*frond_wait_observer_fn)(void *context, uint64_t waiter, uint64_t blocker);
 
 /* How grave an event is. */

@@ -195,7 +195,7 @@ impl TxnCore {
     pub(crate) fn writer<'s>(&self, state: &'s mut TxnState) -> &'s mut Writer {
         state.writer.get_or_insert_with(|| {
             let txn = self.engine.statuses.begin();
-            let locker = self.engine.locks.locker(txn);
+            let locker = self.engine.locks.labelled_locker(txn, self.id);
             self.txn.store(txn.0, Ordering::Release);
             if self.cancelled.load(Ordering::Acquire) {
                 locker.cancel();

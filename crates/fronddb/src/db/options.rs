@@ -126,9 +126,10 @@ setters! {
     manual_background: bool,
     /// Told how recovery goes on while the database opens. Default: none.
     on_recovery_progress: Option<ProgressCallback>,
-    /// Told before a wait for a lock begins, once for each transaction in the way, by their numbers
-    /// ([`crate::Transaction::id`]; 0 for a prepared one, which has no session). Called in the waiting thread with no latch of
-    /// the engine held: it may end or cancel the transaction in the way, and must not use the waiting one. Default: none.
+    /// Told before a wait for a lock begins, once for each transaction in the way, by their numbers ([`crate::Transaction::id`];
+    /// a prepared one keeps its number until it is decided, and has 0 when it was prepared before the database was opened).
+    /// Called in the waiting thread with no latch of the engine held: it may end the transaction in the way, and cancel
+    /// either, and must not otherwise use the waiting one. Default: none.
     on_lock_wait: Option<WaitCallback>,
     /// Told what a server's error log should hold: rare events, from any thread. Must be quick and must not call the database.
     /// Default: none.

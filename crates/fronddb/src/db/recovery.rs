@@ -440,10 +440,8 @@ impl Recovery<'_> {
         let budget = self.budget.clone();
         let (store, cache, run_counters) = (env.store.clone(), env.cache.clone(), env.run_counters.clone());
         let sessions = Arc::new(Sessions::default());
-        let observer = self.options.on_lock_wait.clone().map(|callback| {
-            let sessions = sessions.clone();
-            WaitObserver::new(move |waiter, blocker| callback(sessions.of_txn(waiter), sessions.of_txn(blocker)))
-        });
+        let observer = self.options.on_lock_wait.clone();
+        let observer = observer.map(|callback| WaitObserver::new(move |waiter, blocker| callback(waiter, blocker)));
         let bytes_max = lock_bytes(self.options.memory_bytes);
         let lock_options = LockOptions { bytes_max, observer, ..LockOptions::default() };
         let lock_table = LockTable::new(budget.clone(), self.clock.clone(), lock_options);

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::core::TxnCore;
-use crate::base::TxnId;
 use crate::base::sync::Mutex;
 
 const SHARDS: usize = 16;
@@ -50,11 +49,6 @@ impl Sessions {
             .collect();
         all.sort_by_key(|core| core.id);
         all
-    }
-
-    /// The number of the session whose transaction has this id; 0 when none has.
-    pub(crate) fn of_txn(&self, txn: TxnId) -> u64 {
-        self.all().iter().find(|core| core.txn() == Some(txn)).map_or(0, |core| core.id)
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -269,7 +269,7 @@ mod tests {
         let mut id = 0;
         weights.map(|weight| {
             id += 1;
-            let owner = Owner::new(TxnId(id));
+            let owner = Owner::new(TxnId(id), 0);
             owner.weight.store(weight, Ordering::Relaxed);
             owner
         })

@@ -261,7 +261,7 @@ mod tests {
     proptest! {
         #[test]
         fn answers_like_a_list(steps in prop::collection::vec((any::<bool>(), 0u8..60, 1u8..20, any::<prop::sample::Index>()), 1..120)) {
-            let owner = Owner::new(TxnId(1));
+            let owner = Owner::new(TxnId(1), 0);
             let mut tree = Intervals::default();
             let mut model: Vec<(u32, u8, u8)> = Vec::new();
             for (add, low, length, pick) in steps {

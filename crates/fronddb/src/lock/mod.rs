@@ -82,7 +82,7 @@ pub use table::{LockTable, Locker};
 
 use std::sync::Arc;
 
-use crate::base::{TreeId, TxnId};
+use crate::base::TreeId;
 
 /// What a lock allows others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -138,15 +138,15 @@ pub struct HeldLock {
     pub mode: Mode,
 }
 
-/// Told who is about to wait for whom: in the waiting thread, once for each blocker, with no latch held. The request
-/// stands in its queue and in the graph already and is examined again afterwards, so that the observer may end the
-/// blocker.
+/// Told who is about to wait for whom, by their labels: in the waiting thread, once for each blocker, with no latch held.
+/// The request stands in its queue and in the graph already and is examined again afterwards, so that the observer may end
+/// the blocker, and cancel either.
 #[derive(Clone)]
-pub struct WaitObserver(Arc<dyn Fn(TxnId, TxnId) + Send + Sync>);
+pub struct WaitObserver(Arc<dyn Fn(u64, u64) + Send + Sync>);
 
 impl WaitObserver {
-    /// An observer that is called with the waiter and the blocker.
-    pub fn new(observe: impl Fn(TxnId, TxnId) + Send + Sync + 'static) -> WaitObserver {
+    /// An observer that is called with the labels of the waiter and the blocker ([`LockTable::labelled_locker`]).
+    pub fn new(observe: impl Fn(u64, u64) + Send + Sync + 'static) -> WaitObserver {
         WaitObserver(Arc::new(observe))
     }
 }

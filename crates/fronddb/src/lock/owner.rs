@@ -21,6 +21,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Owner {
     pub(super) id: TxnId,
+    /// The caller's own number for it, which the observer is told; 0 for none.
+    pub(super) label: u64,
     /// Set once. From then on its locks count as free (invariant L2).
     ended: AtomicBool,
     /// Set by a cancellation; consumed by the wait that it ends.
@@ -37,9 +39,10 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    pub(super) fn new(id: TxnId) -> Arc<Owner> {
+    pub(super) fn new(id: TxnId, label: u64) -> Arc<Owner> {
         Arc::new(Owner {
             id,
+            label,
             ended: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             waiting: AtomicBool::new(false),

@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn holders_come_and_go() {
-        let [a, b, c] = [1, 2, 3].map(|id| Owner::new(TxnId(id)));
+        let [a, b, c] = [1, 2, 3].map(|id| Owner::new(TxnId(id), 0));
         let mut entry = Entry::new(a.clone(), Mode::Shared);
         entry.grant(&b, Mode::Shared);
         entry.grant(&c, Mode::Shared);

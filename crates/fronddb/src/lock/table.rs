@@ -86,7 +86,13 @@ impl LockTable {
 
     /// The handle of `owner`, which is registered if it is not known.
     pub fn locker(&self, owner: TxnId) -> Locker {
-        let owner = self.0.owner_group(owner).lock().entry(owner).or_insert_with(|| Owner::new(owner)).clone();
+        self.labelled_locker(owner, 0)
+    }
+
+    /// As [`LockTable::locker`]; the observer is told `label` for an owner that this registers.
+    pub fn labelled_locker(&self, owner: TxnId, label: u64) -> Locker {
+        let mut owners = self.0.owner_group(owner).lock();
+        let owner = owners.entry(owner).or_insert_with(|| Owner::new(owner, label)).clone();
         Locker { table: self.0.clone(), owner }
     }
 

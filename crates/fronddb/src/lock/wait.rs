@@ -199,22 +199,27 @@ impl Inner {
         }
     }
 
-    /// Those in the way of a registered request whom the observer has not been told of; they count as told from now on.
-    pub(super) fn untold(&self, graph: &mut Graph, owner: &Owner, told: &mut Told) -> Told {
-        let mut untold = Told::new();
+    /// Labels of those in the way of a registered request whom the observer has not been told of; they count as told
+    /// from now on.
+    pub(super) fn untold(&self, graph: &mut Graph, owner: &Owner, told: &mut Told) -> SmallVec<[u64; 4]> {
+        let mut labels = SmallVec::new();
         if self.observer.is_some()
             && let Some(wait) = graph.wait_of(owner)
         {
-            untold.extend(wait.blockers.iter().map(|blocker| blocker.id).filter(|id| !told.contains(id)));
-            told.extend_from_slice(&untold);
+            for blocker in &wait.blockers {
+                if !told.contains(&blocker.id) {
+                    told.push(blocker.id);
+                    labels.push(blocker.label);
+                }
+            }
         }
-        untold
+        labels
     }
 
     /// Tells the observer. No latch may be held.
-    pub(super) fn tell(&self, owner: &Owner, blockers: &[TxnId]) {
+    pub(super) fn tell(&self, owner: &Owner, blockers: &[u64]) {
         if let Some(WaitObserver(observe)) = &self.observer {
-            blockers.iter().for_each(|blocker| observe(owner.id, *blocker));
+            blockers.iter().for_each(|blocker| observe(owner.label, *blocker));
         }
     }
 

@@ -27,9 +27,16 @@ fn told(events: &Events, level: LogLevel, beginning: &str) -> usize {
 struct Watch {
     waits: Vec<(u64, u64)>,
     victims: Vec<Transaction>,
+    /// Where waits are cancelled as soon as they are told.
+    cancels: Option<Database>,
 }
 
-fn watched() -> (Database, Arc<Mutex<Watch>>) {
+/// A transaction that gives up waiting almost at once.
+fn impatient(db: &Database) -> Transaction {
+    db.begin(TxnOptions { lock_timeout: Some(std::time::Duration::from_millis(1)), ..TxnOptions::default() }).unwrap()
+}
+
+fn watched(storage: &MemoryStorage) -> (Database, Arc<Mutex<Watch>>) {
     let watch: Arc<Mutex<Watch>> = Arc::default();
     let copy = watch.clone();
     let observe = move |waiter: u64, blocker: u64| {
@@ -38,14 +45,17 @@ fn watched() -> (Database, Arc<Mutex<Watch>>) {
         if let Some(at) = watch.victims.iter().position(|txn| txn.id() == blocker) {
             watch.victims.remove(at).rollback().unwrap();
         }
+        if let Some(db) = &watch.cancels {
+            db.cancel(waiter).unwrap();
+        }
     };
-    let options: Options = options(&MemoryStorage::new()).on_lock_wait(Some(Arc::new(observe)));
+    let options: Options = options(storage).on_lock_wait(Some(Arc::new(observe)));
     (Database::open(DIRECTORY, options).unwrap(), watch)
 }
 
 #[test]
 fn the_observer_hears_of_each_blocker_once_before_the_wait_and_may_end_it() {
-    let (db, watch) = watched();
+    let (db, watch) = watched(&MemoryStorage::new());
     let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
     let blockers: Vec<Transaction> = (0..3).map(|_| begin(&db)).collect();
     let ids: Vec<u64> = blockers.iter().map(Transaction::id).collect();
@@ -68,22 +78,47 @@ fn the_observer_hears_of_each_blocker_once_before_the_wait_and_may_end_it() {
 }
 
 #[test]
-fn who_does_not_wait_is_not_reported_and_a_prepared_transaction_is_0() {
-    let (db, watch) = watched();
+fn who_does_not_wait_is_not_reported_and_a_prepared_transaction_keeps_its_number() {
+    let storage = MemoryStorage::new();
+    let (db, watch) = watched(&storage);
     let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
     let blocker = begin(&db);
     blocker.put(&tree, b"k", b"1").unwrap();
-    let waiter = db
-        .begin(TxnOptions { lock_timeout: Some(std::time::Duration::from_millis(1)), ..TxnOptions::default() })
-        .unwrap();
+    let waiter = impatient(&db);
     let refused = waiter.get_locked(&tree, b"k", LockMode::Shared, Wait::NoWait);
     assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::LockTimeout));
     waiter.get_locked(&tree, b"k", LockMode::Shared, Wait::SkipLocked).unwrap();
     assert!(watch.lock().unwrap().waits.is_empty());
+    let id = blocker.id();
     blocker.prepare(b"xid").unwrap();
     assert_eq!(waiter.put(&tree, b"k", b"2").map_err(|error| error.kind()), Err(ErrorKind::LockTimeout));
-    assert_eq!(watch.lock().unwrap().waits, [(waiter.id(), 0)]);
+    assert_eq!(watch.lock().unwrap().waits, [(waiter.id(), id)]);
+    drop((waiter, tree));
+    db.close().unwrap();
+
+    let (db, watch) = watched(&storage);
+    let tree = db.open_tree("t").unwrap();
+    let waiter = impatient(&db);
+    assert_eq!(waiter.put(&tree, b"k", b"2").map_err(|error| error.kind()), Err(ErrorKind::LockTimeout));
+    assert_eq!(watch.lock().unwrap().waits, [(waiter.id(), 0)], "prepared before the database was opened");
     db.rollback_prepared(b"xid").unwrap();
+}
+
+#[test]
+fn the_observer_may_cancel_the_wait_that_it_is_told_of() {
+    let (db, watch) = watched(&MemoryStorage::new());
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let blocker = begin(&db);
+    blocker.put(&tree, b"k", b"1").unwrap();
+    watch.lock().unwrap().cancels = Some(db.clone());
+    let waiter = begin(&db);
+    // Nobody else runs: a cancellation that got lost would leave this waiting for the timeout.
+    assert_eq!(waiter.put(&tree, b"k", b"2").map_err(|error| error.kind()), Err(ErrorKind::Cancelled));
+    let ranged = waiter.lock_range(&tree, b"a", b"z", LockMode::Shared, Wait::Default);
+    assert_eq!(ranged.map_err(|error| error.kind()), Err(ErrorKind::Cancelled));
+    watch.lock().unwrap().cancels = None;
+    blocker.rollback().unwrap();
+    waiter.put(&tree, b"k", b"2").unwrap();
 }
 
 #[test]
