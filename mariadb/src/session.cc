@@ -83,7 +83,9 @@ int Session::begin(THD *thd, uint32_t flags)
   frond_status status= frond_txn_begin(database, &options, &transaction);
   if (status != FROND_OK)
     return statement_error(thd, status);
-  transaction_id.store(frond_txn_id(transaction), std::memory_order_release);
+  uint64_t id= frond_txn_id(transaction);
+  transaction_id.store(id, std::memory_order_release);
+  reported.enter(thd, id);
   phase= Phase::active;
   return 0;
 }
@@ -131,6 +133,7 @@ void Session::forget()
   phase= Phase::idle;
   transaction= nullptr;
   transaction_id.store(0, std::memory_order_release);
+  reported.leave();
   has_mark= false;
   xid.clear();
   ordered= false;

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "frond.h"
+#include "waits.h"
 
 namespace frond {
 
@@ -94,6 +95,7 @@ private:
   Phase phase= Phase::idle;
   frond_txn *transaction= nullptr;
   std::atomic<uint64_t> transaction_id{0};
+  Reported reported;
   uint64_t begun_at= 0; /* of trees_clock */
   uint isolation= ISO_REPEATABLE_READ;
   int64_t waits_ms= 0; /* for locks, as the engine was told */

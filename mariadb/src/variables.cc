@@ -8,6 +8,7 @@
 #include "errors.h"
 #include "plugin.h"
 #include "status.h"
+#include "waits.h"
 
 namespace frond {
 
@@ -223,6 +224,8 @@ frond_status set_options(frond_options *options)
   frond_status status= frond_options_set_codec(options, codec, level);
   if (status == FROND_OK)
     status= frond_options_set_log(options, log_event, nullptr);
+  if (status == FROND_OK)
+    status= frond_options_set_wait_observer(options, wait_begins, nullptr);
   if (status == FROND_OK && log_dir_variable && *log_dir_variable)
     status= frond_options_set_log_dir(options, log_dir_variable);
   return status;

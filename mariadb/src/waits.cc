@@ -1,0 +1,69 @@
+/* Reports of lock waits. See waits.h.
+
+   SPDX-License-Identifier: GPL-2.0-or-later */
+#include "waits.h"
+
+#include "plugin.h"
+
+#include <mutex>
+#include <unordered_map>
+
+/* Services of the server for storage engines, declared in none of its headers. */
+extern "C" int thd_need_wait_reports(const MYSQL_THD thd);
+extern "C" int thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other_thd);
+
+namespace frond {
+
+namespace {
+
+struct Shard {
+  std::mutex latch;
+  std::unordered_map<uint64_t, THD *> owners; /* under `latch` */
+};
+
+constexpr size_t SHARDS= 16;
+Shard shards[SHARDS];
+
+Shard &shard_of(uint64_t id)
+{
+  return shards[id % SHARDS];
+}
+
+} // namespace
+
+void Reported::enter(THD *thd, uint64_t transaction)
+{
+  if (!thd_need_wait_reports(thd))
+    return;
+  Shard &shard= shard_of(transaction);
+  std::lock_guard<std::mutex> guard(shard.latch);
+  shard.owners.emplace(transaction, thd);
+  id= transaction;
+}
+
+void Reported::leave()
+{
+  if (!id)
+    return;
+  Shard &shard= shard_of(id);
+  std::lock_guard<std::mutex> guard(shard.latch);
+  shard.owners.erase(id);
+  id= 0;
+}
+
+void wait_begins(void *, uint64_t waiter, uint64_t blocker)
+{
+  THD *thd= current_thd;
+  if (!thd)
+    return;
+  if (thd_need_wait_reports(thd)) {
+    Shard &shard= shard_of(blocker);
+    std::lock_guard<std::mutex> guard(shard.latch);
+    auto owner= shard.owners.find(blocker);
+    thd_rpl_deadlock_check(thd, owner == shard.owners.end() ? nullptr : owner->second);
+  }
+  if (thd_kill_level(thd) != THD_IS_NOT_KILLED)
+    frond_db_cancel(database, waiter);
+}
+
+} // namespace frond

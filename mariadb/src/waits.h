@@ -1,0 +1,41 @@
+/* What the server wants to know of lock waits.
+
+   A replica applies transactions in parallel and commits them in the master's order. When an earlier one waits for a row
+   lock of a later one, which in turn waits for its turn to commit, neither goes on; only the server sees both sides. So it
+   is told of each wait, and kills the later one, which is rolled back and applied again. The same report marks a
+   transaction in the binary log as one that has waited, so that replicas do not try it early.
+
+   The engine names transactions by number. Those whose server wants reports are registered with their THD, from the
+   transaction's beginning until it is decided, its time as a prepared one included: it waits for its turn in just that
+   state. A report is made under the latch that unregistering takes, so that no THD ends meanwhile.
+
+   Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef FROND_MARIADB_WAITS_H
+#define FROND_MARIADB_WAITS_H
+
+#include <cstdint>
+
+class THD;
+
+namespace frond {
+
+/* A transaction's membership among those that can be reported; none of its own until enter(). */
+class Reported {
+public:
+  ~Reported() { leave(); }
+  /* Transaction `id` of `thd` begins: registers it where the server wants reports. */
+  void enter(THD *thd, uint64_t id);
+  /* It is decided, or no longer the connection's. */
+  void leave();
+
+private:
+  uint64_t id= 0;
+};
+
+/* The engine's wait observer (frond_wait_observer_fn): `waiter`, of this thread, is about to wait for `blocker`. Also ends
+   the wait of a connection that was killed before the engine knew of the wait. */
+void wait_begins(void *, uint64_t waiter, uint64_t blocker);
+
+} // namespace frond
+
+#endif
