@@ -986,10 +986,16 @@ int ha_frond::rnd_pos(uchar *record, uchar *position)
   return error ? error : skip ? HA_ERR_KEY_NOT_FOUND : 0;
 }
 
+/* The server reads by this what a replica changes. It leaves the virtual columns to the engine, and has not asked which the
+   engine needs. */
 int ha_frond::rnd_pos_by_record(uchar *record)
 {
+  column_bitmaps_signal();
   position(record);
-  return rnd_pos(record, ref);
+  int error= rnd_pos(record, ref);
+  if (!error && table->vfield)
+    table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+  return error;
 }
 
 int ha_frond::cmp_ref(const uchar *a, const uchar *b)
