@@ -235,6 +235,45 @@ static void deadlocks(void)
   OK(frond_txn_commit(one));
 }
 
+/* Names the victim. */
+static int32_t prefer(void *context, uint64_t one, uint64_t other)
+{
+  const uint64_t *victim = context;
+  CHECK(one != 0 && other != 0 && one != other);
+  return one == *victim ? -1 : other == *victim ? 1 : 0;
+}
+
+static void preferences(void)
+{
+  frond_options *options = frond_options_new();
+  frond_db *outer_db = db;
+  frond_tree *outer_tree = tree;
+  frond_txn *one, *other;
+  struct work work;
+  uint64_t victim = 0;
+  OK(frond_options_set(options, FROND_OPTION_CREATE_IF_MISSING, 1));
+  OK(frond_options_set_victim_preference(options, prefer, &victim));
+  OK(frond_db_open(path_of("preference"), options, &db));
+  frond_options_free(options);
+  OK(frond_db_create_tree(db, "t", NULL, &tree));
+  one = begin(db);
+  other = begin(db);
+  victim = frond_txn_id(one);
+  OK(frond_txn_put(one, tree, text("a"), text("1")));
+  OK(frond_txn_put(one, tree, text("c"), text("1")));
+  OK(frond_txn_put(other, tree, text("b"), text("2")));
+  start(&work, other, "a");
+  until_waiting(1);
+  IS(FROND_DEADLOCK, frond_txn_put(one, tree, text("b"), text("1"))); /* though it holds more locks */
+  OK(finish(&work));
+  OK(frond_txn_commit(other));
+  IS(FROND_CLOSED, frond_txn_commit(one));
+  frond_tree_close(tree);
+  OK(frond_db_close(db));
+  db = outer_db;
+  tree = outer_tree;
+}
+
 struct watch {
   frond_db *db;
   frond_txn *blocker;
@@ -284,6 +323,7 @@ void test_locks(void)
   cancelled_waits();
   granted_waits();
   deadlocks();
+  preferences();
   observers();
   frond_tree_close(tree);
   OK(frond_db_close(db));

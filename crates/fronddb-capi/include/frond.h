@@ -195,6 +195,11 @@ typedef void (*frond_progress_fn)(void *context, const frond_recovery_progress *
  * the way, or have its session killed, and must not otherwise use the waiting one. */
 typedef void (*frond_wait_observer_fn)(void *context, uint64_t waiter, uint64_t blocker);
 
+/* Asked when a deadlock is found, about two of its transactions at a time, by their frond_txn_id: negative, the first is rather
+ * the victim; positive, the second; 0, the one that holds fewer locks. From any thread, under a latch of the engine: it must
+ * be quick and must not call the library. */
+typedef int32_t (*frond_victim_fn)(void *context, uint64_t one, uint64_t other);
+
 /* How grave an event is. */
 typedef uint32_t frond_log_level;
 enum {
@@ -223,6 +228,8 @@ frond_status frond_options_set_progress(frond_options *options, frond_progress_f
  * database is closed. */
 frond_status frond_options_set_wait_observer(frond_options *options, frond_wait_observer_fn observer, void *context);
 frond_status frond_options_set_log(frond_options *options, frond_log_fn log, void *context);
+/* Who is asked for the victim of a deadlock; NULL: nobody. context as above. */
+frond_status frond_options_set_victim_preference(frond_options *options, frond_victim_fn preference, void *context);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 3 The database. Any number of threads at once, except frond_db_close.

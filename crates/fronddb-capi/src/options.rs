@@ -161,6 +161,8 @@ pub extern "C" fn frond_options_set_progress(
 
 /// Told who is about to wait for whom.
 pub type frond_wait_observer_fn = Option<unsafe extern "C" fn(*mut c_void, u64, u64)>;
+/// Asked for the victim of a deadlock.
+pub type frond_victim_fn = Option<unsafe extern "C" fn(*mut c_void, u64, u64) -> i32>;
 /// Told of events.
 pub type frond_log_fn = Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char)>;
 
@@ -193,6 +195,23 @@ pub extern "C" fn frond_options_set_wait_observer(
             Arc::new(tell) as engine::WaitCallback
         });
         need(options, "options")?.apply(Ok(callback), Options::on_lock_wait)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_options_set_victim_preference(
+    options: Option<&mut frond_options>,
+    preference: frond_victim_fn,
+    context: *mut c_void,
+) -> Status {
+    enter("frond_options_set_victim_preference", || {
+        let context = Context(context);
+        let callback = preference.map(|preference| {
+            // Safety: as for the observer.
+            let ask = move |one, other| unsafe { preference(context.get(), one, other) }.cmp(&0);
+            Arc::new(ask) as engine::VictimCallback
+        });
+        need(options, "options")?.apply(Ok(callback), Options::on_deadlock)
     })
 }
 

@@ -4,6 +4,7 @@
 //! [`CursorOptions`] to a cursor. A value past a limit is refused by [`Options::validate`] when the
 //! database opens; nothing is silently clamped, except what says so.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +26,9 @@ pub type ProgressCallback = Arc<dyn Fn(&RecoveryProgress) + Send + Sync>;
 
 /// Told that the transaction whose number is first is about to wait for a lock that the other one is in the way of.
 pub type WaitCallback = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// Asked which of two transactions, by their numbers, is rather to be the victim of a deadlock: `Less`: the first.
+pub type VictimCallback = Arc<dyn Fn(u64, u64) -> Ordering + Send + Sync>;
 
 /// How a database is opened. Made by [`Options::new`], changed by its setters:
 ///
@@ -58,6 +62,7 @@ pub struct Options {
     pub(crate) manual_background: bool,
     pub(crate) on_recovery_progress: Option<ProgressCallback>,
     pub(crate) on_lock_wait: Option<WaitCallback>,
+    pub(crate) on_deadlock: Option<VictimCallback>,
     pub(crate) on_log: Option<LogCallback>,
 }
 
@@ -131,6 +136,10 @@ setters! {
     /// Called in the waiting thread with no latch of the engine held: it may end the transaction in the way, and cancel
     /// either, and must not otherwise use the waiting one. Default: none.
     on_lock_wait: Option<WaitCallback>,
+    /// Asked when a deadlock is found, about two of its transactions at a time, by their numbers: `Less`, the first is rather
+    /// the victim, `Equal`, the one that holds fewer locks. Called under a latch of the engine: it must be quick and must not
+    /// call the database. Default: none; `Equal` for all.
+    on_deadlock: Option<VictimCallback>,
     /// Told what a server's error log should hold: rare events, from any thread. Must be quick and must not call the database.
     /// Default: none.
     on_log: Option<LogCallback>,
@@ -163,6 +172,7 @@ impl Default for Options {
             manual_background: false,
             on_recovery_progress: None,
             on_lock_wait: None,
+            on_deadlock: None,
             on_log: None,
         }
     }

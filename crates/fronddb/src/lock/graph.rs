@@ -9,15 +9,16 @@
 //! again); they are never there without cause, for a cause that vanishes takes the edge with it. Hence a
 //! victim is only ever chosen for a real cycle.
 
+use std::cmp;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::Mode;
 use super::key::LockKey;
 use super::owner::Owner;
+use super::{Mode, VictimPreference};
 use crate::base::TxnId;
 use crate::base::sync::atomic::Ordering;
 
@@ -69,9 +70,14 @@ pub(super) struct Graph {
     /// Who has an edge to this owner.
     behind: IdMap<SmallVec<[TxnId; 4]>>,
     pub(super) last_deadlock: Option<String>,
+    preference: Option<VictimPreference>,
 }
 
 impl Graph {
+    pub(super) fn new(preference: Option<VictimPreference>) -> Graph {
+        Graph { preference, ..Graph::default() }
+    }
+
     pub(super) fn waits(&self) -> impl Iterator<Item = &Waiting> {
         self.waits.values()
     }
@@ -187,13 +193,22 @@ impl Graph {
         target.followers.load(Ordering::SeqCst) > 0 && self.path(from.id, target).is_some()
     }
 
+    /// Who of two is the victim of a deadlock: `Less`, the first. As the caller prefers, else the one with fewer locks, else
+    /// the younger.
+    fn rather(&self, one: &Owner, other: &Owner) -> cmp::Ordering {
+        let preferred = match &self.preference {
+            Some(VictimPreference(prefer)) if one.label != 0 && other.label != 0 => prefer(one.label, other.label),
+            _ => cmp::Ordering::Equal,
+        };
+        let weight = |owner: &Owner| (owner.weight.load(Ordering::Relaxed), cmp::Reverse(owner.id));
+        preferred.then_with(|| weight(one).cmp(&weight(other)))
+    }
+
     /// Finds every deadlock that `owner` has closed and dooms a victim of each. True when that is `owner`.
     pub(super) fn resolve(&mut self, owner: &Arc<Owner>) -> bool {
         while owner.followers.load(Ordering::SeqCst) > 0 {
             let Some(cycle) = self.path(owner.id, owner) else { return false };
-            let weight = |owner: &Arc<Owner>| owner.weight.load(Ordering::Relaxed);
-            let victim =
-                cycle.iter().min_by_key(|one| (weight(one), std::cmp::Reverse(one.id))).unwrap_or(owner).clone();
+            let victim = cycle.iter().min_by(|one, other| self.rather(one, other)).unwrap_or(owner).clone();
             let names: Vec<String> = cycle.iter().map(|one| one.id.to_string()).collect();
             let report = format!("victim={} cycle={}", victim.id, names.join("<-"));
             self.last_deadlock = Some(report.clone());
@@ -293,6 +308,26 @@ mod tests {
         let mut graph = Graph::default();
         assert!(!waiting(&mut graph, &a, &[&b]));
         assert!(waiting(&mut graph, &b, &[&a]));
+    }
+
+    #[test]
+    fn the_preference_of_the_caller_goes_before_the_number_of_locks() {
+        let [a, b, c] = owners([5, 1, 9]);
+        // Prefers the greater label, as if that one were to commit later; of `b`, without a label, it is not asked.
+        let prefer = |one: u64, other: u64| other.cmp(&one);
+        let mut graph = Graph::new(Some(VictimPreference::new(prefer)));
+        let [a, c] = [(a, 7), (c, 8)].map(|(owner, label)| {
+            let labelled = Owner::new(owner.id, label);
+            labelled.weight.store(owner.weight.load(Ordering::Relaxed), Ordering::Relaxed);
+            labelled
+        });
+        assert!(!waiting(&mut graph, &a, &[&c]));
+        assert!(waiting(&mut graph, &c, &[&a]), "it holds more locks");
+        graph.withdraw(&a);
+        graph.withdraw(&c);
+        assert!(!waiting(&mut graph, &b, &[&a]));
+        assert!(!waiting(&mut graph, &a, &[&b]));
+        assert!(graph.wait_of(&b).is_some_and(|wait| wait.doomed.is_some()));
     }
 
     #[test]

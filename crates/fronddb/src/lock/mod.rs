@@ -75,12 +75,12 @@ mod table;
 mod tests;
 mod wait;
 
+use std::cmp::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use monitor::{LockInfo, LockSnapshot, LockStats, WaitInfo};
 pub use table::{LockTable, Locker};
-
-use std::sync::Arc;
 
 use crate::base::TreeId;
 
@@ -157,6 +157,24 @@ impl std::fmt::Debug for WaitObserver {
     }
 }
 
+/// Asked which of two owners, by their labels, is rather to be the victim of a deadlock: `Less`: the first; `Equal`: whoever
+/// holds fewer locks. Under the mutex of the graph: it must be quick and must not use the table.
+#[derive(Clone)]
+pub struct VictimPreference(Arc<dyn Fn(u64, u64) -> Ordering + Send + Sync>);
+
+impl VictimPreference {
+    /// A preference between owners that have labels ([`LockTable::labelled_locker`]).
+    pub fn new(prefer: impl Fn(u64, u64) -> Ordering + Send + Sync + 'static) -> VictimPreference {
+        VictimPreference(Arc::new(prefer))
+    }
+}
+
+impl std::fmt::Debug for VictimPreference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("VictimPreference")
+    }
+}
+
 /// How a table is made.
 #[derive(Debug, Clone)]
 pub struct LockOptions {
@@ -167,10 +185,12 @@ pub struct LockOptions {
     pub bytes_max: usize,
     /// Who is told of waits.
     pub observer: Option<WaitObserver>,
+    /// Who has a say in the choice of a deadlock's victim.
+    pub preference: Option<VictimPreference>,
 }
 
 impl Default for LockOptions {
     fn default() -> LockOptions {
-        LockOptions { shards: 16, bytes_max: 64 << 20, observer: None }
+        LockOptions { shards: 16, bytes_max: 64 << 20, observer: None, preference: None }
     }
 }

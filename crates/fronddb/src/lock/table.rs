@@ -70,7 +70,7 @@ impl LockTable {
         LockTable(Arc::new(Inner {
             shards: (0..shards).map(|_| CachePadded::default()).collect(),
             ranges: Default::default(),
-            graph: Mutex::default(),
+            graph: Mutex::new(Graph::new(options.preference)),
             owners: Default::default(),
             sweeper: Sweeper::default(),
             coalescer: Mutex::default(),
