@@ -226,6 +226,8 @@ frond_status set_options(frond_options *options)
     status= frond_options_set_log(options, log_event, nullptr);
   if (status == FROND_OK)
     status= frond_options_set_wait_observer(options, wait_begins, nullptr);
+  if (status == FROND_OK)
+    status= frond_options_set_victim_preference(options, preferred_victim, nullptr);
   if (status == FROND_OK && log_dir_variable && *log_dir_variable)
     status= frond_options_set_log_dir(options, log_dir_variable);
   return status;

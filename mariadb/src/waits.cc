@@ -11,6 +11,7 @@
 /* Services of the server for storage engines, declared in none of its headers. */
 extern "C" int thd_need_wait_reports(const MYSQL_THD thd);
 extern "C" int thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other_thd);
+extern "C" int thd_deadlock_victim_preference(const MYSQL_THD one, const MYSQL_THD other);
 
 namespace frond {
 
@@ -19,6 +20,12 @@ namespace {
 struct Shard {
   std::mutex latch;
   std::unordered_map<uint64_t, THD *> owners; /* under `latch` */
+
+  THD *owner(uint64_t id) const
+  {
+    auto found= owners.find(id);
+    return found == owners.end() ? nullptr : found->second;
+  }
 };
 
 constexpr size_t SHARDS= 16;
@@ -59,11 +66,19 @@ void wait_begins(void *, uint64_t waiter, uint64_t blocker)
   if (thd_need_wait_reports(thd)) {
     Shard &shard= shard_of(blocker);
     std::lock_guard<std::mutex> guard(shard.latch);
-    auto owner= shard.owners.find(blocker);
-    thd_rpl_deadlock_check(thd, owner == shard.owners.end() ? nullptr : owner->second);
+    thd_rpl_deadlock_check(thd, shard.owner(blocker));
   }
   if (thd_kill_level(thd) != THD_IS_NOT_KILLED)
     frond_db_cancel(database, waiter);
+}
+
+int32_t preferred_victim(void *, uint64_t one, uint64_t other)
+{
+  Shard &first= shard_of(std::min(one % SHARDS, other % SHARDS)), &second= shard_of(std::max(one % SHARDS, other % SHARDS));
+  std::unique_lock<std::mutex> guard(first.latch), further;
+  if (&first != &second)
+    further= std::unique_lock<std::mutex>(second.latch);
+  return thd_deadlock_victim_preference(shard_of(one).owner(one), shard_of(other).owner(other));
 }
 
 } // namespace frond

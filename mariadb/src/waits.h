@@ -36,6 +36,10 @@ private:
    the wait of a connection that was killed before the engine knew of the wait. */
 void wait_begins(void *, uint64_t waiter, uint64_t blocker);
 
+/* The engine's preference for a deadlock's victim (frond_victim_fn): of two that must commit in order, the later one, because
+   the other would only meet it again. */
+int32_t preferred_victim(void *, uint64_t one, uint64_t other);
+
 } // namespace frond
 
 #endif
