@@ -8,6 +8,8 @@
 
 #include <mysql/service_thd_alloc.h>
 
+#include <mutex>
+
 #include "errors.h"
 #include "ha_frond.h"
 #include "plugin.h"
@@ -17,6 +19,10 @@
 using namespace frond;
 
 namespace {
+
+/* Temporary tables that wait for the decision about a prepared transaction. */
+std::mutex kept_latch;
+std::vector<std::string> kept;
 
 /* A number that no table has had: the count of creations, kept in the tree of counters under an empty key's successor. */
 frond_status new_table_id(frond_txn *txn, uint64_t *id)
@@ -124,16 +130,34 @@ frond_status rename_trees(frond_txn *txn, const std::string &from, const std::st
   return status;
 }
 
-int drop_table_trees(const std::string &name)
+void drop_temporary(const std::string &name)
 {
-  return ddl_error(in_transaction([&](frond_txn *txn) { return drop_trees(txn, name); }));
+  frond_status status= in_transaction([&](frond_txn *txn) { return drop_trees(txn, name); }, FROND_WAIT_NONE);
+  /* A connection that ends counts as killed, and its waits as cancelled. */
+  if (status == FROND_LOCK_TIMEOUT || status == FROND_CANCELLED) {
+    std::lock_guard<std::mutex> guard(kept_latch);
+    kept.push_back(name);
+  } else if (status != FROND_OK) {
+    sql_print_warning("FROND: a temporary table stays until the next start, table=%s: %s", name.c_str(), last_message());
+  }
+}
+
+void drop_kept()
+{
+  std::vector<std::string> again;
+  {
+    std::lock_guard<std::mutex> guard(kept_latch);
+    again.swap(kept);
+  }
+  for (const std::string &name : again)
+    drop_temporary(name);
 }
 
 int drop_table(THD *thd, const char *path)
 {
   std::string name= tree_name(path);
   Session *session= thd ? Session::find(thd) : nullptr;
-  if (session && session->active()) {
+  if (session && session->has_transaction()) {
     if (is_temporary(name)) {
       session->drop_at_end(name);
       return 0;
@@ -141,7 +165,7 @@ int drop_table(THD *thd, const char *path)
     if (thd_sql_command(thd) == SQLCOM_CREATE_TABLE)
       session->abandon();
   }
-  return drop_table_trees(name);
+  return ddl_error(in_transaction([&](frond_txn *txn) { return drop_trees(txn, name); }));
 }
 
 void table_codec(const ha_table_option_struct *options, frond_codec *codec, int32_t *level)

@@ -50,10 +50,13 @@ bool is_temporary(const std::string &name);
 
 /* Drops a table without opening it, damaged or not; a temporary one in a transaction when that ends. 0 or an HA_ERR_*. */
 int drop_table(THD *thd, const char *path);
-/* The same at once, by the name of its primary tree. */
-int drop_table_trees(const std::string &name);
 /* And as a part of a transaction. FROND_NOT_FOUND. */
 frond_status drop_trees(frond_txn *txn, const std::string &name);
+/* Drops a temporary table by the name of its primary tree, after the transaction that used it. That one may be prepared and
+   have locks in it still: then the table goes when it is decided. */
+void drop_temporary(const std::string &name);
+/* A prepared transaction was decided: drops the temporary tables that were kept for one. */
+void drop_kept();
 /* Gives a table's trees another name. FROND_NOT_FOUND, FROND_KEY_EXISTS. */
 frond_status rename_trees(frond_txn *txn, const std::string &from, const std::string &to, uint64_t *table_id);
 /* Reports what CREATE or ALTER asks for and FROND does not have: HA_ERR_UNSUPPORTED, reported already. */

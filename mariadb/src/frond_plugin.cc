@@ -129,6 +129,7 @@ int decide_by_xid(XID *xid, bool commits)
   frond_slice id= frond_bytes(bytes.data(), bytes.size());
   frond_status status= commits ? frond_db_commit_prepared(database, id, FROND_DURABILITY_SYNC)
                                : frond_db_rollback_prepared(database, id);
+  drop_kept();
   if (status == FROND_NOT_FOUND)
     return XAER_NOTA;
   return status == FROND_OK ? XA_OK : XAER_RMERR;

@@ -151,8 +151,7 @@ void Session::rows_undone()
 void Session::drop_waiting()
 {
   for (const std::string &table : dropped)
-    if (int error= drop_table_trees(table))
-      sql_print_warning("FROND: a temporary table stays until the next start, table=%s error=%d", table.c_str(), error);
+    drop_temporary(table);
   dropped.clear();
 }
 

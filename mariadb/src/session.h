@@ -76,7 +76,8 @@ public:
 
   frond_txn *txn() const { return transaction; }
   uint64_t id() const { return transaction_id.load(std::memory_order_relaxed); }
-  bool active() const { return phase == Phase::active; }
+  /* Active or prepared. */
+  bool has_transaction() const { return phase != Phase::idle; }
   /* Whether gaps need no locks and unmatched rows are given back. */
   /* Whether its plain reads see a time before `tick` of trees_clock. */
   bool reads_before(uint64_t tick) const { return !read_committed() && begun_at < tick; }
