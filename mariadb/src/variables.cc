@@ -164,9 +164,10 @@ frond_durability commit_durability(THD *thd)
 
 int64_t lock_wait_ms(THD *thd)
 {
-  /* WAIT n and NOWAIT set the server's own variable for the statement. */
+  /* WAIT n and NOWAIT set the server's own variable for the statement. Threads of the server itself, replicas' among them, have a
+     year there. */
   ulonglong seconds= THDVAR(thd, lock_wait_timeout);
-  if (thd->variables.lock_wait_timeout != global_system_variables.lock_wait_timeout)
+  if (!thd->system_thread && thd->variables.lock_wait_timeout != global_system_variables.lock_wait_timeout)
     seconds= thd->variables.lock_wait_timeout;
   return seconds == 0 ? FROND_WAIT_NONE : static_cast<int64_t>(seconds) * 1000;
 }
