@@ -3,7 +3,7 @@
 //! | thread | does |
 //! |---|---|
 //! | `frond-flush` | seals memtables into the tree and publishes; the work of the next as well when `background_threads` is 1 |
-//! | `frond-work-N` | flushes and compactions, the most urgent first; `background_threads` less one of them |
+//! | `frond-work-N` | flushes and compactions, the most urgent first, then cleans up after bulk loads; `background_threads` less one of them |
 //! | `frond-tick` | prepares log segments, syncs the log, begins checkpoints that are due, forgets, shrinks, warms the cache |
 //!
 //! The work itself is in steps that any thread may call. In manual mode no thread exists: [`Engine::step_background`]
@@ -192,7 +192,7 @@ impl Engine {
     /// The turn of a thread that flushes and compacts.
     fn move_down(&self) -> Result<()> {
         self.begin_once()?;
-        if self.tree.work_step(&self.retention(), WORK_THRESHOLD)? {
+        if self.tree.work_step(&self.retention(), WORK_THRESHOLD)? || self.clean_grafts_step()? {
             self.wake.progress();
         } else {
             self.wake.wait_for_work(IDLE);
@@ -224,7 +224,7 @@ impl Engine {
 
     /// The first background work after opening: what opening need not wait for.
     /// Nobody moves messages before it is done, because runs are written with the codecs of their trees.
-    fn begin_once(&self) -> Result<()> {
+    pub(crate) fn begin_once(&self) -> Result<()> {
         let mut begun = self.begun.lock();
         if std::mem::replace(&mut *begun, true) {
             return Ok(());
@@ -273,7 +273,7 @@ impl Engine {
             self.checkpoint(cause)?;
             return Ok(true);
         }
-        if self.tree.work_step(&self.retention(), WORK_THRESHOLD)? {
+        if self.tree.work_step(&self.retention(), WORK_THRESHOLD)? || self.clean_grafts_step()? {
             self.publish()?;
             return Ok(true);
         }
@@ -296,7 +296,7 @@ impl Engine {
                 continue;
             }
             let debt = self.tree.debt();
-            if debt.sealed == 0 && debt.urgency < WORK_THRESHOLD {
+            if debt.sealed == 0 && debt.urgency < WORK_THRESHOLD && !self.has_grafts_to_clean() {
                 return Ok(());
             }
             if self.admission.disk_full.load(Ordering::Acquire) {

@@ -1,11 +1,17 @@
 //! Bulk loading: the rows of a tree that is empty, in any order.
 //!
-//! Rows are sorted outside of the tree ([`super::sorter`]) and then written in key order, a batch at a time, in one step of the
-//! transaction: a failure undoes that step and nothing else. In key order each memtable becomes runs that touch few
-//! slots, and these move down the tree whole instead of being rewritten at each level. The transaction holds a lock on the whole tree,
+//! Rows are sorted outside of the tree ([`super::sorter`]) and then written in key order, in one step of the
+//! transaction: a failure undoes that step and nothing else. The transaction holds a lock on the whole tree,
 //! so no row is locked; that no key comes twice is seen when the sorted rows pass by, so no row is looked up.
 //!
-//! Rows go through the log and level 0 like others. So a crash, a rollback and a savepoint mean what they always mean.
+//! Where they go:
+//!
+//! - Rows of more than a few MiB, into a tree in which nothing lies at all, become leaves at once ([`super::graft`]): written once, and
+//!   not to the log.
+//! - Others go through the log and level 0, a batch at a time. In key order each memtable becomes runs that touch few slots, and
+//!   these move down the tree whole instead of being rewritten at each level.
+//!
+//! Either way a crash, a rollback and a savepoint mean what they always mean.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,10 +21,10 @@ use super::core::TxnCore;
 use super::options::Wait;
 use super::sorter::Sorter;
 use super::tree_handle::Tree;
-use crate::base::key::{check_key, check_value, tree_end, tree_start};
+use crate::base::key::{check_key, check_value, tree_end, tree_start, write_inner};
 use crate::base::{CommitNumber, Error, ErrorKind, Result};
 use crate::lock::Mode;
-use crate::tree::CursorOptions;
+use crate::tree::{CursorOptions, GraftWriter};
 
 /// Rows that are written, and told of, at a time.
 const BATCH_BYTES: usize = 128 << 10;
@@ -150,7 +156,10 @@ impl Bulk {
 
     fn write(&mut self, sorter: Sorter, progress: &mut dyn FnMut(&BulkProgress) -> bool) -> Result<()> {
         let mut merged = sorter.finish()?;
-        let mut batch = WriteBatch::new();
+        let mut sink = match self.core.graft_writer(&self.tree, self.progress.bytes_added)? {
+            Some(writer) => Sink::Graft { writer: Box::new(writer), key: Vec::new(), rows: 0, bytes: 0 },
+            None => Sink::Level0(WriteBatch::new()),
+        };
         let mut last: Option<Vec<u8>> = None;
         while let Some((key, value)) = merged.row() {
             if last.as_deref() == Some(key) {
@@ -160,24 +169,64 @@ impl Bulk {
             let last = last.get_or_insert_default();
             last.clear();
             last.extend_from_slice(key);
-            batch.put(&self.tree, key, value)?;
+            let bytes = self.put(&mut sink, key, value)?;
             merged.advance()?;
-            if batch.bytes() >= BATCH_BYTES {
-                self.write_batch(&mut batch, progress)?;
+            if bytes >= BATCH_BYTES {
+                self.pass(&mut sink, progress)?;
             }
         }
-        self.write_batch(&mut batch, progress)
+        self.pass(&mut sink, progress)?;
+        match sink {
+            Sink::Graft { writer, .. } => self.core.graft(&self.tree, writer.finish()?, self.progress.bytes_added),
+            Sink::Level0(_) => Ok(()),
+        }
     }
 
-    fn write_batch(&mut self, batch: &mut WriteBatch, progress: &mut dyn FnMut(&BulkProgress) -> bool) -> Result<()> {
-        self.core.write_locked(batch)?;
-        self.progress.rows_written += batch.len() as u64;
-        batch.clear();
+    /// Adds a row to where rows go; returns the bytes that it has not told of.
+    fn put(&self, sink: &mut Sink, key: &[u8], value: &[u8]) -> Result<usize> {
+        match sink {
+            Sink::Level0(batch) => {
+                batch.put(&self.tree, key, value)?;
+                Ok(batch.bytes())
+            }
+            Sink::Graft { writer, key: inner, rows, bytes } => {
+                inner.clear();
+                write_inner(self.tree.id(), key, inner);
+                writer.add(inner, value, value.len() >= self.core.engine.options.blob_bytes_min)?;
+                *rows += 1;
+                *bytes += key.len() + value.len();
+                Ok(*bytes)
+            }
+        }
+    }
+
+    /// Writes what has collected, and tells of it.
+    fn pass(&mut self, sink: &mut Sink, progress: &mut dyn FnMut(&BulkProgress) -> bool) -> Result<()> {
+        match sink {
+            Sink::Level0(batch) => {
+                self.core.write_locked(batch)?;
+                self.progress.rows_written += batch.len() as u64;
+                batch.clear();
+            }
+            Sink::Graft { rows, bytes, .. } => {
+                self.core.check_live()?;
+                self.progress.rows_written += std::mem::take(rows);
+                *bytes = 0;
+            }
+        }
         if progress(&self.progress) {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Cancelled, "the bulk load was given up"))
     }
+}
+
+/// Where sorted rows go.
+enum Sink {
+    /// Through the log and level 0.
+    Level0(WriteBatch),
+    /// To leaves; rows and bytes since it was told of them, and room for an inner key.
+    Graft { writer: Box<GraftWriter>, key: Vec<u8>, rows: u64, bytes: usize },
 }
 
 fn finished() -> Error {

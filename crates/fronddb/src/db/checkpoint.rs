@@ -151,13 +151,15 @@ impl Engine {
             let status_image = self.statuses.image();
             end.set(log.end_lsn());
             let oldest = version.sealed.last().map_or_else(|| version.active.id(), Level0::id);
+            let mut extra = self.next_tree.load(Ordering::Relaxed).to_le_bytes().to_vec();
+            self.grafts.encode(&mut extra);
             PublishInput {
                 status_image,
                 log_start: Lsn(oldest),
                 log_segment: 0,
                 next_txn: TxnId(0),
                 next_commit: CommitNumber(0),
-                extra: self.next_tree.load(Ordering::Relaxed).to_le_bytes().to_vec(),
+                extra,
             }
         };
         let published = self.tree.publish(input, || self.logged(log.wait_durable(end.get())))?;

@@ -30,6 +30,7 @@ use super::catalog::Catalog;
 use super::counters::Counters;
 use super::covered::CoveredGate;
 use super::events::{EventLog, LogLevel};
+use super::graft::Grafts;
 use super::options::Options;
 use super::prepared::PreparedTable;
 use super::report::RecoveryReport;
@@ -73,6 +74,7 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     pub(crate) events: Arc<EventLog>,
     pub(crate) covered: CoveredGate,
+    pub(crate) grafts: Grafts,
     pub(crate) wake: Wake,
     pub(crate) report: RecoveryReport,
 

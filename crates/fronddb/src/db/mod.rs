@@ -1,7 +1,7 @@
 //! The database: everything a user calls.
 //!
 //! Rooms, in reading order. For users: [`options`] (every knob), [`database`] (open, close, upkeep), [`transaction`],
-//! [`batch`], [`bulk`] (loading an empty tree; with `sorter`), [`cursor`], [`tree_handle`] (trees and their names), [`monitor`] (transactions and locks),
+//! [`batch`], [`bulk`] (loading an empty tree; with `sorter` and `graft`), [`cursor`], [`tree_handle`] (trees and their names), [`monitor`] (transactions and locks),
 //! [`statistics`], [`report`] (recovery), [`events`] (what an error log should hold). Behind them: `engine` (what an open database consists of), `core` (one
 //! transaction's state and ends), `statement` (its statements), `write` and `read` (the two paths), `covered`
 //! (writes without locks of their own), `ddl` and `catalog` (trees), `prepared` (distributed transactions), `checkpoint`,
@@ -26,6 +26,7 @@ mod ddl;
 mod engine;
 pub mod events;
 mod gather;
+mod graft;
 mod json;
 pub mod log_print;
 pub mod monitor;

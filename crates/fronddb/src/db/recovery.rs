@@ -24,6 +24,7 @@ use super::catalog::{self, Catalog};
 use super::checkpoint::Ledger;
 use super::engine::Engine;
 use super::events::{EventLog, LogLevel};
+use super::graft::Grafts;
 use super::options::Options;
 use super::replay::{Event, Reading};
 use super::report::{RecoveryPhase, RecoveryProgress, RecoveryReport};
@@ -292,7 +293,8 @@ impl Recovery<'_> {
         };
         let active = log.as_ref().map_or(self.report.log_end, |log| log.end_lsn().0);
         let locks = self.replay(&statuses, events, active)?;
-        let parts = Parts { env, root, statuses, sealed, log, active, next_tree, start, locks };
+        let grafts = Grafts::restore(&superblock.body);
+        let parts = Parts { env, root, statuses, sealed, log, active, next_tree, start, locks, grafts };
         let engine = self.assemble(parts)?;
         if !self.options.read_only {
             // From here on space of other generations may be used again (S1).
@@ -436,7 +438,7 @@ impl Recovery<'_> {
     }
 
     fn assemble(&mut self, parts: Parts) -> Result<Engine> {
-        let Parts { env, root, statuses, sealed, log, active, next_tree, start, locks } = parts;
+        let Parts { env, root, statuses, sealed, log, active, next_tree, start, locks, grafts } = parts;
         let budget = self.budget.clone();
         let (store, cache, run_counters) = (env.store.clone(), env.cache.clone(), env.run_counters.clone());
         let sessions = Arc::new(Sessions::default());
@@ -482,6 +484,7 @@ impl Recovery<'_> {
             counters: Default::default(),
             events: self.events.clone(),
             covered: Default::default(),
+            grafts,
             wake: Wake::default(),
             report: self.report.clone(),
             gate: Default::default(),
@@ -520,6 +523,7 @@ struct Parts {
     next_tree: u32,
     start: Lsn,
     locks: HashMap<TxnId, Vec<HeldLock>>,
+    grafts: Grafts,
 }
 
 /// The lock table's part of a memory budget, in bytes.

@@ -112,6 +112,28 @@ impl DeadRanges {
         self.recount(&inner);
     }
 
+    /// Tells of a graft in `[lower, upper)` (`None`: no upper bound) that has just been installed, as [`DeadRanges::on_write`].
+    pub fn on_graft(&self, lower: &[u8], upper: Option<&[u8]>) {
+        if !self.is_watching() {
+            return;
+        }
+        let below_upper = |key: &[u8]| upper.is_none_or(|upper| key < upper);
+        let mut inner = self.inner.lock();
+        for watch in inner.watches.iter_mut().filter(|watch| below_upper(&watch.lower)) {
+            let first = watch.lower.as_slice().max(lower);
+            if watch.written.as_deref().is_none_or(|written| first < written) {
+                watch.written = Some(first.to_vec());
+            }
+        }
+        inner.markers.retain(|from, marker| {
+            if from.as_slice() < lower && marker.upper.as_slice() > lower {
+                marker.upper = lower.to_vec();
+            }
+            from.as_slice() < lower || !below_upper(from)
+        });
+        self.recount(&inner);
+    }
+
     fn recount(&self, inner: &Inner) {
         self.count.store(inner.watches.len() + inner.markers.len(), Ordering::SeqCst);
     }
@@ -226,6 +248,25 @@ mod tests {
         dead.on_write([b"e".as_slice(), b"d", b"a"]);
         dead.end_watch(watch, Some((b"z", SINCE)));
         assert_eq!(bounds(&dead, b"c", SINCE), Some((b"b".to_vec(), b"d".to_vec())));
+    }
+
+    #[test]
+    fn a_graft_cuts_markers_and_watches_off() {
+        let dead = marked(b"b", b"f");
+        dead.end_watch(dead.watch(b"g").expect("room"), Some((b"i", SINCE)));
+        dead.end_watch(dead.watch(b"m").expect("room"), Some((b"p", SINCE)));
+        let (below, inside, above) = (dead.watch(b"a"), dead.watch(b"e"), dead.watch(b"m"));
+        dead.on_graft(b"d", Some(b"m"));
+        assert_eq!(bounds(&dead, b"c", SINCE), Some((b"b".to_vec(), b"d".to_vec())));
+        assert_eq!(bounds(&dead, b"d", SINCE), None);
+        assert_eq!(bounds(&dead, b"h", SINCE), None);
+        assert_eq!(bounds(&dead, b"n", SINCE), Some((b"m".to_vec(), b"p".to_vec())));
+        dead.end_watch(inside.expect("room"), Some((b"z", SINCE)));
+        assert_eq!(bounds(&dead, b"e", SINCE), None, "nothing was left of it");
+        dead.end_watch(above.expect("room"), Some((b"r", SINCE)));
+        assert_eq!(bounds(&dead, b"q", SINCE), Some((b"m".to_vec(), b"r".to_vec())));
+        dead.end_watch(below.expect("room"), Some((b"z", SINCE)));
+        assert_eq!(bounds(&dead, b"c", SINCE), Some((b"a".to_vec(), b"d".to_vec())));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::compact::{Outcome, Output};
+use super::graft::{Graft, Side};
 use super::node::{Node, Slot, Target};
 use super::plan::{Job, Reservations, SlotName};
 use super::{BeTree, Retired, State, TreeEnv, Version, extents_of};
@@ -22,13 +23,14 @@ impl BeTree {
         let mut sealed = Vec::with_capacity(version.sealed.len() + 1);
         sealed.push(Level0::Active(version.active.clone()));
         sealed.extend(version.sealed.iter().cloned());
-        self.install(&mut state, |number| Version { number, active, sealed, root: version.root.clone() });
+        let root = version.root.clone();
+        self.install(&mut state, |number, grafts| Version { number, active, sealed, root, grafts });
     }
 
     /// Puts a new version in place and hands the space to the store that no older version can read.
-    pub(super) fn install(&self, state: &mut State, next: impl FnOnce(u64) -> Version) {
+    pub(super) fn install(&self, state: &mut State, next: impl FnOnce(u64, u64) -> Version) {
         let number = self.version.load().number + 1;
-        let version = Arc::new(next(number));
+        let version = Arc::new(next(number, state.grafts));
         state.past.push_back((number, Arc::downgrade(&version)));
         self.version.store(version);
         self.release_retired(state);
@@ -60,12 +62,8 @@ impl BeTree {
 
     fn install_root(&self, state: &mut State, root: Arc<Node>) {
         let version = self.version.load_full();
-        self.install(state, |number| Version {
-            number,
-            active: version.active.clone(),
-            sealed: version.sealed.clone(),
-            root,
-        });
+        let (active, sealed) = (version.active.clone(), version.sealed.clone());
+        self.install(state, |number, grafts| Version { number, active, sealed, root, grafts });
     }
 
     /// Installs the runs of a seal on top of the root's buffers and removes the memtable from level 0.
@@ -85,7 +83,8 @@ impl BeTree {
         self.retire(state, dropped_blobs, Vec::new());
         let mut sealed = version.sealed.clone();
         sealed.pop();
-        self.install(state, |number| Version { number, active: version.active.clone(), sealed, root });
+        let active = version.active.clone();
+        self.install(state, |number, grafts| Version { number, active, sealed, root, grafts });
     }
 
     /// Installs a flush: `outputs` go on top of the child's buffers, the job's runs leave the slot.
@@ -140,6 +139,34 @@ impl BeTree {
             removed.push(base.clone());
         }
         self.finish_job(state, root, job, bases, removed, dropped_blobs);
+    }
+
+    /// Installs a graft: its leaves, and what lies `sides` of it, take the place of the leaf slot. What was `written` to part
+    /// the sides takes the place of the slot's runs.
+    pub(super) fn install_graft(
+        &self,
+        state: &mut State,
+        job: &Job,
+        graft: Graft,
+        sides: (Side, Side),
+        written: Option<Outcome>,
+    ) {
+        let root = self.version.load().root.clone();
+        let env = &self.env;
+        let (slots, mut added, blobs) = graft.into_slots(&job.slot, sides.0, sides.1);
+        let root = replace(env, &root, &job.name, &mut |node, index| {
+            let now = &node.slots()[index];
+            assert!(now.buffer().len() == job.slot.buffer().len(), "G2: the slot is as it was reserved");
+            slots.clone()
+        });
+        let root = split_path(env, &state.reservations, &root, job).unwrap_or(root);
+        state.blobs_added.extend(blobs);
+        state.grafts += 1;
+        let mut written = written;
+        let removed = if written.is_some() { job.slot.runs().cloned().collect() } else { Vec::new() };
+        let dropped = written.as_mut().map(|outcome| std::mem::take(&mut outcome.dropped_blobs)).unwrap_or_default();
+        added.extend(written.map(|mut outcome| std::mem::take(&mut outcome.outputs)).unwrap_or_default());
+        self.finish_job(state, root, job, &added, removed, dropped);
     }
 
     /// Installs that two neighbouring leaves are one: what was written of both, or the one that is not empty as it is.
@@ -235,8 +262,12 @@ impl BeTree {
             return root;
         }
         if root.slots().len() > env.options.fanout_max {
-            let lower = root.slots()[0].lower().clone();
-            return Node::new(&env.budget, root.height() + 1, split(env, &lower, &root));
+            let mut root = root;
+            while root.slots().len() > env.options.fanout_max {
+                let lower = root.slots()[0].lower().clone();
+                root = Node::new(&env.budget, root.height() + 1, split(env, &lower, &root));
+            }
+            return root;
         }
         match root.slots() {
             [only] if only.buffer().is_empty() => match only.target() {
@@ -264,19 +295,54 @@ fn without(buffer: &[Arc<Run>], taken: &[Arc<Run>]) -> Vec<Arc<Run>> {
     buffer.iter().filter(|run| !taken.iter().any(|other| Arc::ptr_eq(run, other))).cloned().collect()
 }
 
-/// Two slots with empty buffers for the parts of `child`: its halves, or what lies on the two sides of a border
-/// between trees that is not too far from the middle. Runs that are cut at such a border can move down whole.
+/// Slots with empty buffers for the parts of `child`: as many as its slots ask for, two at least. A cut that is near a border
+/// between trees is moved there. Runs that are cut at such a border can move down whole.
 fn split(env: &TreeEnv, lower: &Arc<[u8]>, child: &Arc<Node>) -> Vec<Arc<Slot>> {
-    let slots = child.slots();
-    let (count, middle) = (slots.len(), slots.len() / 2);
-    let borders = (count / 8).max(1)..=count * 7 / 8;
-    let border = borders.filter(|at| slots[*at].lower().len() == PREFIX_BYTES).min_by_key(|at| at.abs_diff(middle));
-    let (left, right) = slots.split_at(border.unwrap_or(middle));
-    let half = |lower: &Arc<[u8]>, slots: &[Arc<Slot>]| {
+    let mut parts = Vec::new();
+    let mut rest = child.slots();
+    let fanout = env.options.fanout_max;
+    let count = if rest.len() <= 2 * fanout { 2 } else { rest.len().div_ceil((fanout * 3 / 4).max(1)) };
+    for left in (2..=count).rev() {
+        let middle = rest.len() / left;
+        // Of two parts, each may take what the other has not, up to seven eighths; of more, none may grow by much.
+        let reach = if parts.is_empty() && left == 2 { middle * 3 / 4 } else { middle / 4 };
+        let borders = (middle - reach).max(1)..=(middle + reach).min(rest.len() - 1);
+        let border = borders.filter(|at| rest[*at].lower().len() == PREFIX_BYTES).min_by_key(|at| at.abs_diff(middle));
+        let (part, behind) = rest.split_at(border.unwrap_or(middle));
+        parts.push(part);
+        rest = behind;
+    }
+    parts.push(rest);
+    let slot = |(index, slots): (usize, &[Arc<Slot>])| {
         let node = Node::new(&env.budget, child.height(), slots.to_vec());
+        let lower = if index == 0 { lower } else { slots[0].lower() };
         Slot::new(&env.options, lower.clone(), Vec::new(), Target::node(node))
     };
-    vec![half(lower, left), half(right[0].lower(), right)]
+    parts.into_iter().enumerate().map(slot).collect()
+}
+
+/// Splits child nodes that have become too large on the path to the job's slot, from below, as far as nobody relies on them and
+/// nothing waits above them: what waits would have to be cut. A node that is left is split by its next flush.
+fn split_path(env: &TreeEnv, reservations: &Reservations, node: &Arc<Node>, job: &Job) -> Option<Arc<Node>> {
+    if node.height() <= job.name.height {
+        return None;
+    }
+    let index = node.find(&job.name.lower);
+    let slot = &node.slots()[index];
+    let Target::Node(child) = slot.target() else { return None };
+    let child = child.loaded()?;
+    let below = split_path(env, reservations, child, job);
+    let child = below.as_ref().unwrap_or(child);
+    let name = SlotName { height: node.height(), lower: slot.lower().clone() };
+    let upper = node.slots().get(index + 1).map(|slot| slot.lower().as_ref());
+    let is_free = slot.buffer().is_empty()
+        && !slot.is_damaged()
+        && !reservations.holds_slot(&name)
+        && reservations.pivots_free(node.height(), slot.lower(), upper, job);
+    if is_free && child.slots().len() > env.options.fanout_max {
+        return Some(node.with_slots(index, split(env, slot.lower(), child)));
+    }
+    below.map(|child| node.with_slots(index, [slot.with(&env.options, slot.buffer().to_vec(), Target::node(child))]))
 }
 
 /// Joins child nodes of few slots with their neighbours, on the path to the job's slot; `None` when there are none, or when

@@ -19,6 +19,8 @@
 //!   a single slot gives way to its child;
 //! - **drop**: a settled range-delete that covers a slot makes everything below it disappear at once.
 //!
+//! Besides, sorted rows of an interval that holds nothing may become leaves at once: a **graft**.
+//!
 //! Unlike SplinterDB, a flush rewrites the runs that it moves instead of passing references on, so each
 //! run stands in one place and its space comes back as a whole (`docs/decisions/0001-partitioned-runs.md`).
 //!
@@ -39,7 +41,7 @@
 //! Steps do all their I/O before they install; a failed step changes nothing and can be tried again.
 //!
 //! Rooms, in reading order: [`tuning`], [`node`], [`source`], [`merge`], [`compact`] (the merge rules on
-//! streams), [`plan`] (what next), [`step`] (flush, compaction, drop, seal, join), [`pass`] (compacting a range on request), [`install`] (new versions),
+//! streams), [`plan`] (what next), [`step`] (flush, compaction, drop, seal, join), [`pass`] (compacting a range on request), [`graft`], [`install`] (new versions),
 //! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`verify`], [`salvage`],
 //! [`shape`].
 
@@ -47,6 +49,7 @@ pub mod compact;
 pub mod cursor;
 pub mod dead;
 pub mod estimate;
+pub mod graft;
 pub mod install;
 pub mod merge;
 pub mod node;
@@ -78,6 +81,7 @@ use crate::store::Store;
 
 pub use cursor::{CursorOptions, TreeCursor};
 pub use estimate::RangeEstimate;
+pub use graft::{Graft, GraftStep, GraftWriter};
 pub use node::Node;
 pub use pass::{CompactPass, CompactStep};
 pub use publish::{PublishInput, Published};
@@ -142,6 +146,8 @@ pub struct Version {
     pub sealed: Vec<Level0>,
     /// The root.
     pub root: Arc<Node>,
+    /// Grafts installed before it.
+    pub grafts: u64,
 }
 
 /// Space that left the tree with version `since`; versions before it may still read it.
@@ -163,6 +169,8 @@ struct State {
     blobs_added: Vec<Extent>,
     /// What has left the tree since the last publication, whether that knew of it or not.
     removed: Vec<Extent>,
+    /// Grafts installed.
+    grafts: u64,
 }
 
 /// What writers are measured against when flushing falls behind.
@@ -207,7 +215,7 @@ impl BeTree {
     /// As [`BeTree::open`], with a root that has been loaded.
     pub fn with_root(env: TreeEnv, saved: Option<Arc<Node>>, sealed: Vec<Level0>, active: Arc<Memtable>) -> BeTree {
         let root = saved.clone().unwrap_or_else(|| Node::empty_root(&env));
-        let version = Arc::new(Version { number: 1, active, sealed, root });
+        let version = Arc::new(Version { number: 1, active, sealed, root, grafts: 0 });
         let mut state = State::default();
         state.past.push_back((1, Arc::downgrade(&version)));
         BeTree {

@@ -240,17 +240,27 @@ pub(super) fn reserve_join(
     next: &Arc<Slot>,
     upper: Option<&[u8]>,
 ) -> Option<Job> {
-    let name_of = |slot: &Slot| SlotName { height: 1, lower: slot.lower().clone() };
+    reserve_leaves(reservations, slot, Some(next), upper)
+}
+
+/// Reserves a leaf slot, or that and the one behind it, and the pivots between, below and above; `upper` bounds the last one.
+pub(super) fn reserve_leaves(
+    reservations: &mut Reservations,
+    slot: &Arc<Slot>,
+    next: Option<&Arc<Slot>>,
+    upper: Option<&[u8]>,
+) -> Option<Job> {
+    let name_of = |slot: &Arc<Slot>| SlotName { height: 1, lower: slot.lower().clone() };
     let reservation = Reservation {
         id: 0,
-        slots: vec![name_of(slot), name_of(next)],
+        slots: std::iter::once(slot).chain(next).map(name_of).collect(),
         lower: slot.lower().clone(),
         upper: upper.map(<[u8]>::to_vec),
         receives_at: None,
         splits_at: Some(1),
         alone_below: None,
     };
-    let (name, slot, next, upper) = (name_of(slot), slot.clone(), Some(next.clone()), upper.map(<[u8]>::to_vec));
+    let (name, slot, next, upper) = (name_of(slot), slot.clone(), next.cloned(), upper.map(<[u8]>::to_vec));
     reservations.try_hold(reservation).map(|id| Job { name, slot, next, upper, splits: true, alone: false, id })
 }
 

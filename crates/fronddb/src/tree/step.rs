@@ -46,7 +46,7 @@ pub struct TreeCounters {
     pub moves: Counter,
     /// Leaves compacted.
     pub compactions: Counter,
-    /// Stored bytes written by compactions.
+    /// Stored bytes written by compactions and grafts.
     pub compaction_bytes: Counter,
     /// Pairs of leaves that have become one.
     pub joins: Counter,
@@ -231,7 +231,7 @@ impl BeTree {
         Ok(outcome)
     }
 
-    fn compaction(&self, job: &Job, runs: Vec<Arc<Run>>, bottom: bool, cuts: Cuts) -> Result<Compaction> {
+    pub(super) fn compaction(&self, job: &Job, runs: Vec<Arc<Run>>, bottom: bool, cuts: Cuts) -> Result<Compaction> {
         let mut range_deletes: Vec<RangeDelete> = Vec::new();
         let mut sources = Vec::with_capacity(runs.len());
         let mode = bulk(&self.env, runs.len());
@@ -292,7 +292,7 @@ impl BeTree {
         Ok(())
     }
 
-    fn count(&self, outcome: &Outcome, steps: &Counter, bytes: &Counter) {
+    pub(super) fn count(&self, outcome: &Outcome, steps: &Counter, bytes: &Counter) {
         steps.add(1);
         bytes.add(outcome.outputs.iter().map(|output| output.run.meta().bytes).sum());
         self.counters.messages_in.add(outcome.messages_in);
@@ -356,14 +356,31 @@ pub fn for_each_run(
     node: &Node,
     visit: &mut dyn FnMut(&Arc<Run>) -> Result<ControlFlow<()>>,
 ) -> Result<ControlFlow<()>> {
-    for slot in node.slots() {
+    for_each_run_in(env, node, &[], None, visit)
+}
+
+/// As [`for_each_run`], for the runs of slots that meet `[lower, upper)` (`None`: no upper bound).
+///
+/// # Errors
+/// As there.
+pub(super) fn for_each_run_in(
+    env: &TreeEnv,
+    node: &Node,
+    lower: &[u8],
+    upper: Option<&[u8]>,
+    visit: &mut dyn FnMut(&Arc<Run>) -> Result<ControlFlow<()>>,
+) -> Result<ControlFlow<()>> {
+    for slot in &node.slots()[node.find(lower)..] {
+        if upper.is_some_and(|upper| slot.lower().as_ref() >= upper) {
+            break;
+        }
         for run in slot.runs() {
             if visit(run)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         if let Target::Node(child) = slot.target()
-            && for_each_run(env, child.load(env)?, visit)?.is_break()
+            && for_each_run_in(env, child.load(env)?, lower, upper, visit)?.is_break()
         {
             return Ok(ControlFlow::Break(()));
         }

@@ -46,11 +46,12 @@ impl TreeCursor {
         Ok(false)
     }
 
-    /// Begins to watch writes from `lower` on, unless some may already have gone to a newer memtable.
+    /// Begins to watch writes from `lower` on, unless some may already have gone to a newer memtable or a graft.
     pub(super) fn begin_watch(&mut self, lower: &[u8]) {
         let Some(leaf) = &self.leaf else { return };
         let Some(watch) = self.tree.dead.watch(lower) else { return };
-        if Arc::ptr_eq(&self.tree.version_guard().active, &leaf.version.active) {
+        let now = self.tree.version_guard();
+        if Arc::ptr_eq(&now.active, &leaf.version.active) && now.grafts == leaf.version.grafts {
             self.chain.watch = Some(watch);
             self.chain.since = CommitNumber(0);
         } else {

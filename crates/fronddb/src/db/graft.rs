@@ -1,0 +1,230 @@
+//! The database's side of a bulk load that is grafted ([`crate::tree::graft`]).
+//!
+//! # What makes it sound
+//!
+//! The rows become leaves with the stamp of the loading transaction while that is open, as the messages of any transaction do whose
+//! memtables are sealed before it ends. So there is nothing new in the log and nothing to replay: the runs are in the tree
+//! because a published root has them, and the transaction's status says what they mean.
+//!
+//! - B1: two publications with the graft in their roots are durable before [`TxnCore::graft`] returns, and so before the
+//!   transaction's commit or prepare record can be. A crash before finds no commit record: it aborts the transaction, and what it finds of
+//!   the graft with it. After, the newest generation and the one before both have the graft, so losing the newest superblock
+//!   loses nothing (K2 of [`super::checkpoint`]).
+//! - B2: space: until a publication has them, the extents belong to nobody whom a crash leaves behind. From then on they are
+//!   accounted for like those of other runs.
+//! - B3: the transaction holds a lock on the whole tree, and its latch from the check that the tree is bare to the installation; so no
+//!   message of the tree is written in between (G1).
+//!
+//! # Rows of a load that was rolled back
+//!
+//! A leaf without anything pending asks for no compaction, so nothing would come to drop them. [`Grafts`] remembers the tree of each
+//! graft whose transaction is not known to be committed, in memory and in the superblock's extra bytes, and background work
+//! compacts the trees of those that were aborted. A note lost costs space until the next compaction of the tree, never a row.
+
+use super::core::TxnCore;
+use super::engine::Engine;
+use super::tree_handle::Tree;
+use super::write::tree_bounds;
+use crate::base::codec::{Decoder, put_varint};
+use crate::base::sync::Mutex;
+use crate::base::{Error, ErrorKind, Result, TreeId, TxnId};
+use crate::format::{Stamp, Status, Statuses, SuperblockBody};
+use crate::tree::{CompactPass, CompactStep, Graft, GraftStep, GraftWriter};
+
+/// Smaller loads go through level 0, in bytes of keys and values; where level 0 is small, an eighth of it.
+const GRAFT_BYTES_MIN: usize = 4 << 20;
+/// Grafts that are remembered until their transactions are decided. Past it, loads go through level 0.
+const UNDECIDED_MAX: usize = 64;
+/// Publications with the graft before the transaction may end (B1).
+const PUBLICATIONS: usize = 2;
+
+/// A graft whose transaction is not known to be committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Note {
+    txn: TxnId,
+    step: u32,
+    tree: TreeId,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    notes: Vec<Note>,
+    /// The compaction of the tree of a graft that was aborted.
+    cleaning: Option<(Note, CompactPass)>,
+    /// A thread is at it.
+    is_cleaning: bool,
+}
+
+/// Grafts that may have to be cleaned up after.
+#[derive(Debug, Default)]
+pub(crate) struct Grafts(Mutex<Notes>);
+
+impl Grafts {
+    /// What a superblock says.
+    pub(crate) fn restore(body: &SuperblockBody) -> Grafts {
+        // It is space that depends on these bytes, no row: what cannot be read is passed over.
+        let notes = body.extra.get(4..).and_then(|bytes| decode(bytes).ok()).unwrap_or_default();
+        Grafts(Mutex::new(Notes { notes, ..Notes::default() }))
+    }
+
+    /// Appends what the superblock is to say.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let inner = self.0.lock();
+        put_varint(out, inner.notes.len() as u64);
+        for note in &inner.notes {
+            put_varint(out, note.txn.0);
+            put_varint(out, u64::from(note.step));
+            put_varint(out, u64::from(note.tree.0));
+        }
+    }
+
+    /// Remembers one; false when there is no room.
+    fn add(&self, note: Note) -> bool {
+        let mut inner = self.0.lock();
+        let has_room = inner.notes.len() < UNDECIDED_MAX;
+        if has_room {
+            inner.notes.push(note);
+        }
+        has_room
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Vec<Note>> {
+    let mut decoder = Decoder::new(bytes);
+    let count = decoder.count(3)?;
+    let mut notes = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (txn, step, tree) = (TxnId(decoder.varint()?), decoder.varint_u32()?, TreeId(decoder.varint_u32()?));
+        notes.push(Note { txn, step, tree });
+    }
+    decoder.finish()?;
+    Ok(notes)
+}
+
+/// Lowest inner key of a tree, and the lowest above it, if there is one.
+fn bounds(tree: TreeId) -> (Vec<u8>, Option<Vec<u8>>) {
+    let (lower, upper) = tree_bounds(tree);
+    (lower, Some(upper).filter(|upper| !upper.is_empty()))
+}
+
+impl TxnCore {
+    /// Begins a graft of `bytes` bytes of rows into a tree that the transaction has locked whole; `None` when the load is to go
+    /// through level 0: it is small, or something lies in the tree, if only the dead rows of an earlier load.
+    pub(crate) fn graft_writer(&self, tree: &Tree, bytes: u64) -> Result<Option<GraftWriter>> {
+        let mut state = self.writing()?;
+        let engine = &self.engine;
+        engine.begin_once()?;
+        engine.forget_committed_grafts();
+        let (lower, upper) = bounds(tree.id());
+        let is_full = engine.grafts.0.lock().notes.len() >= UNDECIDED_MAX;
+        if is_full || bytes < GRAFT_BYTES_MIN.min(engine.level0_bytes() / 8) as u64 {
+            return Ok(None);
+        }
+        if !engine.tree.is_bare(&engine.tree.version(), &lower, upper.as_deref())? {
+            return Ok(None);
+        }
+        let stamp = Stamp::Written { txn: self.writer(&mut state).txn, step: state.step };
+        // Every record from now on is above it.
+        let seq = engine.log_end().0.saturating_sub(1);
+        Ok(Some(engine.tree.graft_writer(&lower, upper.as_deref(), stamp, seq)))
+    }
+
+    /// Puts the rows into the tree and makes them durable.
+    pub(crate) fn graft(&self, tree: &Tree, graft: Graft, user_bytes: u64) -> Result<()> {
+        let engine = &self.engine;
+        let (rows, blob_bytes) = (graft.rows(), graft.blob_bytes());
+        engine.counters.blob_bytes.add(blob_bytes);
+        self.install(tree, graft)?;
+        engine.counters.messages.add(rows);
+        engine.counters.user_bytes.add(user_bytes);
+        self.count_messages(rows);
+        engine.wake.progress();
+        for _ in 0..PUBLICATIONS {
+            engine.publish()?;
+        }
+        Ok(())
+    }
+
+    fn install(&self, tree: &Tree, graft: Graft) -> Result<()> {
+        let engine = &self.engine;
+        let mut state = self.writing()?;
+        tree.inner.check()?;
+        let (lower, upper) = bounds(tree.id());
+        let step = state.step;
+        let writer = self.writer(&mut state);
+        let txn = writer.txn;
+        let is_same = graft.stamp() == Stamp::Written { txn, step };
+        if !is_same || !engine.tree.is_bare(&engine.tree.version(), &lower, upper.as_deref())? {
+            return Err(Error::invalid("the transaction was used while its bulk load was being finished"));
+        }
+        if !engine.grafts.add(Note { txn, step, tree: tree.id() }) {
+            return Err(Error::internal("too many bulk loads at once"));
+        }
+        // From here on its end is logged, and so is the undoing of this step.
+        writer.logged = true;
+        state.written = Some(step);
+        let mut graft = Some(graft);
+        loop {
+            engine.check_writable()?;
+            let guard = engine.poison_on_panic();
+            let stepped = engine.tree.graft_step(&engine.retention(), &mut graft);
+            guard.done();
+            match stepped? {
+                GraftStep::Done => return Ok(()),
+                GraftStep::Unfit => return Err(Error::internal("no leaf is around a tree that is empty")),
+                GraftStep::Busy if engine.step_by_hand()? => {}
+                GraftStep::Busy => engine.wake.wait_for_progress(),
+            }
+        }
+    }
+}
+
+impl Engine {
+    fn is_graft_aborted(&self, note: &Note) -> bool {
+        self.statuses.status(note.txn, note.step) == Status::Aborted
+    }
+
+    /// Forgets the grafts of transactions that are committed.
+    fn forget_committed_grafts(&self) {
+        let is_committed = |note: &Note| matches!(self.statuses.status(note.txn, note.step), Status::Committed(_));
+        self.grafts.0.lock().notes.retain(|note| !is_committed(note));
+    }
+
+    /// Whether rows of a load that was rolled back are still to be dropped.
+    pub(crate) fn has_grafts_to_clean(&self) -> bool {
+        let inner = self.grafts.0.lock();
+        inner.cleaning.is_some() || inner.is_cleaning || inner.notes.iter().any(|note| self.is_graft_aborted(note))
+    }
+
+    /// Goes on with dropping the rows of loads that were rolled back; false when there is nothing to do just now.
+    pub(crate) fn clean_grafts_step(&self) -> Result<bool> {
+        let (note, mut pass) = {
+            let mut inner = self.grafts.0.lock();
+            if inner.is_cleaning {
+                return Ok(false);
+            }
+            let aborted = inner.notes.iter().find(|note| self.is_graft_aborted(note)).copied();
+            let begin = |note: Note| {
+                let (lower, upper) = bounds(note.tree);
+                (note, self.tree.compact_pass(lower, upper, self.log_end().0))
+            };
+            let Some(cleaning) = inner.cleaning.take().or_else(|| aborted.map(begin)) else { return Ok(false) };
+            inner.is_cleaning = true;
+            cleaning
+        };
+        let stepped = self.tree.compact_step(&self.retention(), &mut pass);
+        let mut inner = self.grafts.0.lock();
+        inner.is_cleaning = false;
+        let is_over = match &stepped {
+            Ok(step) => *step == CompactStep::Done,
+            // It would meet the damage again and again.
+            Err(error) => error.kind() == ErrorKind::Corruption,
+        };
+        if is_over {
+            inner.notes.retain(|other| *other != note);
+        } else {
+            inner.cleaning = Some((note, pass));
+        }
+        Ok(stepped? != CompactStep::Busy)
+    }
+}
