@@ -10,6 +10,7 @@ mod covered;
 mod damage;
 mod formats;
 mod fuzz_seeds;
+mod grafts;
 mod io_errors;
 mod model;
 mod observers;
