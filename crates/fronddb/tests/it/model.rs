@@ -1,4 +1,4 @@
-//! The reference model: random operations, transactions, savepoints, snapshots, prepares, background steps and
+//! The reference model: random operations, bulk loads, transactions, savepoints, snapshots, prepares, background steps and
 //! crashes, compared with sorted maps. Single-threaded and driven by hand, so a seed tells the whole story:
 //! `MODEL_SEED=17 cargo test --test it model` runs one, `MODEL_SEEDS=5000` more than the default number.
 
@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use fronddb::io::MemoryStorage;
 use fronddb::{
-    CursorOptions, Database, Durability, ErrorKind, Isolation, LockMode, Locked, Op, Program, Result, Savepoint,
-    Transaction, Tree, TreeOptions, TxnOptions, Wait,
+    BulkOptions, CursorOptions, Database, Durability, ErrorKind, Isolation, LockMode, Locked, Op, Program, Result,
+    Savepoint, Transaction, Tree, TreeOptions, TxnOptions, Wait,
 };
 
 use crate::support::{Random, collect, collect_backward, options};
@@ -15,7 +15,7 @@ use crate::support::{Random, collect, collect_backward, options};
 type Key = (usize, Vec<u8>);
 type Map = BTreeMap<Key, Vec<u8>>;
 
-const TREES: usize = 2;
+const TREES: usize = 3;
 const KEYS: u64 = 120;
 
 /// What a transaction did to a key or a range.
@@ -80,6 +80,8 @@ struct World {
     open: Vec<Open>,
     prepared: BTreeMap<Vec<u8>, Vec<Change>>,
     next_xid: u32,
+    /// Bulk loads whose rows became leaves at once.
+    grafts: u64,
 }
 
 impl World {
@@ -98,6 +100,7 @@ impl World {
             open: Vec::new(),
             prepared: BTreeMap::new(),
             next_xid: 0,
+            grafts: 0,
         }
     }
 
@@ -128,7 +131,18 @@ impl World {
     fn step(&mut self) {
         match self.random.below(100) {
             0..12 if self.open.len() < 4 => self.begin(),
-            0..50 => self.write(),
+            0..46 => self.write(),
+            46 => {
+                let tree = self.random.below(TREES as u64) as usize;
+                self.load(tree);
+            }
+            47..50 => {
+                let tree = self.random.below(TREES as u64) as usize;
+                if self.recreate(tree) && self.open.is_empty() {
+                    self.begin();
+                }
+                self.load(tree);
+            }
             50..68 => self.read(),
             68..73 => self.mark(),
             73..84 => self.end(),
@@ -241,6 +255,78 @@ impl World {
         if self.granted(&result) {
             assert!(!self.is_prepared(&key), "seed {}: wrote to what a prepared transaction wrote", self.seed);
             self.open[at].changes.push(change);
+        }
+    }
+
+    /// Makes a tree anew, in a transaction of its own, unless somebody has a lock in it.
+    fn recreate(&mut self, at: usize) -> bool {
+        let lock_timeout = Some(std::time::Duration::ZERO);
+        let txn = self.db.begin(TxnOptions { lock_timeout, ..TxnOptions::default() }).unwrap();
+        let name = format!("tree {at}");
+        let made = txn.drop_tree(&name).and_then(|()| txn.create_tree(&name, &TreeOptions::default()));
+        if let Err(error) = &made
+            && error.kind() == ErrorKind::LockTimeout
+        {
+            return false;
+        }
+        self.trees[at] = made.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
+        txn.commit().unwrap();
+        let mut state = self.committed().clone();
+        state.retain(|(tree, _), _| *tree != at);
+        self.states.push(state);
+        self.durable();
+        // What a snapshot saw in the tree is gone with it.
+        for open in &mut self.open {
+            if let Some(snapshot) = &mut open.snapshot {
+                snapshot.retain(|(tree, _), _| *tree != at);
+            }
+        }
+        true
+    }
+
+    /// Loads a tree that is empty for the transaction, now and then with a key twice or giving up half-way.
+    fn load(&mut self, tree: usize) {
+        let Some(at) = self.pick() else { return };
+        let mut rows: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        for _ in 0..1 + self.random.below(600) {
+            let key = format!("key{:04}", self.random.below(10 * KEYS)).into_bytes();
+            let value = self.value();
+            rows.insert(key, value);
+        }
+        let memory_bytes = if self.random.below(2) == 0 { 0 } else { 1 };
+        let twice = self.random.below(10) == 0;
+        let give_up = self.random.below(10) == 0;
+        let latest = apply(&self.open[at].changes, self.committed());
+        let is_empty = latest.keys().all(|(of, _)| *of != tree);
+        let options = BulkOptions { memory_bytes, ..BulkOptions::default() };
+        let begun = self.open[at].txn.bulk(&self.trees[tree], &options);
+        if let Err(error) = &begun
+            && error.kind() == ErrorKind::InvalidArgument
+        {
+            return assert!(!is_empty, "seed {}: {error}", self.seed);
+        }
+        if !self.granted(&begun) {
+            return;
+        }
+        assert!(is_empty, "seed {}: loading a tree that has rows", self.seed);
+        let mut bulk = begun.unwrap();
+        rows.iter().rev().for_each(|(key, value)| bulk.add(key, value).unwrap());
+        if twice {
+            let (key, value) = rows.first_key_value().unwrap();
+            bulk.add(key, value).unwrap();
+        }
+        let log_bytes = self.db.statistics().unwrap().log_bytes;
+        match bulk.finish(&mut |_| !give_up) {
+            Ok(()) => assert!(!twice && !give_up, "seed {}", self.seed),
+            Err(error) if error.kind() == ErrorKind::KeyExists => return assert!(twice, "seed {}", self.seed),
+            Err(error) if error.kind() == ErrorKind::Cancelled => return assert!(give_up, "seed {}", self.seed),
+            Err(error) => panic!("seed {}: {error}", self.seed),
+        }
+        self.grafts += u64::from(self.db.statistics().unwrap().log_bytes == log_bytes);
+        for (key, value) in rows {
+            let key = (tree, key);
+            assert!(!self.is_prepared(&key), "seed {}: loaded what a prepared transaction wrote", self.seed);
+            self.open[at].changes.push(Change::Put(key, value));
         }
     }
 
@@ -403,21 +489,22 @@ impl World {
         self.states = vec![self.states.swap_remove(at)];
     }
 
-    fn finish(mut self) {
+    fn finish(mut self) -> u64 {
         self.open.clear();
         while self.db.step_background().unwrap() {}
         self.states.drain(..self.states.len() - 1);
         self.compare();
         self.db.check(&mut |finding| panic!("seed {}: {finding:?}", self.seed)).unwrap();
+        self.grafts
     }
 }
 
-fn run(seed: u64, steps: u64) {
+fn run(seed: u64, steps: u64) -> u64 {
     let mut world = World::new(seed);
     for _ in 0..steps {
         world.step();
     }
-    world.finish();
+    world.finish()
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -427,11 +514,13 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn long_random_histories_agree_with_the_model() {
     if let Some(seed) = number("MODEL_SEED") {
-        return run(seed, number("MODEL_STEPS").unwrap_or(1500));
-    }
-    for seed in 0..number("MODEL_SEEDS").unwrap_or(40) {
         run(seed, number("MODEL_STEPS").unwrap_or(1500));
+        return;
     }
+    let seeds = number("MODEL_SEEDS").unwrap_or(40);
+    let grafts: u64 = (0..seeds).map(|seed| run(seed, number("MODEL_STEPS").unwrap_or(1500))).sum();
+    println!("grafts={grafts}");
+    assert!(grafts > seeds, "few loads became leaves at once, grafts={grafts}");
 }
 
 /// Each history ends in a crash and a reopening, wherever it then is: in a seal, between publications, with
