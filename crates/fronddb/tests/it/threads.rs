@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fronddb::tree::TreeTuning;
-use fronddb::{CursorOptions, Database, Durability, Isolation, Options, TreeOptions, TxnOptions, WriteBatch};
+use fronddb::{
+    BulkOptions, CursorOptions, Database, Durability, Isolation, Options, TreeOptions, TxnOptions, WriteBatch,
+};
 
 use crate::support::{begin, collect};
 
@@ -80,4 +82,90 @@ fn writers_and_scanners_run_beside_flushes_and_compactions() {
     db.close().unwrap();
     let db = Database::open(&scratch.0, small()).unwrap();
     assert_eq!(count(&db), rows);
+}
+
+#[test]
+fn bulk_loads_run_beside_writers_flushes_and_compactions() {
+    const LOADERS: u32 = 2;
+    const LOADS: u32 = 12;
+    const ROWS: u32 = 20_000;
+    let scratch = Scratch::new();
+    let db = Database::open(&scratch.0, small()).unwrap();
+    let value = |load: u32, row: u32| (row ^ load).to_be_bytes().repeat(8);
+    let key = |row: u32| row.wrapping_mul(2_654_435_761).to_be_bytes();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let kept = std::sync::Mutex::new(Vec::new());
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            // Trees between those that are loaded, so that runs lie on both sides of them.
+            let mut trees = Vec::new();
+            let mut row = 0u32;
+            while !done.load(Ordering::Relaxed) {
+                if row.is_multiple_of(4_000) && trees.len() < 40 {
+                    trees.push(db.create_tree(&format!("written {}", trees.len()), &TreeOptions::default()).unwrap());
+                }
+                let mut batch = WriteBatch::new();
+                for _ in 0..100 {
+                    let tree = &trees[row as usize % trees.len()];
+                    batch.put(tree, &key(row), &value(7, row)).unwrap();
+                    row += 1;
+                }
+                let options = TxnOptions { durability: Durability::Write, ..TxnOptions::default() };
+                db.write(&batch, options).unwrap();
+            }
+            row
+        });
+        let loaders: Vec<_> = (0..LOADERS)
+            .map(|loader| {
+                let (db, kept) = (&db, &kept);
+                scope.spawn(move || {
+                    for load in 0..LOADS {
+                        let txn = begin(db);
+                        let name = format!("loaded {loader} {load}");
+                        let tree = txn.create_tree(&name, &TreeOptions::default()).unwrap();
+                        let mut bulk = txn.bulk(&tree, &BulkOptions::default()).unwrap();
+                        (0..ROWS).for_each(|row| bulk.add(&key(row), &value(load, row)).unwrap());
+                        bulk.finish(&mut |_| true).unwrap();
+                        if load % 3 == 2 {
+                            txn.rollback().unwrap();
+                        } else {
+                            txn.commit().unwrap();
+                            kept.lock().unwrap().push((name, load));
+                        }
+                    }
+                })
+            })
+            .collect();
+        loaders.into_iter().for_each(|loader| loader.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+        writer.join().unwrap()
+    });
+    let verify = |db: &Database| {
+        let txn = begin(db);
+        let mut found = 0;
+        for info in db.trees().unwrap() {
+            let rows = collect(&mut txn.cursor(&db.open_tree(&info.name).unwrap(), CursorOptions::default()).unwrap());
+            let rows = rows.unwrap();
+            match kept.lock().unwrap().iter().find(|(name, _)| *name == info.name) {
+                Some((name, load)) => {
+                    let mut expected: Vec<_> = (0..ROWS).map(|row| (key(row).to_vec(), value(*load, row))).collect();
+                    expected.sort_unstable();
+                    assert!(rows == expected, "{name}");
+                }
+                None => {
+                    assert!(info.name.starts_with("written"), "{}", info.name);
+                    found += rows.len();
+                }
+            }
+        }
+        assert_eq!(found, written as usize);
+        assert_eq!(kept.lock().unwrap().len() as u32, LOADERS * LOADS * 2 / 3);
+    };
+    verify(&db);
+    db.wait_idle().unwrap();
+    db.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    db.close().unwrap();
+    let db = Database::open(&scratch.0, small()).unwrap();
+    verify(&db);
+    db.check(&mut |finding| panic!("{finding:?}")).unwrap();
 }
