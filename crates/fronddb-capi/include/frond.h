@@ -584,8 +584,8 @@ size_t frond_batch_bytes(const frond_batch *batch);
 frond_status frond_txn_write_batch(frond_txn *txn, const frond_batch *batch, size_t *failed);
 
 /* Bulk loads: rows in any order into a tree that has none. They are sorted outside of the tree, in bounded memory, and then
- * written in key order, without locks or lookups for each row. A rollback or a crash before the commit undoes them in
- * constant time, as always. */
+ * written in key order, without locks or lookups for each row: a large load into a tree that was never written to as leaves
+ * at once (a graft), else through the log. A rollback or a crash before the commit undoes them in constant time, as always. */
 typedef struct frond_bulk_options {
   const char *temporary_dir; /* where rows are spilled that do not fit; NULL: "tmp" in the database's directory */
   uint64_t memory_bytes;     /* to sort in, part of the database's budget; 0: an eighth of it, at most 64 MiB */
@@ -801,7 +801,7 @@ typedef struct frond_statistics {
   uint64_t blob_bytes;             /* bytes of values written as blobs */
   uint64_t seal_bytes;             /* bytes written by sealing memtables */
   uint64_t flush_bytes;            /* bytes written by flushes to lower nodes */
-  uint64_t compact_bytes;          /* bytes written by compactions, leaf rewrites included */
+  uint64_t compact_bytes;          /* bytes written by compactions, leaf rewrites included, and grafts */
   uint64_t publish_bytes;          /* bytes written by publications: nodes, space map, statuses, superblocks */
   uint64_t seals;                  /* memtables sealed */
   uint64_t compactions;            /* flushes and compactions done */

@@ -86,7 +86,7 @@ statistics! {
     seal_bytes,
     /// Bytes written by flushes to lower nodes.
     flush_bytes,
-    /// Bytes written by compactions, leaf rewrites included.
+    /// Bytes written by compactions, leaf rewrites included, and by bulk loads that become leaves at once.
     compact_bytes,
     /// Bytes written by publications: nodes, space map, statuses, superblocks.
     publish_bytes,

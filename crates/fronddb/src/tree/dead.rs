@@ -15,6 +15,9 @@
 //!    memtable and before it returns, which lowers the watch's end to the written key;
 //! 3. at the first live row it turns the watch into a marker up to that row or the watch's end.
 //!
+//! A graft ([`super::graft`]) is a write of a whole interval that goes past the memtable: in step 1 the scan also checks that none was installed
+//! since its version.
+//!
 //! A write whose message was in the memtable before step 1 is seen by the scan; a later one meets the watch
 //! or the marker (both sides fence between their store and their load). A marker that is met late hides only
 //! what is not committed yet.

@@ -1,6 +1,7 @@
 //! Bulk loads that become leaves at once: written once, and as transactional as any other write, wherever the machine stops.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -171,6 +172,51 @@ fn snapshots_savepoints_and_later_writes_mean_what_they_always_mean() {
     assert!(present(&db, "third") == expected);
     db.drop_tree("third").unwrap();
     assert_clean(&storage, db, "dropped");
+}
+
+#[test]
+fn what_scans_remember_of_dead_rows_does_not_hide_a_load() {
+    let (storage, db, tree) = fresh();
+    let rows = rows(1_000, 1);
+    rows.iter().for_each(|(key, value)| db.put(&tree, key, value).unwrap());
+    rows.keys().for_each(|key| db.delete(&tree, key).unwrap());
+    // The scan leaves a marker behind.
+    assert!(present(&db, "t").is_empty());
+    db.compact(Some(&tree), b"", b"", &mut |_| ControlFlow::Continue(())).unwrap();
+    db.wait_idle().unwrap();
+    let log = db.statistics().unwrap().log_bytes;
+    let txn = begin(&db);
+    load(&txn, &tree, &rows).unwrap();
+    assert!(db.statistics().unwrap().log_bytes == log, "the tree was not bare");
+    assert!(seen(&txn, &tree) == rows);
+    txn.commit().unwrap();
+    assert!(present(&db, "t") == rows);
+    assert_clean(&storage, db, "scanned");
+}
+
+#[test]
+fn a_full_disk_ends_a_load_and_nothing_else() {
+    let (storage, db, tree) = fresh();
+    let other = db.create_tree("other", &TreeOptions::default()).unwrap();
+    db.put(&other, b"k", b"v").unwrap();
+    db.checkpoint().unwrap();
+    let live = db.statistics().unwrap().file_bytes_live;
+    storage.set_capacity(storage.occupied_bytes() + (1 << 20));
+    let txn = begin(&db);
+    txn.put(&other, b"with it", b"v").unwrap();
+    let error = load(&txn, &tree, &rows(60_000, 1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    assert!(seen(&txn, &tree).is_empty());
+    txn.commit().unwrap();
+    assert_eq!(present(&db, "other").len(), 2);
+    storage.set_capacity(64 << 20);
+    db.checkpoint().unwrap();
+    assert!(db.statistics().unwrap().file_bytes_live < live + (64 << 10));
+    let txn = begin(&db);
+    load(&txn, &tree, &rows(60_000, 1)).unwrap();
+    txn.commit().unwrap();
+    assert!(present(&db, "t") == rows(60_000, 1));
+    assert_clean(&storage, db, "resumed");
 }
 
 #[test]
@@ -394,7 +440,7 @@ fn each(rule: &FaultRule) {
         let context = format!("{:?} permanent={} at call {nth}", rule.fault, rule.permanent);
         if plan.fired() == 0 {
             assert!(errors.is_empty(), "{context}: {errors:?}");
-            assert!(nth > 60, "the workload makes few calls: {nth}");
+            assert!(nth > 100, "the workload makes few calls: {nth}");
             return;
         }
         for error in &errors {
@@ -406,8 +452,12 @@ fn each(rule: &FaultRule) {
             verify(&image, &heard, &format!("{context}, newest superblock lost"));
         }
         verify(&memory.crash(nth), &heard, &context);
-        nth += 1;
+        nth += stride();
     }
+}
+
+fn stride() -> u64 {
+    std::env::var("FAULT_STRIDE").ok().and_then(|value| value.parse().ok()).unwrap_or(3)
 }
 
 fn changes() -> FaultRule {

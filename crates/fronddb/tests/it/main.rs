@@ -4,6 +4,7 @@
 mod bad_days;
 mod basics;
 mod bulk;
+mod bulk_speed;
 mod catalog;
 mod compact;
 mod covered;
