@@ -78,14 +78,12 @@ impl Grafts {
         }
     }
 
-    /// Remembers one; false when there is no room.
-    fn add(&self, note: Note) -> bool {
+    /// Remembers one, if there is room: whoever begins a graft has looked, but others may have come since.
+    fn add(&self, note: Note) {
         let mut inner = self.0.lock();
-        let has_room = inner.notes.len() < UNDECIDED_MAX;
-        if has_room {
+        if inner.notes.len() < UNDECIDED_MAX {
             inner.notes.push(note);
         }
-        has_room
     }
 }
 
@@ -157,9 +155,7 @@ impl TxnCore {
         if !is_same || !engine.tree.is_bare(&engine.tree.version(), &lower, upper.as_deref())? {
             return Err(Error::invalid("the transaction was used while its bulk load was being finished"));
         }
-        if !engine.grafts.add(Note { txn, step, tree: tree.id() }) {
-            return Err(Error::internal("too many bulk loads at once"));
-        }
+        engine.grafts.add(Note { txn, step, tree: tree.id() });
         // From here on its end is logged, and so is the undoing of this step.
         writer.logged = true;
         state.written = Some(step);
@@ -226,5 +222,45 @@ impl Engine {
             inner.cleaning = Some((note, pass));
         }
         Ok(stepped? != CompactStep::Busy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::format::superblock::EXTRA_BYTES_MAX;
+
+    fn body(extra: Vec<u8>) -> SuperblockBody {
+        SuperblockBody { extra, ..SuperblockBody::default() }
+    }
+
+    #[test]
+    fn as_many_notes_as_there_may_be_fit_a_superblock_and_come_back() {
+        let grafts = Grafts::default();
+        for number in 0..2 * UNDECIDED_MAX as u64 {
+            grafts.add(Note { txn: TxnId(u64::MAX - number), step: u32::MAX, tree: TreeId(u32::MAX - number as u32) });
+        }
+        let mut extra = 7u32.to_le_bytes().to_vec();
+        grafts.encode(&mut extra);
+        assert!(extra.len() <= EXTRA_BYTES_MAX);
+        let notes = grafts.0.lock().notes.clone();
+        assert_eq!(notes.len(), UNDECIDED_MAX);
+        assert_eq!(Grafts::restore(&body(extra)).0.lock().notes, notes);
+    }
+
+    #[test]
+    fn a_superblock_that_says_nothing_of_grafts_has_none() {
+        for extra in [Vec::new(), vec![1, 2], 7u32.to_le_bytes().to_vec()] {
+            assert!(Grafts::restore(&body(extra)).0.lock().notes.is_empty());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken(extra in proptest::collection::vec(any::<u8>(), 0..60)) {
+            Grafts::restore(&body(extra));
+        }
     }
 }

@@ -333,6 +333,7 @@ impl BeTree {
             Ok(room) => room,
             Err(error) => {
                 state.reservations.end_job(&job);
+                self.leave_if_damaged(&mut state, &job.name, &error);
                 return Err(error);
             }
         };

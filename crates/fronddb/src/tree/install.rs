@@ -322,7 +322,8 @@ fn split(env: &TreeEnv, lower: &Arc<[u8]>, child: &Arc<Node>) -> Vec<Arc<Slot>> 
 }
 
 /// Splits child nodes that have become too large on the path to the job's slot, from below, as far as nobody relies on them and
-/// nothing waits above them: what waits would have to be cut. A node that is left is split by its next flush.
+/// nothing waits above them: what waits would have to be cut, and two leaves that are being joined stay in one node. A node that is
+/// left is split by its next flush.
 fn split_path(env: &TreeEnv, reservations: &Reservations, node: &Arc<Node>, job: &Job) -> Option<Arc<Node>> {
     if node.height() <= job.name.height {
         return None;
@@ -338,7 +339,9 @@ fn split_path(env: &TreeEnv, reservations: &Reservations, node: &Arc<Node>, job:
     let is_free = slot.buffer().is_empty()
         && !slot.is_damaged()
         && !reservations.holds_slot(&name)
-        && reservations.pivots_free(node.height(), slot.lower(), upper, job);
+        && [node.height(), child.height()]
+            .iter()
+            .all(|height| reservations.pivots_free(*height, slot.lower(), upper, job));
     if is_free && child.slots().len() > env.options.fanout_max {
         return Some(node.with_slots(index, split(env, slot.lower(), child)));
     }

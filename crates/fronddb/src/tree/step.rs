@@ -143,7 +143,7 @@ impl BeTree {
 
     /// Marks a slot that damage keeps from being worked on, so that it is not tried again and neither asks for work nor slows
     /// writers down, until its node is read again.
-    fn leave_if_damaged(&self, state: &mut State, slot: &SlotName, error: &Error) {
+    pub(super) fn leave_if_damaged(&self, state: &mut State, slot: &SlotName, error: &Error) {
         if error.kind() == ErrorKind::Corruption {
             self.install_damaged(state, slot);
         }

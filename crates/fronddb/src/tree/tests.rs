@@ -602,3 +602,79 @@ fn of_two_leaves_that_cannot_be_joined_the_damaged_one_is_left_alone() {
     assert!(!leaf_slot(env, &root(&harness), one.lower()).is_damaged());
     assert_eq!(harness.tree.debt().urgency, 0.0);
 }
+
+/// Writes rows of tree 2, between those of the trees 1 and 3, for a graft.
+fn graft(harness: &mut Harness, rows: u16) -> Option<Graft> {
+    let (lower, upper) = (crate::base::key::tree_start(TreeId(2)), crate::base::key::tree_end(TreeId(2)));
+    assert!(harness.tree.is_bare(&harness.tree.version(), &lower, Some(&upper)).expect("read"));
+    harness.now += 1;
+    let mut writer = harness.tree.graft_writer(&lower, Some(&upper), Stamp::Settled, harness.now);
+    for row in 0..rows {
+        let key = crate::base::key::inner(TreeId(2), format!("{row:05}").as_bytes());
+        let value: Vec<u8> = (0..60).map(|at| (row.wrapping_mul(7919) >> (at % 11)) as u8).collect();
+        writer.add(&key, &value, false).expect("write");
+        harness.model.insert(key, vec![(harness.now, Some(value))]);
+    }
+    Some(writer.finish().expect("write"))
+}
+
+/// Many rows of the trees 1 and 3, all in leaves.
+fn around(rows: u16) -> Harness {
+    let mut harness = Harness::new();
+    for row in 0..rows {
+        for tree in [1, 3] {
+            let key = crate::base::key::inner(TreeId(tree), format!("{row:05}").as_bytes());
+            harness.write(&key, Kind::Put, &[(row.wrapping_mul(31) % 251) as u8; 50].map(|byte| byte ^ row as u8));
+        }
+        if row % 200 == 199 {
+            harness.seal_all();
+            while harness.tree.work_step(&harness.retention(), 1.0).expect("work") {}
+        }
+    }
+    harness.seal_all();
+    harness.compact(Vec::new(), None);
+    harness
+}
+
+#[test]
+fn a_graft_waits_for_a_seal_into_the_same_slots() {
+    let mut harness = around(20);
+    assert_eq!(harness.tree.version().root.height(), 1);
+    let mut graft = graft(&mut harness, 500);
+    let sealing = harness.tree.state.lock().reservations.begin_seal(1).expect("nobody works");
+    assert_eq!(harness.tree.graft_step(&harness.retention(), &mut graft).expect("graft"), GraftStep::Busy);
+    harness.tree.state.lock().reservations.end(sealing);
+    assert_eq!(harness.tree.graft_step(&harness.retention(), &mut graft).expect("graft"), GraftStep::Done);
+    assert!(graft.is_none());
+    harness.check();
+    harness.reopen();
+    harness.check();
+}
+
+#[test]
+fn two_leaves_that_are_being_joined_stay_in_one_node_beside_a_graft() {
+    for distance in [1, 2, -2, -3] {
+        let mut harness = around(3000);
+        let mut graft = graft(&mut harness, 4000);
+        let root = harness.tree.version().root.clone();
+        assert!(root.height() > 1);
+        let start = crate::base::key::tree_start(TreeId(2));
+        let mut node = root.clone();
+        while node.height() > 1 {
+            let node::Target::Node(child) = node.slots()[node.find(&start)].target() else { panic!("a node") };
+            node = child.load(&harness.tree.env).expect("load").clone();
+        }
+        // Two neighbours on either side of the slot that the graft goes to.
+        let Some(at) = node.find(&start).checked_add_signed(distance) else { continue };
+        let (Some(one), Some(next)) = (node.slots().get(at), node.slots().get(at + 1)) else { continue };
+        let upper = node.slots().get(at + 2).map(|slot| slot.lower().to_vec());
+        let upper = upper.unwrap_or_else(|| crate::base::key::tree_start(TreeId(4)));
+        let job = plan::reserve_join(&mut harness.tree.state.lock().reservations, one, next, Some(&upper));
+        let job = job.expect("nobody works");
+        assert_eq!(harness.tree.graft_step(&harness.retention(), &mut graft).expect("graft"), GraftStep::Done);
+        harness.tree.do_job(&harness.retention(), &job).expect("join");
+        harness.check();
+        harness.reopen();
+        harness.check();
+    }
+}
