@@ -180,8 +180,10 @@ fn what_scans_remember_of_dead_rows_does_not_hide_a_load() {
     let rows = rows(1_000, 1);
     rows.iter().for_each(|(key, value)| db.put(&tree, key, value).unwrap());
     rows.keys().for_each(|key| db.delete(&tree, key).unwrap());
-    // The scan leaves a marker behind.
-    assert!(present(&db, "t").is_empty());
+    // A scan that passes over dead rows leaves a marker behind at the first live one.
+    db.put(&tree, &[0xff; 8], b"").unwrap();
+    (0..2).for_each(|_| assert_eq!(present(&db, "t").len(), 1));
+    db.delete(&tree, &[0xff; 8]).unwrap();
     db.compact(Some(&tree), b"", b"", &mut |_| ControlFlow::Continue(())).unwrap();
     db.wait_idle().unwrap();
     let log = db.statistics().unwrap().log_bytes;
