@@ -12,8 +12,8 @@
 //! *Append.* One atomic add reserves the record's position, which is its LSN and its place in the ring. The copy runs
 //! in parallel with other copies. No thread of its own writes: whoever waits for a record becomes the writer if nobody
 //! is, takes all complete frames out of the ring, writes them in one piece and, if durability is waited for, syncs.
-//! Who comes meanwhile waits, and one of those becomes the next: group commit without timers. The write and the sync are
-//! separate roles, so that while one thread syncs another can write on.
+//! Who comes meanwhile waits, and one of those becomes the next: group commit without timers, also for commits that wait for
+//! the write alone. The write and the sync are separate roles, so that while one thread syncs another can write on.
 //!
 //! *Rotate.* The log is cut at its end: the next record begins a new segment. Only the position is noted; the writer
 //! changes files when it comes there. Positions go on without a gap.
@@ -32,7 +32,7 @@
 //! - G2: a position is given out once per epoch; frames are checked against both.
 //! - G3: `durable` moves only after a successful sync of every file that holds bytes below it.
 //!
-//! Latches, in the order in which they may be taken: sync role, writer, syncing, boundaries, pool (`preparing`, `state`),
+//! Latches, in the order in which they may be taken: sync role, write role, writer, syncing, boundaries, pool (`preparing`, `state`),
 //! a segment's `filling`, `cause`, `waiters`; `compressors` alone.
 //!
 //! # On failure
@@ -121,9 +121,12 @@ pub struct Log {
     boundaries: Mutex<Boundaries>,
     writer: Mutex<Writer>,
     sync_role: Mutex<()>,
+    /// Of those who wait for the write alone; others write beside it.
+    write_role: Mutex<()>,
     syncing: Mutex<()>,
     waiters: Mutex<()>,
     wake: Condvar,
+    wake_written: Condvar,
     pool: Pool,
     compressors: Mutex<Vec<Compression>>,
     cause: Mutex<Option<Error>>,
@@ -198,9 +201,11 @@ impl Log {
             boundaries: Mutex::new(Boundaries { pending: VecDeque::new(), latest: end }),
             writer: Mutex::new(writer),
             sync_role: Mutex::new(()),
+            write_role: Mutex::new(()),
             syncing: Mutex::new(()),
             waiters: Mutex::new(()),
             wake: Condvar::new(),
+            wake_written: Condvar::new(),
             pool,
             compressors: Mutex::new(Vec::new()),
             cause: Mutex::new(None),
@@ -306,17 +311,39 @@ impl Log {
     /// # Errors
     /// `Poisoned`; `InvalidArgument` for a position above the end.
     pub fn wait_written(&self, end: Lsn) -> Result<()> {
-        while self.written.load(Ordering::Acquire) < end.0 {
-            self.check_poison()?;
-            if end > self.end_lsn() {
-                return Err(Error::invalid(format!("nothing was appended there, lsn={end} end={}", self.end_lsn())));
-            }
-            self.write_pass()?;
-            if self.written.load(Ordering::Acquire) < end.0 {
-                crate::base::sync::yield_now();
+        while self.is_unwritten(end)? {
+            match self.write_role.try_lock() {
+                Some(role) => {
+                    let result = self.write_pass();
+                    drop(role);
+                    drop(self.waiters.lock());
+                    self.wake_written.notify_all();
+                    result?;
+                    if self.is_unwritten(end)? {
+                        crate::base::sync::yield_now();
+                    }
+                }
+                None => {
+                    let mut guard = self.waiters.lock();
+                    if self.written.load(Ordering::Acquire) < end.0 && self.write_role.is_locked() {
+                        self.wake_written.wait(&mut guard);
+                    }
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether something below `end` is still in the ring.
+    fn is_unwritten(&self, end: Lsn) -> Result<bool> {
+        if self.written.load(Ordering::Acquire) >= end.0 {
+            return Ok(false);
+        }
+        self.check_poison()?;
+        if end > self.end_lsn() {
+            return Err(Error::invalid(format!("nothing was appended there, lsn={end} end={}", self.end_lsn())));
+        }
+        Ok(true)
     }
 
     /// Waits until everything below `end` is durable.
@@ -341,10 +368,21 @@ impl Log {
 
     /// Writes and syncs for all who wait.
     fn lead(&self, role: MutexGuard<'_, ()>, end: u64) -> Result<()> {
-        let result = self.wait_written(Lsn(end)).and_then(|()| self.sync_pass());
+        let result = self.write_up_to(Lsn(end)).and_then(|()| self.sync_pass());
         drop(role);
         self.wake_all();
         result
+    }
+
+    /// Writes everything below `end`, beside whoever else writes.
+    fn write_up_to(&self, end: Lsn) -> Result<()> {
+        while self.is_unwritten(end)? {
+            self.write_pass()?;
+            if self.is_unwritten(end)? {
+                crate::base::sync::yield_now();
+            }
+        }
+        Ok(())
     }
 
     /// Makes everything appended so far durable, and returns its end.
@@ -360,6 +398,7 @@ impl Log {
     fn wake_all(&self) {
         drop(self.waiters.lock());
         self.wake.notify_all();
+        self.wake_written.notify_all();
     }
 
     fn write_pass(&self) -> Result<()> {
