@@ -1,6 +1,7 @@
 //! The parts of a run: an experiment on an engine in one variant; each is finished or not, and kept when it is.
 //!
-//! Parts stand in an order in which an engine's loaded tables are used one after the other and then removed. The two
+//! Engines take turns in every variant, so that a machine whose speed drifts treats them alike; what is short is repeated.
+//! Parts stand in an order in which loaded tables are used one after the other and then removed. The two
 //! first experiments share their runs: the insertion run at full speed ends with the kill that experiment 2 starts with.
 
 use std::collections::BTreeMap;
@@ -100,74 +101,33 @@ impl Finding {
     }
 }
 
+/// What is measured on one engine after the other.
+struct Round {
+    experiment: Experiment,
+    variant: &'static str,
+    dataset: Option<Kind>,
+    seconds: f64,
+    repeats: u32,
+}
+
 /// The parts of the chosen experiments and engines.
 pub(crate) fn parts(sizing: &Sizing, experiments: &[Experiment], engines: &[Engine]) -> Vec<Part> {
-    let wanted = |experiment| experiments.contains(&experiment);
     let mut parts = Vec::new();
     for repeat in 0..sizing.repeats {
-        for &engine in engines {
-            let mut add = |experiment, variant, dataset, seconds| {
-                parts.push(Part { experiment, engine, variant, repeat, dataset, seconds });
-            };
-            let load = sizing.iibench_rows as f64 / 80e3 + 3.0;
-            let copy = sizing.iibench_rows as f64 / 4e6 + 1.0;
-            if wanted(Experiment::E6) && repeat == 0 {
-                add(Experiment::E6, "iibench", Some(Kind::Iibench), load);
+        for round in rounds(sizing, experiments) {
+            // A load is kept, and so measured once.
+            if round.experiment == Experiment::E6 && repeat > 0 {
+                continue;
             }
-            if wanted(Experiment::E1) || wanted(Experiment::E2) {
-                add(Experiment::E1, "unlimited", Some(Kind::Iibench), sizing.insert_seconds + copy + 10.0);
-                add(Experiment::E1, "limited", Some(Kind::Iibench), sizing.insert_seconds + copy + 20.0);
-            }
-            if wanted(Experiment::E2) {
-                let paced = sizing.paced_seconds + copy + 8.0;
-                add(Experiment::E2, "2000-limited", Some(Kind::Iibench), paced + 10.0);
-                if sizing.thorough {
-                    add(Experiment::E2, "2000-unlimited", Some(Kind::Iibench), paced);
-                    add(Experiment::E2, "200-unlimited", Some(Kind::Iibench), paced);
-                    add(Experiment::E2, "200-limited", Some(Kind::Iibench), paced + 10.0);
-                }
-            }
-            if wanted(Experiment::E8) {
-                add(Experiment::E8, "checkpoint", Some(Kind::Iibench), sizing.worst_seconds + copy + 3.0);
-                add(Experiment::E8, "queue", None, sizing.worst_seconds + 5.0);
-            }
-            if wanted(Experiment::E6) && repeat == 0 {
-                add(
-                    Experiment::E6,
-                    "sysbench",
-                    Some(Kind::SysbenchLarge),
-                    sizing.sysbench_large_rows as f64 / 70e3 + 3.0,
-                );
-            }
-            if wanted(Experiment::E4) {
-                let large = 3.0 * (sizing.sysbench_large_seconds + sizing.sysbench_warm_seconds) as f64;
-                add(Experiment::E4, "large", Some(Kind::SysbenchLarge), large + 10.0);
-                if sizing.thorough {
-                    add(Experiment::E4, "small", Some(Kind::Sysbench), large + 5.0);
-                }
-                let tests = crate::e4_sysbench::cells(sizing).len() as f64;
-                add(
-                    Experiment::E4,
-                    "memory",
-                    Some(Kind::Sysbench),
-                    tests * (sizing.sysbench_seconds as f64 + 0.5) + 5.0,
-                );
-            }
-            if wanted(Experiment::E5) {
-                let seconds = sizing.tpcc_seconds as f64 + 3.0 * sizing.warehouses as f64;
-                add(Experiment::E5, "memory", Some(Kind::Tpcc), seconds + 5.0);
-                if sizing.thorough {
-                    add(Experiment::E5, "limited", Some(Kind::Tpcc), seconds + 15.0);
-                }
-            }
-            if wanted(Experiment::E3) {
-                let cells = crate::e3_durable::cells(sizing).len() as f64;
-                add(Experiment::E3, "memory", None, cells * (sizing.transaction_seconds + 0.5) + 3.0);
-            }
-            if wanted(Experiment::E7) {
-                let change = sizing.rollback_rows as f64 / 40e3;
-                add(Experiment::E7, "insert", None, 4.0 * change + 3.0);
-                add(Experiment::E7, "update", None, 7.0 * change + 3.0);
+            for again in 0..round.repeats {
+                parts.extend(engines.iter().map(|&engine| Part {
+                    experiment: round.experiment,
+                    engine,
+                    variant: round.variant,
+                    repeat: repeat * round.repeats + again,
+                    dataset: round.dataset,
+                    seconds: round.seconds,
+                }));
             }
         }
     }
@@ -179,13 +139,101 @@ pub(crate) fn parts(sizing: &Sizing, experiments: &[Experiment], engines: &[Engi
         dataset: None,
         seconds: sizing.floor_seconds + 2.0,
     };
-    if wanted(Experiment::E1) {
+    if experiments.contains(&Experiment::E1) {
         parts.push(floor.clone());
     }
-    if wanted(Experiment::E3) {
+    if experiments.contains(&Experiment::E3) {
         let cells = crate::e3_durable::cells(sizing).len() as f64;
         let seconds = cells * (sizing.transaction_seconds + 0.2) + 2.0;
         parts.push(Part { experiment: Experiment::E3, variant: "memory", seconds, ..floor });
     }
     parts
+}
+
+fn rounds(sizing: &Sizing, experiments: &[Experiment]) -> Vec<Round> {
+    let wanted = |experiment| experiments.contains(&experiment);
+    let mut rounds = Vec::new();
+    let mut add = |experiment, variant, dataset, seconds| {
+        let is_short = matches!((experiment, variant), (Experiment::E3 | Experiment::E4, "memory"));
+        let repeats = if is_short { sizing.short_repeats } else { 1 };
+        rounds.push(Round { experiment, variant, dataset, seconds, repeats });
+    };
+    let load = sizing.iibench_rows as f64 / 80e3 + 3.0;
+    let copy = sizing.iibench_rows as f64 / 4e6 + 1.0;
+    if wanted(Experiment::E6) {
+        add(Experiment::E6, "iibench", Some(Kind::Iibench), load);
+    }
+    if wanted(Experiment::E1) || wanted(Experiment::E2) {
+        add(Experiment::E1, "unlimited", Some(Kind::Iibench), sizing.insert_seconds + copy + 10.0);
+        add(Experiment::E1, "limited", Some(Kind::Iibench), sizing.insert_seconds + copy + 20.0);
+    }
+    if wanted(Experiment::E2) {
+        let paced = sizing.paced_seconds + copy + 8.0;
+        add(Experiment::E2, "2000-limited", Some(Kind::Iibench), paced + 10.0);
+        if sizing.thorough {
+            add(Experiment::E2, "2000-unlimited", Some(Kind::Iibench), paced);
+            add(Experiment::E2, "200-unlimited", Some(Kind::Iibench), paced);
+            add(Experiment::E2, "200-limited", Some(Kind::Iibench), paced + 10.0);
+        }
+    }
+    if wanted(Experiment::E8) {
+        add(Experiment::E8, "checkpoint", Some(Kind::Iibench), sizing.worst_seconds + copy + 3.0);
+        add(Experiment::E8, "queue", None, sizing.worst_seconds + 5.0);
+    }
+    if wanted(Experiment::E6) {
+        let load = sizing.sysbench_large_rows as f64 / 70e3 + 3.0;
+        add(Experiment::E6, "sysbench", Some(Kind::SysbenchLarge), load);
+    }
+    if wanted(Experiment::E4) {
+        let large = 3.0 * (sizing.sysbench_large_seconds + sizing.sysbench_warm_seconds) as f64;
+        add(Experiment::E4, "large", Some(Kind::SysbenchLarge), large + 10.0);
+        if sizing.thorough {
+            add(Experiment::E4, "small", Some(Kind::Sysbench), large + 5.0);
+        }
+        let tests = crate::e4_sysbench::cells(sizing).len() as f64;
+        let seconds = tests * (sizing.sysbench_seconds as f64 + 0.5) + 5.0;
+        add(Experiment::E4, "memory", Some(Kind::Sysbench), seconds);
+    }
+    if wanted(Experiment::E5) {
+        let seconds = sizing.tpcc_seconds as f64 + 3.0 * sizing.warehouses as f64;
+        add(Experiment::E5, "memory", Some(Kind::Tpcc), seconds + 5.0);
+        if sizing.thorough {
+            add(Experiment::E5, "limited", Some(Kind::Tpcc), seconds + 15.0);
+        }
+    }
+    if wanted(Experiment::E3) {
+        let cells = crate::e3_durable::cells(sizing).len() as f64;
+        add(Experiment::E3, "memory", None, cells * (sizing.transaction_seconds + 0.5) + 3.0);
+    }
+    if wanted(Experiment::E7) {
+        let change = sizing.rollback_rows as f64 / 40e3;
+        add(Experiment::E7, "insert", None, 4.0 * change + 3.0);
+        add(Experiment::E7, "update", None, 7.0 * change + 3.0);
+    }
+    rounds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scale::Scale;
+
+    #[test]
+    fn engines_are_measured_next_to_each_other_and_no_part_twice() {
+        use Experiment::{E1, E2, E3, E4, E5, E6, E7, E8};
+        let engines = [Engine::Frond, Engine::Innodb, Engine::Rocksdb];
+        for scale in [Scale::Smoke, Scale::Desk, Scale::Night] {
+            let parts = parts(&scale.sizing(), &[E1, E2, E3, E4, E5, E6, E7, E8], &engines);
+            let mut keys: Vec<_> = parts.iter().map(Part::key).collect();
+            let rivals: Vec<_> = parts.iter().filter(|part| part.engine != Engine::Blackhole).collect();
+            for same in rivals.chunks(engines.len()) {
+                let what = |part: &Part| (part.experiment, part.variant, part.repeat);
+                assert!(same.iter().all(|part| what(part) == what(same[0])), "{same:?}");
+                assert_eq!(same.iter().map(|part| part.engine).collect::<Vec<_>>(), engines);
+            }
+            keys.sort();
+            keys.dedup();
+            assert_eq!(keys.len(), parts.len());
+        }
+    }
 }

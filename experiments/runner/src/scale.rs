@@ -35,6 +35,8 @@ pub(crate) struct Sizing {
     pub(crate) iops: u64,
     pub(crate) bandwidth: u64,
     pub(crate) repeats: u32,
+    /// How often each of those repeats the tables of short measurements (3, and 4 in memory).
+    pub(crate) short_repeats: u32,
     /// Every cell of every table; otherwise a few.
     pub(crate) thorough: bool,
     /// Rows in iiBench's table before an experiment begins.
@@ -80,6 +82,7 @@ impl Scale {
                 iops: 2_000,
                 bandwidth: 320 * MIB,
                 repeats: 1,
+                short_repeats: 1,
                 thorough: false,
                 iibench_rows: 5_000,
                 insert_seconds: 1.0,
@@ -108,14 +111,15 @@ impl Scale {
                 iops: 2_000,
                 bandwidth: 320 * MIB,
                 repeats: 1,
+                short_repeats: 3,
                 thorough: true,
                 iibench_rows: 10_000_000,
                 insert_seconds: 45.0,
                 floor_seconds: 5.0,
                 paced_seconds: 10.0,
-                transaction_seconds: 3.0,
+                transaction_seconds: 1.0,
                 sysbench_rows: 1_000_000,
-                sysbench_seconds: 5,
+                sysbench_seconds: 2,
                 sysbench_large_rows: 10_000_000,
                 sysbench_warm_seconds: 5,
                 sysbench_large_seconds: 20,
@@ -136,6 +140,7 @@ impl Scale {
                 iops: 2_000,
                 bandwidth: 320 * MIB,
                 repeats: 3,
+                short_repeats: 1,
                 thorough: true,
                 iibench_rows: 50_000_000,
                 insert_seconds: 300.0,
@@ -177,11 +182,12 @@ impl Sizing {
         }
     }
 
-    /// Bytes of disk that a run wants free.
+    /// Bytes of disk that a run wants free: a loaded table for each engine, and a copy at work.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        let iibench = self.iibench_rows * 250 * 2;
-        let sysbench = self.sysbench_large_rows * 300 * 2;
-        let tpcc = self.warehouses * 200 * MIB * 2;
-        iibench + sysbench + tpcc + 3 * self.redo_bytes + 500 * MIB
+        let kinds =
+            [self.iibench_rows * 250, self.sysbench_large_rows * 300, self.warehouses * 200 * MIB].map(|one| one * 4);
+        // Where all is repeated, tables of all kinds are kept to the end.
+        let tables = if self.repeats == 1 { kinds.iter().copied().max().unwrap_or(0) } else { kinds.iter().sum() };
+        tables + 3 * self.redo_bytes + 500 * MIB
     }
 }

@@ -162,8 +162,11 @@ impl Report {
              Recovery ends when a SELECT on the table is answered. Then every acknowledged row is verified, by sums over the \
              primary key and by looking up a sample in each secondary key, for every engine alike.</p>\
              <p>Rates are means over the whole run; “worst second” is its slowest. Bytes written are those of the server \
-             process until the moment of the kill. The last column compares FROND with the better of the two rivals.</p>",
+             process until the moment of the kill. The last column compares FROND with the better of the two rivals.</p>\
+             <p>Engines take turns in every part. Short measurements, experiment 3 and the one in memory of experiment 4, \
+             are made {} times; a figure of several runs is their median, with the lowest and highest beside it.</p>",
             Unit::Bytes.print(self.sizing.cache_bytes as f64),
+            self.sizing.short_repeats * self.sizing.repeats,
         );
         html.push_str(&alarms("Not as meant on this machine", &self.missing));
         html
