@@ -13,7 +13,8 @@
 //! in parallel with other copies. No thread of its own writes: whoever waits for a record becomes the writer if nobody
 //! is, takes all complete frames out of the ring, writes them in one piece and, if durability is waited for, syncs.
 //! Who comes meanwhile waits, and one of those becomes the next: group commit without timers, also for commits that wait for
-//! the write alone. The write and the sync are separate roles, so that while one thread syncs another can write on.
+//! the write alone. A sync wakes those whom it served and one of those who came after it began, who becomes the next
+//! leader. The write and the sync are separate roles, so that while one thread syncs another can write on.
 //!
 //! *Rotate.* The log is cut at its end: the next record begins a new segment. Only the position is noted; the writer
 //! changes files when it comes there. Positions go on without a gap.
@@ -101,6 +102,15 @@ struct Boundaries {
     latest: u64,
 }
 
+/// Those who wait for a sync are two groups: who is served by the one under way, and who came too late for it.
+#[derive(Debug)]
+struct Groups {
+    /// What the sync under way makes durable ends here.
+    covered: u64,
+    /// The group that it serves, an index of `Log::wake`; the other one is served next.
+    turn: usize,
+}
+
 /// The log. All methods may be called from any thread.
 ///
 /// Dropping it stops: what was not waited for may be lost, as in a crash.
@@ -124,8 +134,9 @@ pub struct Log {
     /// Of those who wait for the write alone; others write beside it.
     write_role: Mutex<()>,
     syncing: Mutex<()>,
-    waiters: Mutex<()>,
-    wake: Condvar,
+    waiters: Mutex<Groups>,
+    /// Of the group whose sync is under way, and of the next; `Groups::turn` says which is which.
+    wake: [Condvar; 2],
     wake_written: Condvar,
     pool: Pool,
     compressors: Mutex<Vec<Compression>>,
@@ -203,8 +214,8 @@ impl Log {
             sync_role: Mutex::new(()),
             write_role: Mutex::new(()),
             syncing: Mutex::new(()),
-            waiters: Mutex::new(()),
-            wake: Condvar::new(),
+            waiters: Mutex::new(Groups { covered: 0, turn: 0 }),
+            wake: [Condvar::new(), Condvar::new()],
             wake_written: Condvar::new(),
             pool,
             compressors: Mutex::new(Vec::new()),
@@ -358,7 +369,8 @@ impl Log {
                 None => {
                     let mut guard = self.waiters.lock();
                     if self.durable.load(Ordering::Acquire) < end.0 && self.sync_role.is_locked() {
-                        self.wake.wait(&mut guard);
+                        let group = if end.0 <= guard.covered { guard.turn } else { 1 - guard.turn };
+                        self.wake[group].wait(&mut guard);
                     }
                 }
             }
@@ -366,12 +378,24 @@ impl Log {
         Ok(())
     }
 
-    /// Writes and syncs for all who wait.
+    /// Writes and syncs for the group of those who wait, and hands the role to one of the next group. Those sleep on,
+    /// because they would be woken only to wait again.
     fn lead(&self, role: MutexGuard<'_, ()>, end: u64) -> Result<()> {
         let result = self.write_up_to(Lsn(end)).and_then(|()| self.sync_pass());
         drop(role);
-        self.wake_all();
-        result
+        drop(self.waiters.lock());
+        match result {
+            Ok(served) => {
+                self.wake[1 - served].notify_one();
+                self.wake[served].notify_all();
+                self.wake_written.notify_all();
+                Ok(())
+            }
+            Err(error) => {
+                self.wake_all();
+                Err(error)
+            }
+        }
     }
 
     /// Writes everything below `end`, beside whoever else writes.
@@ -397,7 +421,9 @@ impl Log {
 
     fn wake_all(&self) {
         drop(self.waiters.lock());
-        self.wake.notify_all();
+        for group in &self.wake {
+            group.notify_all();
+        }
         self.wake_written.notify_all();
     }
 
@@ -412,15 +438,20 @@ impl Log {
         self.or_poison(writer.drain(self, limit))
     }
 
-    /// Syncs what is written; under the sync role.
-    fn sync_pass(&self) -> Result<()> {
+    /// Syncs what is written; under the sync role. Returns whose turn it was: the group that need wait no more.
+    fn sync_pass(&self) -> Result<usize> {
         let (files, written) = {
             let writer = self.writer.lock();
             (writer.unsynced(), self.written.load(Ordering::Acquire))
         };
+        let turn = {
+            let mut groups = self.waiters.lock();
+            *groups = Groups { covered: written, turn: 1 - groups.turn };
+            groups.turn
+        };
         self.sync_files(&files, written)?;
         self.writer.lock().forget_synced(&files);
-        Ok(())
+        Ok(turn)
     }
 
     /// Syncs `files`, which are all that hold bytes below `written` that are not durable (G3). One thread at a time,
