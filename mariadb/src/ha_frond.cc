@@ -323,9 +323,26 @@ int ha_frond::start_stmt(THD *thd, thr_lock_type lock_type)
   return 0;
 }
 
-int ha_frond::extra(enum ha_extra_function)
+int ha_frond::extra(enum ha_extra_function operation)
 {
-  return 0;
+  switch (operation) {
+  case HA_EXTRA_IGNORE_DUP_KEY:
+    passes_duplicates= true;
+    return 0;
+  case HA_EXTRA_NO_IGNORE_DUP_KEY:
+    passes_duplicates= false;
+    return 0;
+  case HA_EXTRA_BEGIN_COPY:
+    copying= true;
+    return 0;
+  case HA_EXTRA_END_COPY:
+  case HA_EXTRA_ABORT_COPY:
+    copying= false;
+    load.reset();
+    return 0;
+  default:
+    return 0;
+  }
 }
 
 int ha_frond::reset()
@@ -335,6 +352,8 @@ int ha_frond::reset()
   cancel_pushed_rowid_filter();
   multi_range.dsmrr_close();
   has_range_end= false;
+  copying= load_due= passes_duplicates= false;
+  load.reset();
   return 0;
 }
 
@@ -559,8 +578,109 @@ uint64_t ha_frond::auto_increment_of(const uchar *record) const
   return value > 0 || field->is_unsigned() ? static_cast<uint64_t>(value) : 0;
 }
 
+/* ---------------------------------------------------------------------------------------------------------------
+ * Loads
+ */
+
+void ha_frond::start_bulk_insert(ha_rows, uint)
+{
+  load_due= true;
+}
+
+/* Whether nobody looks into the table while it is written: the server does where it passes over duplicates or replaces them,
+   and for unique hashes and periods; this handler for the next number of an auto-increment column that counts within a prefix. */
+bool ha_frond::may_load() const
+{
+  return !is_sequence() && !passes_duplicates && !table_share->long_unique_table && !table_share->period.unique_keys &&
+         !(table->found_next_number_field && table_share->next_number_keypart != 0) &&
+         !share->build.load(std::memory_order_acquire);
+}
+
+/* Whether the statement fills a table that looks empty, and does nothing else in it. Others wait for its end, which is near
+   where the statement is a transaction of its own; or the session says that it loads, as InnoDB wants it said. */
+bool ha_frond::fills_empty_table() const
+{
+  THD *thd= ha_thd();
+  int command= thd_sql_command(thd);
+  if ((command != SQLCOM_LOAD && command != SQLCOM_INSERT_SELECT) || table->triggers ||
+      thd->locked_tables_mode != LTM_NONE)
+    return false;
+  bool alone= !thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN);
+  bool said= thd_test_options(thd, OPTION_RELAXED_UNIQUE_CHECKS) && thd_test_options(thd, OPTION_NO_FOREIGN_KEY_CHECKS);
+  if (!alone && !said)
+    return false;
+  uint64_t rows_now, data_bytes, index_bytes;
+  share->statistics(&rows_now, &data_bytes, &index_bytes);
+  return rows_now == 0;
+}
+
+int ha_frond::begin_load()
+{
+  load_due= false;
+  if (!may_load() || (!copying && !fills_empty_table()))
+    return 0;
+  int error= session->mark_statement(ha_thd());
+  if (error)
+    return error;
+  uint tables= table->part_info ? table->part_info->get_tot_partitions() : 1;
+  if (copying)
+    return failure(Bulk_load::begin(txn(), share, table_share, tables, &load));
+  /* Others may be writing to it: then this statement writes beside them. */
+  frond_status status= frond_txn_set_lock_wait_ms(txn(), FROND_WAIT_NONE);
+  if (status == FROND_OK)
+    status= Bulk_load::begin(txn(), share, table_share, tables, &load);
+  frond_txn_set_lock_wait_ms(txn(), statement_wait_ms);
+  return status == FROND_LOCK_TIMEOUT ? 0 : failure(status);
+}
+
+int ha_frond::end_bulk_insert()
+{
+  load_due= false;
+  if (!load)
+    return 0;
+  std::unique_ptr<Bulk_load> ended= std::move(load);
+  if (ha_thd()->is_error())
+    return 0; /* the rows are not wanted any more */
+  uint key_number;
+  frond_row duplicate;
+  frond_status status= ended->finish(ha_thd(), &key_number, &duplicate);
+  int error= failure(status);
+  if (status == FROND_KEY_EXISTS) {
+    session->duplicate_key= key_number;
+    show_duplicate(key_number, duplicate);
+  }
+  if (error)
+    my_errno= error; /* what the server prints */
+  return error;
+}
+
+/* Reads the row that has an entry twice into record[0], for the error message. Rows are in their tree when those of the index
+   are found to collide. */
+void ha_frond::show_duplicate(uint index, const frond_row &duplicate)
+{
+  uchar *record= table->record[0];
+  bool skip= false;
+  if (is_primary(index)) {
+    row_memory.clear();
+    row_memory.append(duplicate.value.data, duplicate.value.size);
+    rows.decode(duplicate.key.data, duplicate.key.size, row_memory.data(), row_memory.size(), nullptr, record);
+  } else {
+    frond_slice primary;
+    const uchar *restore;
+    if (unique_entry_primary(duplicate.value, &primary, &restore))
+      read_primary(primary, record, &skip);
+  }
+  if (table->vfield)
+    table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+}
+
 int ha_frond::write_row(const uchar *record)
 {
+  if (load_due) {
+    int error= begin_load();
+    if (error)
+      return error;
+  }
   if (table->next_number_field && record == table->record[0]) {
     int error= update_auto_increment();
     if (error)
@@ -582,7 +702,7 @@ int ha_frond::write_row(const uchar *record)
   for (uint index= 0; index < table_share->keys; index++)
     if (!is_primary(index))
       add_insertion(index, record, new_primary_key);
-  int error= run_writes(nullptr, record);
+  int error= load ? failure(writes.load(load.get())) : run_writes(nullptr, record);
   if (error)
     return error;
   share->saw_auto_increment(auto_increment_of(record));

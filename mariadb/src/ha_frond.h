@@ -23,6 +23,7 @@
 #include <memory>
 #include <vector>
 
+#include "bulk_load.h"
 #include "bytes.h"
 #include "entry.h"
 #include "frond.h"
@@ -94,6 +95,8 @@ public:
 
   /* Writing */
   int write_row(const uchar *record) override;
+  void start_bulk_insert(ha_rows rows, uint flags) override;
+  int end_bulk_insert() override;
   int update_row(const uchar *old_record, const uchar *new_record) override;
   int delete_row(const uchar *record) override;
   int truncate() override;
@@ -190,6 +193,10 @@ private:
   bool primary_differs(const uchar *old_record, const uchar *new_record);
   bool restore_differs(const frond::Key_codec &codec, const uchar *a, const uchar *b);
   void count_row(bool more);
+  bool may_load() const;
+  bool fills_empty_table() const;
+  int begin_load();
+  void show_duplicate(uint index, const frond_row &duplicate);
   int run_sequence_writes();
   int run_writes(const uchar *old_record, const uchar *new_record);
   int run_writes_with_build(frond::Index_build *build, const uchar *old_record, const uchar *new_record);
@@ -230,6 +237,10 @@ private:
 
   frond::Scan scan;
   frond::Row_writes writes;
+  std::unique_ptr<frond::Bulk_load> load; /* of the statement that runs */
+  bool copying= false;  /* into this table, which the statement makes */
+  bool passes_duplicates= false; /* the statement does not end with a row that has a key already */
+  bool load_due= false; /* the next row begins a load, if there can be one; end_bulk_insert will be called */
   frond::Bytes search_key;  /* the encoded key of the running index search */
   frond::Bytes search_end;  /* its end as a prefix */
   frond::Bytes range_end;   /* where read_range_first says that the range ends */

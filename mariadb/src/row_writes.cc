@@ -3,6 +3,8 @@
    SPDX-License-Identifier: GPL-2.0-or-later */
 #include "row_writes.h"
 
+#include "bulk_load.h"
+
 namespace frond {
 
 void Row_writes::clear()
@@ -29,7 +31,7 @@ void Row_writes::truncate(size_t count)
   writes.resize(count);
 }
 
-frond_status Row_writes::run(frond_txn *txn, uint *key_number)
+void Row_writes::make_operations()
 {
   operations.resize(writes.size());
   size_t end= buffer.size();
@@ -44,9 +46,23 @@ frond_status Row_writes::run(frond_txn *txn, uint *key_number)
     operation.value= frond_bytes(buffer.data() + value_start, end - value_start);
     end= write.key_start;
   }
+}
+
+frond_status Row_writes::run(frond_txn *txn, uint *key_number)
+{
+  make_operations();
   size_t failed= FROND_NONE;
   frond_status status= frond_txn_write(txn, operations.data(), operations.size(), &failed);
   *key_number= failed < writes.size() ? writes[failed].key_number : MAX_KEY;
+  return status;
+}
+
+frond_status Row_writes::load(Bulk_load *load)
+{
+  make_operations();
+  frond_status status= FROND_OK;
+  for (size_t i= 0; i < operations.size() && status == FROND_OK; i++)
+    status= load->add(i, operations[i].key, operations[i].value);
   return status;
 }
 

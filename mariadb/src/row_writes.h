@@ -13,6 +13,8 @@
 
 namespace frond {
 
+class Bulk_load;
+
 class Row_writes {
 public:
   void clear();
@@ -27,8 +29,12 @@ public:
 
   /* All of them, or none; after FROND_KEY_EXISTS *key_number is the key that had the row, MAX_KEY when unknown. */
   frond_status run(frond_txn *txn, uint *key_number);
+  /* Adds them to a load instead, whose trees are in the order of these writes. */
+  frond_status load(Bulk_load *load);
 
 private:
+  void make_operations();
+
   struct Write {
     const frond_tree *tree;
     frond_op op;

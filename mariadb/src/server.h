@@ -19,6 +19,7 @@
 #include "handler.h"
 #include "key.h"
 #include "log.h"
+#include "partition_info.h"
 #include "table.h"
 
 #endif

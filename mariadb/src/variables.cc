@@ -14,7 +14,7 @@ namespace frond {
 
 namespace {
 
-char *data_dir_variable, *log_dir_variable;
+char *data_dir_variable, *log_dir_variable, *tmp_dir_variable;
 unsigned long long cache_size, level0_size, log_segment_size;
 unsigned long checkpoint_period, recovery_target_ms, sync_log_period, block_size;
 unsigned int filter_bits, background_threads;
@@ -106,6 +106,8 @@ MYSQL_SYSVAR_STR(data_dir, data_dir_variable, READ_ONLY,
                  "Directory of FROND's files. Empty: #frond in the server's data directory", nullptr, nullptr, nullptr);
 MYSQL_SYSVAR_STR(log_dir, log_dir_variable, READ_ONLY,
                  "Directory of the recovery log. Empty: log in frond_data_dir", nullptr, nullptr, nullptr);
+MYSQL_SYSVAR_STR(tmp_dir, tmp_dir_variable, READ_ONLY,
+                 "Directory of the temporary files of bulk loads. Empty: tmp in frond_data_dir", nullptr, nullptr, nullptr);
 MYSQL_SYSVAR_ULONGLONG(cache_size, cache_size, PLUGIN_VAR_RQCMDARG,
                        "Memory that FROND uses in all: cache, newest changes, locks, cursors, buffers; in bytes", nullptr,
                        update_cache_size, 256 * MEBIBYTE, FROND_MEMORY_BYTES_MIN, 1ULL << 50, MEBIBYTE);
@@ -154,7 +156,7 @@ struct st_mysql_sys_var *system_variables[]= {
   MYSQL_SYSVAR(checkpoint_period), MYSQL_SYSVAR(commit_sync), MYSQL_SYSVAR(data_dir), MYSQL_SYSVAR(default_compression),
   MYSQL_SYSVAR(default_compression_level), MYSQL_SYSVAR(direct_io), MYSQL_SYSVAR(filter_bits), MYSQL_SYSVAR(level0_size),
   MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(log_dir), MYSQL_SYSVAR(log_segment_size), MYSQL_SYSVAR(recovery_target_ms),
-  MYSQL_SYSVAR(sync_log_period), nullptr,
+  MYSQL_SYSVAR(sync_log_period), MYSQL_SYSVAR(tmp_dir), nullptr,
 };
 
 frond_durability commit_durability(THD *thd)
@@ -185,6 +187,16 @@ frond_status hold_checkpoints(bool hold)
     return FROND_OK;
   checkpoint_holders+= hold ? 1 : -1;
   return frond_db_set_checkpoint_interval_ms(database, checkpoint_holders ? 0 : checkpoint_period * 1000ULL);
+}
+
+std::string tmp_dir()
+{
+  return tmp_dir_variable ? tmp_dir_variable : "";
+}
+
+uint64_t cache_bytes()
+{
+  return cache_size;
 }
 
 std::string data_dir()

@@ -1,7 +1,7 @@
 /* System variables: what a DBA sets, with defaults that are those of the engine's Options. Each takes effect at the next start,
    or at once where it says "dynamic" below.
 
-     frond_data_dir, frond_log_dir                    where files are
+     frond_data_dir, frond_log_dir, frond_tmp_dir     where files are
      frond_cache_size (dynamic), frond_level0_size    memory
      frond_checkpoint_period, frond_recovery_target_ms (dynamic), frond_sync_log_period, frond_log_segment_size
      frond_checkpoint_now (dynamic)                   a deed and no setting: it reads as 0
@@ -38,6 +38,10 @@ constexpr const char *DEFAULT_DATA_DIR= "#frond";
 
 /* Where the database lives: frond_data_dir, "#frond" in the server's data directory by default. */
 std::string data_dir();
+/* Where rows are sorted that do not fit into memory: frond_tmp_dir; empty for the engine's own folder in the data directory. */
+std::string tmp_dir();
+/* Memory of the engine, in bytes: frond_cache_size. */
+uint64_t cache_bytes();
 /* The database's options as the variables say; to be freed with frond_options_free. Null after an error (last_message). */
 frond_options *database_options();
 

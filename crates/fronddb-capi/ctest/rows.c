@@ -342,7 +342,7 @@ static void bulk_loads(frond_db *db)
   frond_bulk_progress progress;
   frond_estimate estimate;
   frond_tree *tree;
-  frond_slice duplicate;
+  frond_row duplicate;
   frond_bulk *bulk;
   frond_txn *txn = begin(db);
   int calls = 3;
@@ -350,10 +350,10 @@ static void bulk_loads(frond_db *db)
 
   OK(frond_bulk_begin(txn, tree, NULL, &bulk));
   add_rows(bulk, 10);
-  OK(frond_bulk_add(bulk, text("twice"), none()));
-  OK(frond_bulk_add(bulk, text("twice"), none()));
+  OK(frond_bulk_add(bulk, text("twice"), text("value")));
+  OK(frond_bulk_add(bulk, text("twice"), text("value")));
   IS(FROND_KEY_EXISTS, frond_bulk_finish(bulk, NULL, NULL, &duplicate));
-  CHECK(is(duplicate, "twice"));
+  CHECK(is(duplicate.key, "twice") && is(duplicate.value, "value"));
   frond_bulk_free(bulk);
 
   memset(&options, 0, sizeof options);
@@ -362,7 +362,7 @@ static void bulk_loads(frond_db *db)
   OK(frond_bulk_begin(txn, tree, &options, &bulk));
   add_rows(bulk, COUNT);
   OK(frond_bulk_finish(bulk, count_calls, &calls, &duplicate));
-  CHECK(calls > 6 && duplicate.data == NULL);
+  CHECK(calls > 6 && duplicate.key.data == NULL);
   IS(FROND_CLOSED, frond_bulk_add(bulk, text("late"), none()));
   OK(frond_bulk_now(bulk, &progress));
   CHECK(progress.rows_written == COUNT && progress.rows_added == COUNT && progress.bytes_spilled > 0);

@@ -606,11 +606,11 @@ typedef bool (*frond_bulk_progress_fn)(void *context, const frond_bulk_progress 
 frond_status frond_bulk_begin(frond_txn *txn, const frond_tree *tree, const frond_bulk_options *options,
                               frond_bulk **bulk);
 frond_status frond_bulk_add(frond_bulk *bulk, frond_slice key, frond_slice value);
-/* Writes all rows. FROND_KEY_EXISTS when a key was added twice: *duplicate (may be NULL) is then the lowest such key, lent until
- * frond_bulk_free, and otherwise none; FROND_CANCELLED when progress (may be NULL) gave up. After an error nothing is written
- * and the transaction is as it was before. The load can only be freed afterwards. */
+/* Writes all rows. FROND_KEY_EXISTS when a key was added twice: *duplicate (may be NULL) is then the lowest such key with one of
+ * its values, lent until frond_bulk_free, and otherwise none; FROND_CANCELLED when progress (may be NULL) gave up. After an
+ * error nothing is written and the transaction is as it was before. The load can only be freed afterwards. */
 frond_status frond_bulk_finish(frond_bulk *bulk, frond_bulk_progress_fn progress, void *context,
-                               frond_slice *duplicate);
+                               frond_row *duplicate);
 /* How far it is. */
 frond_status frond_bulk_now(const frond_bulk *bulk, frond_bulk_progress *progress);
 /* Frees it; what was not finished is not written. NULL is allowed. */

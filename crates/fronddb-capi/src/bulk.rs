@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use engine::{Bulk, BulkOptions, BulkProgress, Error};
 
-use crate::border::{Bytes, Out, Status, Text, enter, frond_slice, guard, need};
+use crate::border::{Bytes, Out, Status, Text, enter, guard, need};
 use crate::transaction::frond_txn;
 use crate::tree::frond_tree;
-use crate::types::c_structs;
+use crate::types::{c_structs, frond_row};
 
 /// The handle.
 pub struct frond_bulk {
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn frond_bulk_finish(
     bulk: Option<&mut frond_bulk>,
     progress: frond_bulk_progress_fn,
     context: *mut c_void,
-    duplicate: Out<'_, frond_slice>,
+    duplicate: Out<'_, frond_row>,
 ) -> Status {
     let Some(bulk) = bulk else { return enter("frond_bulk_finish", || Err(crate::border::null("bulk"))) };
     let status = enter("frond_bulk_finish", || {
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn frond_bulk_finish(
         })
     });
     if let Some(duplicate) = duplicate {
-        duplicate.write(frond_slice::lend_some(bulk.inner.duplicate()));
+        duplicate.write(bulk.inner.duplicate().map_or(frond_row::NONE, |(key, value)| frond_row::lend(key, value)));
     }
     status
 }

@@ -63,7 +63,7 @@ pub struct Bulk {
     tree: Tree,
     sorter: Option<Sorter>,
     progress: BulkProgress,
-    duplicate: Option<Vec<u8>>,
+    duplicate: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl TxnCore {
@@ -149,9 +149,10 @@ impl Bulk {
         written
     }
 
-    /// The first key that was added twice, after [`Bulk::finish`] has failed with `KeyExists`.
-    pub fn duplicate(&self) -> Option<&[u8]> {
-        self.duplicate.as_deref()
+    /// The lowest key that was added twice, with a value that was added again, after [`Bulk::finish`] has failed with
+    /// `KeyExists`.
+    pub fn duplicate(&self) -> Option<(&[u8], &[u8])> {
+        self.duplicate.as_ref().map(|(key, value)| (key.as_slice(), value.as_slice()))
     }
 
     fn write(&mut self, sorter: Sorter, progress: &mut dyn FnMut(&BulkProgress) -> bool) -> Result<()> {
@@ -163,7 +164,7 @@ impl Bulk {
         let mut last: Option<Vec<u8>> = None;
         while let Some((key, value)) = merged.row() {
             if last.as_deref() == Some(key) {
-                self.duplicate = last;
+                self.duplicate = Some((key.to_vec(), value.to_vec()));
                 return Err(Error::new(ErrorKind::KeyExists, "a key was added twice"));
             }
             let last = last.get_or_insert_default();

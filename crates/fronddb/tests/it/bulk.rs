@@ -95,7 +95,7 @@ fn a_key_that_comes_twice_is_named_and_nothing_is_written() {
         bulk.add(&key(number), b"a row that takes some room").unwrap();
     }
     assert_eq!(kind(bulk.finish(&mut |_| true)), Some(ErrorKind::KeyExists));
-    assert_eq!(bulk.duplicate(), Some(&key(4_999).min(key(17))[..]));
+    assert_eq!(bulk.duplicate(), Some((&key(4_999).min(key(17))[..], &b"a row that takes some room"[..])));
     assert_eq!(kind(bulk.finish(&mut |_| true)), Some(ErrorKind::Closed));
     assert_eq!(kind(bulk.add(b"k", b"")), Some(ErrorKind::Closed));
     let mut own = txn.cursor(&tree, CursorOptions::default()).unwrap();

@@ -1,0 +1,52 @@
+/* The rows of a table that a statement makes or fills, gathered beside its trees and written once, in key order, at the end.
+
+   The server says that it copies into a table which nobody else knows (HA_EXTRA_BEGIN_COPY: an ALTER TABLE that copies, CREATE
+   TABLE … SELECT), and that it will say when the rows are complete (start_bulk_insert). From the first row on, each tree of
+   the table then has a bulk load of the engine. LOAD DATA and INSERT … SELECT into an empty table are done in the same way. Rows are
+   in no tree before finish(); so a table in which the server or this engine looks while it is written cannot be loaded so: see
+   ha_frond::may_load().
+
+   A duplicate is found at the end and reported then, as InnoDB does it in such a copy.
+
+   Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef FROND_MARIADB_BULK_LOAD_H
+#define FROND_MARIADB_BULK_LOAD_H
+
+#include "server.h"
+
+#include <memory>
+#include <vector>
+
+#include "frond.h"
+#include "share.h"
+
+namespace frond {
+
+class Bulk_load {
+public:
+  ~Bulk_load();
+
+  /* Begins the loads of all trees, which it locks. *load stays null where a tree has rows: they are written one by one then.
+     `tables`: how many are loaded by one statement (partitions); they share the memory for sorting. */
+  static frond_status begin(frond_txn *txn, const Table_share *share, const TABLE_SHARE *table, uint tables,
+                            std::unique_ptr<Bulk_load> *load);
+
+  /* Adds an entry to tree `number`: the table's own is 0, then its other indexes in the order of their key numbers. */
+  frond_status add(size_t number, frond_slice key, frond_slice value);
+
+  /* Writes everything, the rows before their index entries. FROND_KEY_EXISTS: key *key_number has *duplicate twice, which is
+     lent as long as this lives. FROND_CANCELLED when the session was killed. */
+  frond_status finish(THD *thd, uint *key_number, frond_row *duplicate);
+
+private:
+  struct Load {
+    frond_bulk *bulk;
+    uint key_number;
+  };
+  std::vector<Load> loads;
+  uint64_t rows= 0;
+};
+
+} // namespace frond
+
+#endif
