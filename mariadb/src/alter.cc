@@ -503,11 +503,11 @@ bool ha_frond::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *i
 bool ha_frond::report_build_failure(TABLE *altered, Alter_inplace_info *info, int error)
 {
   Alter *alter= static_cast<Alter *>(info->handler_ctx);
-  if (error == HA_ERR_ABORTED_BY_USER) {
+  if (ha_thd()->is_error()) {
+    /* It has been said. */
+  } else if (error == HA_ERR_ABORTED_BY_USER) {
     my_error(ER_QUERY_INTERRUPTED, MYF(0));
-  } else if (error == HA_ERR_FOUND_DUPP_KEY && alter->build->failure()) {
-    if (!alter->build->duplicate_in_record())
-      alter->build->show_duplicate(table);
+  } else if (error == HA_ERR_FOUND_DUPP_KEY) {
     restore_record(altered, s->default_values);
     KEY *key= &altered->key_info[alter->build->duplicate_key()];
     for (uint part= 0; part < key->user_defined_key_parts; part++) {
@@ -527,18 +527,26 @@ bool ha_frond::report_build_failure(TABLE *altered, Alter_inplace_info *info, in
   return true;
 }
 
+/* A step of a build, which reads rows into record[0]; true, and the reason told, when it failed. */
+template <typename Step> bool ha_frond::run_build(TABLE *altered, Alter_inplace_info *info, Step step)
+{
+  MY_BITMAP *old_read= tmp_use_all_columns(table, &table->read_set);
+  MY_BITMAP *old_write= tmp_use_all_columns(table, &table->write_set);
+  int error= step(static_cast<Alter *>(info->handler_ctx)->build.get());
+  bool failed= error && report_build_failure(altered, info, error);
+  tmp_restore_column_map(&table->read_set, old_read);
+  tmp_restore_column_map(&table->write_set, old_write);
+  return failed;
+}
+
 bool ha_frond::inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
 {
   Alter *alter= static_cast<Alter *>(info->handler_ctx);
   if (!alter || !alter->build)
     return false;
-  MY_BITMAP *old_read= tmp_use_all_columns(table, &table->read_set);
-  MY_BITMAP *old_write= tmp_use_all_columns(table, &table->write_set);
-  int error= alter->build->run(ha_thd(), table, rows, primary_codec(), stats.records);
-  bool failed= error && report_build_failure(altered, info, error);
-  tmp_restore_column_map(&table->read_set, old_read);
-  tmp_restore_column_map(&table->write_set, old_write);
-  return failed;
+  return run_build(altered, info, [this](Index_build *build) {
+    return build->run(ha_thd(), table, rows, primary_codec(), stats.records);
+  });
 }
 
 /* One table's or partition's share of the commit. */
@@ -589,13 +597,14 @@ bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *in
       all.push_back(static_cast<Alter *>(*next));
   else
     all.push_back(alter);
-  for (Alter *one : all)
-    if (int error= one->build ? one->build->failure() : 0) {
-      info->handler_ctx= one;
-      report_build_failure(altered, info, error);
-      info->handler_ctx= alter;
+  for (Alter *one : all) {
+    info->handler_ctx= one;
+    bool failed=
+      one->build && run_build(altered, info, [this](Index_build *build) { return build->finish(ha_thd()); });
+    info->handler_ctx= alter;
+    if (failed)
       return true;
-    }
+  }
   frond_status status= in_transaction([&](frond_txn *txn) {
     frond_status done= FROND_OK;
     for (Alter *one : all)

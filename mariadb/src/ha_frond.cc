@@ -522,33 +522,15 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
   int error= session->mark_statement(ha_thd());
   if (error)
     return error;
-  if (share->build.load(std::memory_order_acquire)) {
-    std::shared_lock<std::shared_mutex> guard(share->build_latch);
-    if (Index_build *build= share->build.load(std::memory_order_relaxed))
-      return run_writes_with_build(build, old_record, new_record);
-  }
   uint key_number= MAX_KEY;
   frond_status status= writes.run(txn(), &key_number);
   if (status == FROND_KEY_EXISTS)
     session->duplicate_key= key_number;
-  return failure(status);
-}
-
-/* The same while indexes are being built: they follow in the same call; if they cannot, the build fails and not this. */
-int ha_frond::run_writes_with_build(Index_build *build, const uchar *old_record, const uchar *new_record)
-{
-  size_t own= writes.count();
-  frond_status status= build->follow(txn(), wait_ms(), rows, primary_codec(), old_record, primary_key, new_record,
-                                     new_primary_key, &writes);
-  uint key_number= MAX_KEY;
-  if (status == FROND_OK)
-    status= writes.run(txn(), &key_number);
-  if (status != FROND_OK && build->takes_failure(status, key_number, new_record)) {
-    writes.truncate(own);
-    status= writes.run(txn(), &key_number);
+  if (status == FROND_OK && share->build.load(std::memory_order_acquire)) {
+    std::shared_lock<std::shared_mutex> guard(share->build_latch);
+    if (Index_build *build= share->build.load(std::memory_order_relaxed))
+      build->touch(rows, primary_codec(), old_record, primary_key, new_record, new_primary_key);
   }
-  if (status == FROND_KEY_EXISTS)
-    session->duplicate_key= key_number;
   return failure(status);
 }
 

@@ -162,6 +162,7 @@ private:
   friend class frond::Table_check;
 
   bool report_build_failure(TABLE *altered, Alter_inplace_info *info, int error);
+  template <typename Step> bool run_build(TABLE *altered, Alter_inplace_info *info, Step step);
   frond_status commit_alter(frond_txn *txn, const frond::Alter &alter, const TABLE *altered,
                             const Alter_inplace_info *info);
 
@@ -199,7 +200,6 @@ private:
   void show_duplicate(uint index, const frond_row &duplicate);
   int run_sequence_writes();
   int run_writes(const uchar *old_record, const uchar *new_record);
-  int run_writes_with_build(frond::Index_build *build, const uchar *old_record, const uchar *new_record);
   const frond::Key_codec *primary_codec() const
   {
     return has_primary_key() ? codecs[table_share->primary_key].get() : nullptr;

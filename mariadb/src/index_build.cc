@@ -5,20 +5,33 @@
 
 #include <mysql/service_progress_report.h>
 
+#include <algorithm>
 #include <shared_mutex>
 
 #include "errors.h"
 #include "plugin.h"
+#include "row_writes.h"
+#include "variables.h"
 
 namespace frond {
 
 namespace {
 
-constexpr uint BATCH_ROWS= 2000;
 /* Ids of indexes that are passed over because their trees are there. */
 constexpr uint32_t SKIPPED_MAX= 1000;
 /* How long one wait of the builder lasts before it looks whether it was killed. */
 constexpr int64_t BUILDER_WAIT_MS= 500;
+/* Rows between two looks at that, and two reports. */
+constexpr uint64_t ROWS_PER_REPORT= 1000;
+/* To sort in, for all indexes together: a part of the cache's memory; and what one of them takes at least and at most. */
+constexpr uint64_t SORT_PART= 4;
+constexpr uint64_t SORT_BYTES_MIN= 1 << 20, SORT_BYTES_MAX= 256 << 20;
+/* Notes in memory, and those that are set right by one transaction. */
+constexpr size_t NOTES_BYTES_MAX= 8 << 20;
+constexpr size_t NOTES_PER_TRANSACTION= 500;
+/* run() leaves so few bytes of notes to finish(), or what comes in during so many rounds. */
+constexpr size_t NOTES_LEFT= 64 << 10;
+constexpr uint ROUNDS_MAX= 50;
 
 frond_slice slice(const Bytes &bytes)
 {
@@ -30,27 +43,131 @@ bool same(frond_slice a, frond_slice b)
   return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
 }
 
+constexpr frond_slice NOTHING= {nullptr, 0};
+
 } // namespace
 
-/* Where the builder is. */
-struct Index_build::Walk {
-  TABLE *table= nullptr;
-  const Row_codec *rows= nullptr;
-  const Key_codec *primary= nullptr;
+/* ---------------------------------------------------------------------------------------------------------------
+ * Notes
+ */
 
-  Bytes position; /* the key of the last row done, or of the next one */
-  bool position_done= false;
-  bool at_end= false;
-  uint64_t done= 0;
+Touched_entries::~Touched_entries()
+{
+  if (file >= 0)
+    my_close(file, MYF(0));
+}
 
-  /* An entry that somebody holds, to be waited for without any lock. */
-  const frond_tree *awaited= nullptr;
-  Bytes awaited_key;
+bool Touched_entries::add(const Bytes &notes)
+{
+  std::lock_guard<std::mutex> guard(latch);
+  recent.append_bytes(notes);
+  return recent.size() < NOTES_BYTES_MAX || spill();
+}
 
-  Bytes key; /* of the row in hand */
-  Bytes entry_key;
-  Row_writes writes;
+bool Touched_entries::spill()
+{
+  if (file < 0) {
+    char path[FN_REFLEN];
+    std::string directory= tmp_dir();
+    file= create_temp_file(path, directory.empty() ? mysql_tmpdir : directory.c_str(), "frond", O_BINARY | O_SEQUENTIAL,
+                           MYF(MY_TEMPORARY));
+    if (file < 0)
+      return false;
+  }
+  if (my_pwrite(file, recent.data(), recent.size(), file_end, MYF(MY_NABP)))
+    return false;
+  spilled.emplace_back(file_end, recent.size());
+  file_end+= recent.size();
+  recent.clear();
+  return true;
+}
+
+bool Touched_entries::take(Bytes *notes)
+{
+  std::lock_guard<std::mutex> guard(latch);
+  notes->clear();
+  if (spilled.empty()) {
+    notes->swap(recent);
+    return true;
+  }
+  auto [at, size]= spilled.front();
+  if (my_pread(file, notes->reserve(size), size, at, MYF(MY_NABP)))
+    return false;
+  notes->added(size);
+  spilled.pop_front();
+  if (spilled.empty())
+    file_end= 0;
+  return true;
+}
+
+/* An entry that was touched: index · whether its key alone says that there is one such row · key · primary key of the row. */
+struct Index_build::Note {
+  size_t index;
+  bool checked;
+  frond_slice key, row;
+
+  static void append(Bytes *out, size_t index, bool checked, const Bytes &key, const Bytes &row)
+  {
+    out->append_varint(index << 1 | checked);
+    out->append_varint(key.size());
+    out->append_bytes(key);
+    out->append_varint(row.size());
+    out->append_bytes(row);
+  }
+  static std::vector<Note> parse(const Bytes &bytes)
+  {
+    std::vector<Note> notes;
+    const uchar *at= bytes.data(), *end= bytes.end();
+    auto string= [&at, end]() {
+      uint64_t size= 0;
+      at= read_varint(at, end, &size);
+      frond_slice found= frond_bytes(at, size);
+      at+= size;
+      return found;
+    };
+    while (at < end) {
+      uint64_t what= 0;
+      at= read_varint(at, end, &what);
+      frond_slice key= string(), row= string();
+      notes.push_back({static_cast<size_t>(what >> 1), (what & 1) != 0, key, row});
+    }
+    return notes;
+  }
 };
+
+void Index_build::touch(const Row_codec &its_rows, const Key_codec *its_primary, const uchar *old_record,
+                        const Bytes &old_key, const uchar *new_record, const Bytes &new_key)
+{
+  Bytes notes, old_entry, new_entry, old_value, new_value;
+  for (size_t i= 0; i < indexes.size(); i++) {
+    Entry_form entry= form(indexes[i], its_rows, its_primary);
+    old_entry.clear();
+    new_entry.clear();
+    if (old_record)
+      entry.append_key(old_record, old_key, old_entry);
+    if (new_record)
+      entry.append_key(new_record, new_key, new_entry);
+    if (old_record && new_record && same(slice(old_entry), slice(new_entry)) && same(slice(old_key), slice(new_key))) {
+      old_value.clear();
+      new_value.clear();
+      entry.append_value(old_record, old_key, old_value);
+      entry.append_value(new_record, new_key, new_value);
+      if (!same(slice(old_value), slice(new_value)))
+        Note::append(&notes, i, entry.checked(new_record), new_entry, new_key);
+      continue;
+    }
+    if (old_record)
+      Note::append(&notes, i, entry.checked(old_record), old_entry, old_key);
+    if (new_record)
+      Note::append(&notes, i, entry.checked(new_record), new_entry, new_key);
+  }
+  if (!notes.empty() && !touched.add(notes))
+    notes_lost.store(true, std::memory_order_release);
+}
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Trees
+ */
 
 Index_build::~Index_build()
 {
@@ -58,11 +175,11 @@ Index_build::~Index_build()
     frond_tree_close(index.tree);
 }
 
-int Index_build::add(const TABLE *table, const KEY *key, uint key_number, bool clustering, uint32_t id)
+int Index_build::add(const TABLE *present, const KEY *key, uint key_number, bool clustering, uint32_t id)
 {
   Index index;
   index.codec= std::make_unique<Key_codec>();
-  int error= index.codec->init(table, key);
+  int error= index.codec->init(present, key);
   if (error)
     return error;
   index.id= id;
@@ -77,7 +194,8 @@ frond_status Index_build::create_trees(frond_txn *txn, const frond_tree_options 
 {
   frond_tree_options options= table_options;
   options.metadata= frond_bytes(building_mark, strlen(building_mark));
-  frond_status status= FROND_OK;
+  frond_status status=
+    frond_txn_lock_range(txn, share->primary, NOTHING, NOTHING, FROND_LOCK_SHARED, FROND_WAIT_DEFAULT);
   uint32_t skipped= 0;
   for (Index &index : indexes) {
     if (status != FROND_OK)
@@ -100,7 +218,7 @@ frond_status Index_build::adopt_trees(frond_txn *txn)
     frond_tree_options options;
     if (status == FROND_OK)
       status= frond_tree_get_options(txn, index.tree, &options);
-    options.metadata= frond_slice{nullptr, 0};
+    options.metadata= NOTHING;
     if (status == FROND_OK)
       status= frond_tree_set_options(txn, index.tree, &options);
   }
@@ -132,290 +250,350 @@ void Index_build::withdraw()
 }
 
 /* ---------------------------------------------------------------------------------------------------------------
- * Failures
+ * The load
  */
 
-int Index_build::failure()
-{
-  if (!failed.load(std::memory_order_acquire))
-    return 0;
-  std::lock_guard<std::mutex> guard(failure_latch);
-  return failure_error;
-}
-
-void Index_build::fail(int error, size_t index, const uchar *record)
-{
-  std::lock_guard<std::mutex> guard(failure_latch);
-  if (failure_error)
-    return;
-  failure_error= error;
-  duplicate_index= index;
-  if (error == HA_ERR_FOUND_DUPP_KEY) {
-    indexes[index].codec->encode(record, duplicate_columns);
-    indexes[index].codec->encode_restore(record, duplicate_restore);
+/* A bulk load for each index, and how far they are. */
+class Index_build::Loads {
+public:
+  ~Loads()
+  {
+    for (frond_bulk *bulk : bulks)
+      frond_bulk_free(bulk);
   }
-  failed.store(true, std::memory_order_release);
-}
-
-void Index_build::show_duplicate(TABLE *table) const
-{
-  restore_record(table, s->default_values);
-  const uchar *restore= duplicate_restore.data();
-  indexes[duplicate_index].codec->decode(duplicate_columns.data(), duplicate_columns.size(), &restore,
-                                         duplicate_restore.end(), table->record[0]);
-}
-
-bool Index_build::takes_failure(frond_status status, uint key_number, const uchar *new_record)
-{
-  if (key_number < BUILD_KEY_NUMBER || key_number >= BUILD_KEY_NUMBER + indexes.size() || !new_record)
-    return false;
-  if (status != FROND_KEY_EXISTS && status != FROND_LOCK_TIMEOUT)
-    return false;
-  fail(handler_error(status), key_number - BUILD_KEY_NUMBER, new_record);
-  return true;
-}
-
-/* ---------------------------------------------------------------------------------------------------------------
- * Writers
- */
-
-frond_status Index_build::follow(frond_txn *txn, int64_t wait_ms, const Row_codec &rows, const Key_codec *primary,
-                                 const uchar *old_record, const Bytes &old_key, const uchar *new_record,
-                                 const Bytes &new_key, Row_writes *writes)
-{
-  if (failed.load(std::memory_order_acquire))
-    return FROND_OK;
-  written.store(true, std::memory_order_release);
-  Bytes old_entry, new_entry, old_value, new_value;
-  for (size_t i= 0; i < indexes.size(); i++) {
-    const Index &index= indexes[i];
-    Entry_form entry= form(index, rows, primary);
-    uint key_number= BUILD_KEY_NUMBER + static_cast<uint>(i);
-    bool old_checked= old_record && entry.checked(old_record);
-    bool new_checked= new_record && entry.checked(new_record);
-    old_entry.clear();
-    new_entry.clear();
-    new_value.clear();
-    if (new_record) {
-      entry.append_key(new_record, new_key, new_entry);
-      entry.append_value(new_record, new_key, new_value);
+  frond_status begin(frond_txn *txn, const std::vector<Index> &indexes)
+  {
+    std::string directory= tmp_dir();
+    frond_bulk_options options= {};
+    options.temporary_dir= directory.empty() ? nullptr : directory.c_str();
+    options.memory_bytes= std::clamp(cache_bytes() / SORT_PART / indexes.size(), SORT_BYTES_MIN, SORT_BYTES_MAX);
+    frond_status status= FROND_OK;
+    for (const Index &index : indexes) {
+      frond_bulk *bulk;
+      if (status == FROND_OK && (status= frond_bulk_begin(txn, index.tree, &options, &bulk)) == FROND_OK)
+        bulks.push_back(bulk);
     }
-    bool there= false, stays= false;
-    if (old_record) {
-      entry.append_key(old_record, old_key, old_entry);
-      stays= new_record && same(slice(old_entry), slice(new_entry));
-      if (stays) {
-        old_value.clear();
-        entry.append_value(old_record, old_key, old_value);
-        if (same(slice(old_value), slice(new_value)))
-          continue;
-      }
-      frond_slice value;
-      frond_status status=
-        frond_txn_get_locked(txn, index.tree, slice(old_entry), FROND_LOCK_EXCLUSIVE, wait_ms, &value, nullptr);
-      if (status == FROND_LOCK_TIMEOUT) {
-        fail(HA_ERR_LOCK_WAIT_TIMEOUT, i, old_record);
-        return FROND_OK;
-      }
-      if (status != FROND_OK)
-        return status;
-      there= value.data != nullptr;
-      frond_slice owner;
-      const uchar *rest;
-      if (there && old_checked)
-        there= unique_entry_primary(value, &owner, &rest) && same(owner, slice(old_key)); /* B3 */
-    }
-    if (there && !(stays && new_checked)) {
-      writes->begin(index.tree, old_checked ? FROND_OP_DELETE : FROND_OP_SINGLE_DELETE,
-                    old_checked ? 0 : FROND_OPERATION_COVERED, key_number);
-      writes->bytes().append_bytes(old_entry);
-    }
-    if (!new_record)
-      continue;
-    bool inserts= new_checked && !(there && stays);
-    writes->begin(index.tree, inserts ? FROND_OP_INSERT : FROND_OP_PUT, new_checked ? 0 : FROND_OPERATION_COVERED,
-                  key_number);
-    writes->bytes().append_bytes(new_entry);
-    writes->value();
-    writes->bytes().append_bytes(new_value);
+    return status;
   }
-  return FROND_OK;
-}
-
-/* ---------------------------------------------------------------------------------------------------------------
- * The builder
- */
-
-int Index_build::run(THD *thd, TABLE *table, const Row_codec &rows, const Key_codec *primary, uint64_t rows_about)
-{
-  Walk walk;
-  walk.table= table;
-  walk.rows= &rows;
-  walk.primary= primary;
-  int error= 0;
-  thd_progress_init(thd, 1);
-  while (!walk.at_end && !error) {
-    frond_status status= walk.awaited ? wait_for_entry(&walk) : batch(&walk);
-    error= failure();
-    if (!error && status != FROND_LOCK_TIMEOUT && status != FROND_DEADLOCK)
-      error= handler_error(status);
-    if (!error && thd_killed(thd))
-      error= HA_ERR_ABORTED_BY_USER;
-    thd_progress_report(thd, walk.done, std::max(walk.done, rows_about));
+  static bool report(void *context, const frond_bulk_progress *now)
+  {
+    const Loads *loads= static_cast<const Loads *>(context);
+    thd_progress_report(loads->thd, loads->written + now->rows_written, loads->rows * loads->bulks.size());
+    return thd_kill_level(loads->thd) == THD_IS_NOT_KILLED;
   }
+
+  std::vector<frond_bulk *> bulks;
+  THD *thd= nullptr;
+  uint64_t rows= 0, written= 0;
+};
+
+int Index_build::run(THD *thd, TABLE *table_arg, const Row_codec &rows_arg, const Key_codec *primary_arg, uint64_t rows_about)
+{
+  table= table_arg;
+  rows= &rows_arg;
+  primary= primary_arg;
+  thd_progress_init(thd, 3);
+  int error= handler_error(load(thd, rows_about));
+  thd_progress_next_stage(thd);
+  if (!error)
+    error= catch_up(thd, false);
   thd_progress_end(thd);
   return error;
 }
 
-/* Waits until whoever holds the entry has decided, holding nothing itself (B5). */
-frond_status Index_build::wait_for_entry(Walk *walk)
+int Index_build::finish(THD *thd)
+{
+  return catch_up(thd, true);
+}
+
+/* Fills the trees from the table as it is at one moment (B2). */
+frond_status Index_build::load(THD *thd, uint64_t rows_about)
 {
   frond_txn *txn;
   frond_txn_options options= {};
-  options.isolation= FROND_ISOLATION_READ_COMMITTED;
+  options.isolation= FROND_ISOLATION_REPEATABLE_READ;
+  options.durability= FROND_DURABILITY_NONE;
   frond_status status= frond_txn_begin(database, &options, &txn);
   if (status != FROND_OK)
     return status;
-  frond_slice value;
-  status= frond_txn_get_locked(txn, walk->awaited, slice(walk->awaited_key), FROND_LOCK_SHARED, BUILDER_WAIT_MS, &value,
-                               nullptr);
-  frond_txn_rollback(txn);
+  {
+    Loads loads;
+    loads.thd= thd;
+    status= loads.begin(txn, indexes);
+    if (status == FROND_OK)
+      status= gather(thd, txn, &loads, rows_about);
+    thd_progress_next_stage(thd);
+    for (size_t i= 0; i < indexes.size() && status == FROND_OK; i++) {
+      frond_row duplicate;
+      status= frond_bulk_finish(loads.bulks[i], Loads::report, &loads, &duplicate);
+      loads.written+= loads.rows;
+      if (status != FROND_KEY_EXISTS)
+        continue;
+      duplicate_index= i;
+      frond_slice owner;
+      const uchar *rest;
+      frond_status shown= FROND_CORRUPTION;
+      if (unique_entry_primary(duplicate.value, &owner, &rest))
+        shown= show_row(txn, owner);
+      if (shown != FROND_OK)
+        status= shown;
+    }
+  }
   if (status == FROND_OK)
-    walk->awaited= nullptr;
+    return frond_txn_commit(txn);
+  frond_txn_rollback(txn);
   return status;
 }
 
-/* The next rows, as a transaction. FROND_LOCK_TIMEOUT: somebody holds the next row; try again. */
-frond_status Index_build::batch(Walk *walk)
+/* Reads the table and adds the entries of its rows to the loads. */
+frond_status Index_build::gather(THD *thd, frond_txn *txn, Loads *loads, uint64_t rows_about)
 {
-  frond_txn *txn;
+  frond_cursor_options range= {};
+  range.flags= FROND_CURSOR_NO_FILL_CACHE;
+  frond_cursor *cursor;
+  frond_status status= frond_cursor_open(txn, share->primary, &range, &cursor);
+  if (status != FROND_OK)
+    return status;
+  Bytes key, entry_key, entry_value;
+  const uchar *record= table->record[0];
+  frond_move move= FROND_MOVE_FIRST;
+  for (frond_row row; status == FROND_OK; move= FROND_MOVE_NEXT) {
+    status= frond_cursor_move(cursor, move, NOTHING, &row);
+    if (status != FROND_OK || !row.key.data)
+      break;
+    if (decode(row.key, row.value))
+      status= FROND_CORRUPTION;
+    key.clear();
+    key.append(row.key.data, row.key.size);
+    for (size_t i= 0; i < indexes.size() && status == FROND_OK; i++) {
+      Entry_form entry= form(indexes[i]);
+      entry_key.clear();
+      entry_value.clear();
+      entry.append_key(record, key, entry_key);
+      entry.append_value(record, key, entry_value);
+      status= frond_bulk_add(loads->bulks[i], slice(entry_key), slice(entry_value));
+    }
+    if (++loads->rows % ROWS_PER_REPORT == 0) {
+      thd_progress_report(thd, loads->rows, std::max(loads->rows, rows_about));
+      if (status == FROND_OK && thd_kill_level(thd) != THD_IS_NOT_KILLED)
+        status= FROND_CANCELLED;
+    }
+  }
+  frond_cursor_close(cursor);
+  return status;
+}
+
+int Index_build::decode(frond_slice key, frond_slice value)
+{
+  return rows->decode(key.data, key.size, value.data, value.size, nullptr, table->record[0]);
+}
+
+frond_status Index_build::show_row(frond_txn *txn, frond_slice key)
+{
+  Bytes row_key;
+  row_key.append(key.data, key.size);
+  frond_slice value;
+  frond_status status= frond_txn_get(txn, share->primary, slice(row_key), &value);
+  if (status != FROND_OK)
+    return status;
+  row_memory.clear();
+  row_memory.append(value.data, value.size);
+  return value.data && !decode(slice(row_key), slice(row_memory)) ? frond_status(FROND_OK) : FROND_CORRUPTION;
+}
+
+/* ---------------------------------------------------------------------------------------------------------------
+ * Setting right
+ */
+
+/* Sets entries right, some by each transaction. */
+class Index_build::Setting {
+public:
+  explicit Setting(Index_build *build_arg) : build(build_arg) {}
+
+  /* Sets notes right from number *done on and counts them there. FROND_LOCK_TIMEOUT: somebody holds a row still; after
+     FROND_KEY_EXISTS the row is in record[0]. */
+  frond_status run(const std::vector<Note> &notes, size_t *done);
+  /* After FROND_KEY_EXISTS: in which index. */
+  size_t duplicate_index= 0;
+
+private:
+  frond_status set(const Note &note);
+  frond_status lock_row(frond_slice key, int64_t wait_ms, frond_slice *value);
+  frond_status read_row(frond_slice key, bool *there);
+  frond_status find_owner(const Note &note, frond_slice owner, bool *has_it);
+  bool is_entry_of_record(const Note &note, frond_slice row);
+
+  Index_build *build;
+  frond_txn *txn= nullptr;
+  Bytes awaited; /* the row that somebody held: locked first by the next transaction, the only one that waits (B5) */
+  Bytes row_key, entry_key, entry_value;
+};
+
+frond_status Index_build::Setting::lock_row(frond_slice key, int64_t wait_ms, frond_slice *value)
+{
+  return frond_txn_get_locked(txn, build->share->primary, key, FROND_LOCK_SHARED, wait_ms, value, nullptr);
+}
+
+/* Locks a row and reads it into record[0]. */
+frond_status Index_build::Setting::read_row(frond_slice key, bool *there)
+{
+  frond_slice value;
+  frond_status status= lock_row(key, FROND_WAIT_NONE, &value);
+  if (status == FROND_LOCK_TIMEOUT) {
+    awaited.clear();
+    awaited.append(key.data, key.size);
+  }
+  if (status != FROND_OK)
+    return status;
+  *there= value.data != nullptr;
+  if (!*there)
+    return FROND_OK;
+  build->row_memory.clear();
+  build->row_memory.append(value.data, value.size);
+  return build->decode(key, slice(build->row_memory)) ? FROND_CORRUPTION : frond_status(FROND_OK);
+}
+
+/* Whether the row in record[0] has this entry. */
+bool Index_build::Setting::is_entry_of_record(const Note &note, frond_slice row)
+{
+  row_key.clear();
+  row_key.append(row.data, row.size);
+  entry_key.clear();
+  build->form(build->indexes[note.index]).append_key(build->table->record[0], row_key, entry_key);
+  return same(slice(entry_key), note.key);
+}
+
+/* Whether another row, whose the entry is in the tree, still has it. If not, its own note is done or still to come. */
+frond_status Index_build::Setting::find_owner(const Note &note, frond_slice owner, bool *has_it)
+{
+  Bytes other;
+  other.append(owner.data, owner.size);
+  bool there;
+  frond_status status= read_row(slice(other), &there);
+  *has_it= status == FROND_OK && there && is_entry_of_record(note, slice(other));
+  return status == FROND_OK ? read_row(note.row, &there) : status;
+}
+
+frond_status Index_build::Setting::run(const std::vector<Note> &notes, size_t *done)
+{
   frond_txn_options options= {};
   options.isolation= FROND_ISOLATION_READ_COMMITTED;
   options.durability= FROND_DURABILITY_NONE;
-  options.lock_wait_ms= FROND_WAIT_NONE;
   frond_status status= frond_txn_begin(database, &options, &txn);
   if (status != FROND_OK)
     return status;
-  frond_cursor_options range= {};
-  range.flags= FROND_CURSOR_NO_FILL_CACHE;
-  if (!walk->position.empty()) {
-    range.lower= slice(walk->position);
-    if (walk->position_done)
-      range.flags|= FROND_CURSOR_LOWER_EXCLUDED;
+  if (!awaited.empty()) {
+    frond_slice value;
+    status= lock_row(slice(awaited), BUILDER_WAIT_MS, &value);
+    if (status == FROND_OK)
+      awaited.clear();
   }
-  frond_cursor *cursor;
-  status= frond_cursor_open(txn, share->primary, &range, &cursor);
-  if (status != FROND_OK) {
-    frond_txn_rollback(txn);
-    return status;
-  }
-  uint rows= 0;
-  bool end= false;
-  for (; rows < BATCH_ROWS; rows++) {
-    frond_row row;
-    status= frond_cursor_move(cursor, rows == 0 ? FROND_MOVE_FIRST : FROND_MOVE_NEXT, frond_slice{nullptr, 0}, &row);
-    if (status != FROND_OK)
-      break;
-    if (!row.key.data) {
-      end= true;
-      break;
-    }
-    walk->key.clear();
-    walk->key.append(row.key.data, row.key.size);
-    status= frond_cursor_lock_row(cursor, FROND_LOCK_SHARED, rows == 0 ? BUILDER_WAIT_MS : FROND_WAIT_NONE, &row);
-    if (status == FROND_OK && row.key.data) {
-      uchar *record= walk->table->record[0];
-      if (walk->rows->decode(row.key.data, row.key.size, row.value.data, row.value.size, nullptr, record))
-        status= FROND_CORRUPTION;
-      /* Columns of the primary key, too. */
-      if (status == FROND_OK)
-        status= add_row(walk, txn, record);
-    }
-    if (status != FROND_OK)
-      break;
-    walk->position.swap(walk->key);
-    walk->position_done= true;
-  }
-  frond_cursor_close(cursor);
-  /* What was done stays done; the row that could not be had is the next. */
-  if (status == FROND_OK || (status == FROND_LOCK_TIMEOUT && rows > 0)) {
-    if (status != FROND_OK) {
-      walk->position.swap(walk->key);
-      walk->position_done= false;
-    }
+  size_t at= *done, end= std::min(notes.size(), at + NOTES_PER_TRANSACTION);
+  while (at < end && status == FROND_OK)
+    if ((status= set(notes[at])) == FROND_OK)
+      at++;
+  if (status == FROND_OK || (status == FROND_LOCK_TIMEOUT && at > *done)) {
     status= frond_txn_commit(txn);
-    if (status == FROND_OK) {
-      walk->done+= rows;
-      walk->at_end= end;
-    }
+    if (status == FROND_OK)
+      *done= at;
     return status;
   }
   frond_txn_rollback(txn);
   return status;
 }
 
-/* Adds the entries of one row, whose lock is held, where they are not there yet. */
-frond_status Index_build::add_row(Walk *walk, frond_txn *txn, const uchar *record)
+frond_status Index_build::Setting::set(const Note &note)
 {
-  bool look= written.load(std::memory_order_acquire);
-  uint64_t own= 0; /* a bit per index that has this row's entry */
-  for (;;) {
-    walk->writes.clear();
-    for (size_t i= 0; i < indexes.size(); i++) {
-      if (own >> i & 1)
-        continue;
-      const Index &index= indexes[i];
-      Entry_form entry= form(index, *walk->rows, walk->primary);
-      walk->entry_key.clear();
-      entry.append_key(record, walk->key, walk->entry_key);
-      bool checked= entry.checked(record);
-      if (look && !checked) {
-        bool there;
-        frond_status status= frond_txn_contains(txn, index.tree, slice(walk->entry_key), &there);
-        if (status != FROND_OK)
-          return status;
-        if (there)
-          continue;
-      }
-      walk->writes.begin(index.tree, checked ? FROND_OP_INSERT : FROND_OP_PUT, checked ? 0 : FROND_OPERATION_COVERED,
-                         static_cast<uint>(i));
-      walk->writes.bytes().append_bytes(walk->entry_key);
-      walk->writes.value();
-      entry.append_value(record, walk->key, walk->writes.bytes());
-    }
-    if (walk->writes.empty())
-      return FROND_OK;
-    uint failed_index;
-    frond_status status= walk->writes.run(txn, &failed_index);
-    if (status == FROND_OK || failed_index >= indexes.size())
-      return status;
-    const Index &index= indexes[failed_index];
-    walk->entry_key.clear();
-    form(index, *walk->rows, walk->primary).append_key(record, walk->key, walk->entry_key);
-    if (status == FROND_LOCK_TIMEOUT) {
-      walk->awaited= index.tree;
-      walk->awaited_key.swap(walk->entry_key);
-      return status;
-    }
-    if (status != FROND_KEY_EXISTS)
-      return status;
-    frond_slice value, owner;
+  bool there;
+  frond_status status= read_row(note.row, &there);
+  if (status != FROND_OK)
+    return status;
+  const Index &index= build->indexes[note.index];
+  bool wanted= there && is_entry_of_record(note, note.row);
+  frond_slice found;
+  status= frond_txn_get(txn, index.tree, note.key, &found);
+  if (status != FROND_OK)
+    return status;
+  bool is_own= found.data != nullptr;
+  if (found.data && note.checked) {
+    frond_slice owner;
     const uchar *rest;
-    status= frond_txn_get_locked(txn, index.tree, slice(walk->entry_key), FROND_LOCK_EXCLUSIVE, FROND_WAIT_NONE, &value,
-                                 nullptr);
+    if (!unique_entry_primary(found, &owner, &rest))
+      return FROND_CORRUPTION;
+    is_own= same(owner, note.row);
+    bool is_anothers= false;
+    if (wanted && !is_own)
+      status= find_owner(note, owner, &is_anothers);
     if (status != FROND_OK)
       return status;
-    if (!value.data)
-      continue; /* it went between the two: once more */
-    if (!unique_entry_primary(value, &owner, &rest))
-      return FROND_CORRUPTION;
-    if (!same(owner, slice(walk->key))) {
-      fail(HA_ERR_FOUND_DUPP_KEY, failed_index, record);
-      duplicate_is_read= duplicate_index == failed_index;
+    if (is_anothers) {
+      duplicate_index= note.index;
       return FROND_KEY_EXISTS;
     }
-    own|= 1ULL << failed_index;
   }
+  if (!wanted && !is_own)
+    return FROND_OK;
+  if (wanted) {
+    row_key.clear();
+    row_key.append(note.row.data, note.row.size);
+    entry_value.clear();
+    build->form(index).append_value(build->table->record[0], row_key, entry_value);
+    if (is_own && same(found, slice(entry_value)))
+      return FROND_OK;
+  }
+  /* Keys with the row in them see a put and a single delete in turn. */
+  Row_writes writes;
+  uint32_t flags= note.checked ? 0 : FROND_OPERATION_COVERED;
+  if (is_own && !(wanted && note.checked)) {
+    writes.begin(index.tree, note.checked ? FROND_OP_DELETE : FROND_OP_SINGLE_DELETE, flags, index.key_number);
+    writes.bytes().append(note.key.data, note.key.size);
+  }
+  if (wanted) {
+    writes.begin(index.tree, FROND_OP_PUT, flags, index.key_number);
+    writes.bytes().append(note.key.data, note.key.size);
+    writes.value();
+    writes.bytes().append_bytes(entry_value);
+  }
+  uint failed;
+  return writes.run(txn, &failed);
+}
+
+/* Sets the entries of some notes right; 0 or an HA_ERR_*. In the `last` pass whoever holds a row is a prepared transaction,
+   which may never be decided: it is waited for as long as for a lock. */
+int Index_build::set_right(THD *thd, const std::vector<Note> &notes, bool last)
+{
+  Setting setting(this);
+  int64_t waited= 0, waits_max= std::max<int64_t>(lock_wait_ms(thd), 0);
+  for (size_t done= 0; done < notes.size();) {
+    if (thd_kill_level(thd) != THD_IS_NOT_KILLED)
+      return HA_ERR_ABORTED_BY_USER;
+    frond_status status= setting.run(notes, &done);
+    if (status == FROND_KEY_EXISTS)
+      duplicate_index= setting.duplicate_index;
+    waited= status == FROND_LOCK_TIMEOUT ? waited + BUILDER_WAIT_MS : 0;
+    if (status != FROND_OK && (status != FROND_LOCK_TIMEOUT || (last && waited > waits_max)))
+      return handler_error(status);
+  }
+  return 0;
+}
+
+int Index_build::catch_up(THD *thd, bool last)
+{
+  Bytes taken;
+  for (uint round= 0; last || round < ROUNDS_MAX; round++) {
+    if (notes_lost.load(std::memory_order_acquire) || !touched.take(&taken)) {
+      my_error(ER_TEMP_FILE_WRITE_FAILURE, MYF(0));
+      return HA_ERR_GENERIC;
+    }
+    if (taken.empty())
+      return 0;
+    int error= set_right(thd, Note::parse(taken), last);
+    if (error)
+      return error;
+    if (!last && taken.size() < NOTES_LEFT)
+      return 0;
+  }
+  return 0;
 }
 
 } // namespace frond

@@ -1,22 +1,24 @@
 /* Indexes that ALTER TABLE is building while the table is written.
 
-   The new trees are made and published in Table_share::build while the server holds everybody off (prepare of the ALTER);
-   from then on each writer keeps them up beside the table's own indexes (follow), and the builder walks the primary tree in
-   batches and adds what is not there yet (run). At the end the server holds everybody off again and the ALTER makes the
-   indexes part of the table's definition. Until then only the trees' own metadata says what they are: start-up drops those
-   that a crash left.
+   The new trees are made and the build is published in Table_share::build while the server holds everybody off (prepare of
+   the ALTER). Then run() reads the table as it is at one moment, sorts the entries, and writes each tree once, as a bulk load. Meanwhile
+   whoever writes a row notes which entries that touches (touch); nobody but the builder writes to the trees. Entries that were touched
+   are set right afterwards: the row is locked and read as it is now, and says whether the entry is to be there. The last ones are set
+   right in finish(), while the server holds everybody off again, and the ALTER makes the indexes part of the table's
+   definition. Until then only the trees' own metadata says what they are: start-up drops those that a crash left.
 
    Invariants
-     B1  an entry is written and read under the lock of its row: exclusive by its writer, shared by the builder. So the
-         latest committed entries are those of the latest committed rows, or are missing where the builder has not been.
-     B2  entries that are deleted by SINGLE_DELETE are put once: the builder puts what is not there, a writer deletes what
-         is there. Both look first; the builder only once a writer has written.
-     B3  a unique entry is another row's unless it names this one. Nobody deletes another row's entry.
-     B4  what happens to these trees never fails a writer, a deadlock apart: a duplicate, or a lock that was not granted in
-         time, fails the build instead, which then ends the ALTER.
+     B1  an entry is noted by who holds its row's lock, after the row was written. So whoever locks the row after having read
+         the note sees what became of the row.
+     B2  a row that nobody has touched since the build was published is at that moment as it is now. (The moment is after
+         it; a prepared transaction that wrote before is waited for in prepare.)
+     B3  setting an entry right depends on the row as it is now and on the tree alone: it may be done twice, in any order.
+     B4  nothing that happens here fails a writer: what fails, a duplicate among others, fails the ALTER.
      B5  the builder waits for a lock only while it holds none: it is nobody's deadlock.
 
-   Latch: a writer holds Table_share::build_latch shared from looking at Table_share::build to the end of its write.
+   Notes are kept in memory up to a few MiB, then in a temporary file.
+
+   Latch: a writer holds Table_share::build_latch shared while it notes.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef FROND_MARIADB_INDEX_BUILD_H
@@ -25,19 +27,36 @@
 #include "server.h"
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "entry.h"
-#include "row_writes.h"
 #include "share.h"
 
 namespace frond {
 
-/* Key numbers that Row_writes tells of writes to indexes being built begin here. */
-constexpr uint BUILD_KEY_NUMBER= 1000;
+/* Which entries were touched: written by many threads, read by the builder. */
+class Touched_entries {
+public:
+  ~Touched_entries();
+
+  /* Adds notes; false when they could not be kept. */
+  bool add(const Bytes &notes);
+  /* Takes some, in no order; *notes is empty when there are none. False when they could not be read. */
+  bool take(Bytes *notes);
+
+private:
+  bool spill();
+
+  std::mutex latch;
+  Bytes recent;
+  File file= -1;
+  std::deque<std::pair<my_off_t, size_t>> spilled; /* pieces of the file */
+  my_off_t file_end= 0;
+};
 
 class Index_build {
 public:
@@ -49,30 +68,25 @@ public:
   int add(const TABLE *table, const KEY *key, uint key_number, bool clustering, uint32_t id);
   bool empty() const { return indexes.empty(); }
 
+  /* Makes the trees, after waiting for prepared transactions that have written to the table (B2). */
   frond_status create_trees(frond_txn *txn, const frond_tree_options &options);
-  /* From now on writers follow; then not any more. The second waits for those that are writing. */
+  /* From now on writers note; then not any more. The second waits for those that are at it. */
   void publish();
   void withdraw();
   /* The build succeeded: the trees are the table's. */
   frond_status adopt_trees(frond_txn *txn);
   frond_status drop_trees(frond_txn *txn);
 
-  /* Adds all rows; 0 or an HA_ERR_*. After HA_ERR_FOUND_DUPP_KEY: duplicate_key, show_duplicate. */
+  /* Builds; 0 or an HA_ERR_*. What it is given has to last until finish(). After HA_ERR_FOUND_DUPP_KEY: duplicate_key, and
+     the row is in record[0] of the table. */
   int run(THD *thd, TABLE *table, const Row_codec &rows, const Key_codec *primary, uint64_t rows_about);
-  /* Why the build cannot be finished, or 0. */
-  int failure();
+  /* Sets the last entries right, when nobody writes any more; as run(). */
+  int finish(THD *thd);
   uint duplicate_key() const { return indexes[duplicate_index].key_number; }
-  /* Puts the duplicate columns into table->record[0], as far as they are known: not those with a prefix in the index.
-     After run() found it, table->record[0] is the row. */
-  bool duplicate_in_record() const { return duplicate_is_read; }
-  void show_duplicate(TABLE *table) const;
 
-  /* For writers: adds what an insertion (no old_record), a deletion (no new_record) or an update means here. */
-  frond_status follow(frond_txn *txn, int64_t wait_ms, const Row_codec &rows, const Key_codec *primary,
-                      const uchar *old_record, const Bytes &old_key, const uchar *new_record, const Bytes &new_key,
-                      Row_writes *writes);
-  /* A write failed in one of these trees: whether that fails the build and not the writer, who writes again without. */
-  bool takes_failure(frond_status status, uint key_number, const uchar *new_record);
+  /* For writers, after an insertion (no old_record), a deletion (no new_record) or an update. */
+  void touch(const Row_codec &rows, const Key_codec *primary, const uchar *old_record, const Bytes &old_key,
+             const uchar *new_record, const Bytes &new_key);
 
   struct Index {
     std::unique_ptr<Key_codec> codec;
@@ -85,25 +99,33 @@ public:
   std::vector<Index> indexes;
 
 private:
-  struct Walk;
+  struct Note;
+  class Loads;
+  class Setting;
 
-  Entry_form form(const Index &index, const Row_codec &rows, const Key_codec *primary) const
+  Entry_form form(const Index &index) const { return form(index, *rows, primary); }
+  Entry_form form(const Index &index, const Row_codec &its_rows, const Key_codec *its_primary) const
   {
-    return {*index.codec, primary, rows, index.unique, index.clustering};
+    return {*index.codec, its_primary, its_rows, index.unique, index.clustering};
   }
-  frond_status batch(Walk *walk);
-  frond_status add_row(Walk *walk, frond_txn *txn, const uchar *record);
-  frond_status wait_for_entry(Walk *walk);
-  void fail(int error, size_t index, const uchar *record);
+  frond_status load(THD *thd, uint64_t rows_about);
+  frond_status gather(THD *thd, frond_txn *txn, Loads *loads, uint64_t rows_about);
+  int catch_up(THD *thd, bool last);
+  int set_right(THD *thd, const std::vector<Note> &notes, bool last);
+  /* The row with this primary key, into record[0]. */
+  frond_status show_row(frond_txn *txn, frond_slice key);
+  int decode(frond_slice key, frond_slice value);
 
   Table_share *share;
-  std::atomic<bool> written{false}; /* a writer has followed */
-  std::atomic<bool> failed{false};
-  std::mutex failure_latch;
-  int failure_error= 0; /* the rest: under failure_latch; written once */
+  Touched_entries touched;
+  std::atomic<bool> notes_lost{false};
   size_t duplicate_index= 0;
-  bool duplicate_is_read= false; /* by the builder */
-  Bytes duplicate_columns, duplicate_restore;
+  Bytes row_memory; /* of the row in record[0] */
+
+  /* Of the ALTER. */
+  TABLE *table= nullptr;
+  const Row_codec *rows= nullptr;
+  const Key_codec *primary= nullptr;
 };
 
 } // namespace frond

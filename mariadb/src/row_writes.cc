@@ -23,14 +23,6 @@ void Row_writes::value()
   writes.back().value_start= buffer.size();
 }
 
-void Row_writes::truncate(size_t count)
-{
-  if (count >= writes.size())
-    return;
-  buffer.truncate(writes[count].key_start);
-  writes.resize(count);
-}
-
 void Row_writes::make_operations()
 {
   operations.resize(writes.size());

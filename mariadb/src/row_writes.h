@@ -23,9 +23,6 @@ public:
   void value();
   Bytes &bytes() { return buffer; }
   bool empty() const { return writes.empty(); }
-  /* The writes so far, and back to them. */
-  size_t count() const { return writes.size(); }
-  void truncate(size_t count);
 
   /* All of them, or none; after FROND_KEY_EXISTS *key_number is the key that had the row, MAX_KEY when unknown. */
   frond_status run(frond_txn *txn, uint *key_number);

@@ -108,8 +108,8 @@ public:
   frond_tree *primary= nullptr;
   std::vector<Index_tree> indexes; /* by key number of the TABLE */
 
-  /* Indexes that ALTER TABLE is building, or null: whoever writes rows has them follow (index_build.h). A writer holds the
-     latch shared from looking at it to the end of its write. */
+  /* Indexes that ALTER TABLE is building, or null: whoever has written a row tells it (index_build.h), with the latch held
+     shared. */
   std::atomic<Index_build *> build{nullptr};
   std::shared_mutex build_latch;
 
