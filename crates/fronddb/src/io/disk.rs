@@ -1,13 +1,15 @@
 //! Real files.
 //!
 //! Reads and writes are `pread`/`pwrite` loops. A file is opened with `O_DIRECT` when asked, and through the page
-//! cache where the file system refuses that (tmpfs, some network and FUSE file systems). `allocate` is
-//! `fallocate`; file systems without it only get the length. `punch` falls back to writing zeros.
+//! cache where the file system refuses that (tmpfs, some network and FUSE file systems). `write_cached_at` goes through a
+//! second descriptor without it, which is opened by way of `/proc`, because the file may have been renamed; where that
+//! fails it is a `write_at`. `allocate` is `fallocate`; file systems without it only get the length. `punch` falls back to
+//! writing zeros.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -34,6 +36,8 @@ impl DiskStorage {
 struct DiskFile {
     file: std::fs::File,
     path: PathBuf,
+    /// The same file through the page cache, once it was wanted.
+    cached: OnceLock<Option<std::fs::File>>,
 }
 
 fn open_with(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
@@ -97,7 +101,7 @@ impl Storage for DiskStorage {
             false => open_with(path, flags),
         };
         let file = std::fs::File::from(opened.map_err(|error| failed("open", path, error))?);
-        Ok(Arc::new(DiskFile { file, path: path.to_path_buf() }))
+        Ok(Arc::new(DiskFile { file, path: path.to_path_buf(), cached: OnceLock::new() }))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
@@ -149,6 +153,11 @@ impl Storage for DiskStorage {
 }
 
 impl DiskFile {
+    fn open_cached(&self) -> Option<std::fs::File> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        open_with(path.as_ref(), OFlags::RDWR).ok().map(std::fs::File::from)
+    }
+
     fn fallocate(&self, flags: FallocateFlags, offset: u64, length: u64) -> rustix::io::Result<()> {
         loop {
             match rustix::fs::fallocate(self.file.as_fd(), flags, offset, length) {
@@ -193,6 +202,11 @@ impl File for DiskFile {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         self.file.write_all_at(buf, offset).map_err(|error| failed("write", &self.path, error).context(at(offset)))
+    }
+
+    fn write_cached_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        let file = self.cached.get_or_init(|| self.open_cached()).as_ref().unwrap_or(&self.file);
+        file.write_all_at(buf, offset).map_err(|error| failed("write", &self.path, error).context(at(offset)))
     }
 
     fn sync_data(&self) -> Result<()> {

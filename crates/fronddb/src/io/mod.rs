@@ -88,6 +88,12 @@ pub trait File: Send + Sync + Debug {
     /// Writes all of `buf` at `offset`, extending the file when needed.
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
 
+    /// The same into the page cache, where the file is otherwise written past it: the system has it sooner, and an error of
+    /// the disk is told by the next `sync_data`. Of whole pages.
+    fn write_cached_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.write_at(buf, offset)
+    }
+
     /// Makes what was written, and the length, durable.
     fn sync_data(&self) -> Result<()>;
 

@@ -111,6 +111,13 @@ struct Groups {
     turn: usize,
 }
 
+/// What a pass of the writer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Write,
+    Sync,
+}
+
 /// The log. All methods may be called from any thread.
 ///
 /// Dropping it stops: what was not waited for may be lost, as in a crash.
@@ -325,7 +332,7 @@ impl Log {
         while self.is_unwritten(end)? {
             match self.write_role.try_lock() {
                 Some(role) => {
-                    let result = self.write_pass();
+                    let result = self.write_pass(Wanted::Write);
                     drop(role);
                     drop(self.waiters.lock());
                     self.wake_written.notify_all();
@@ -401,7 +408,7 @@ impl Log {
     /// Writes everything below `end`, beside whoever else writes.
     fn write_up_to(&self, end: Lsn) -> Result<()> {
         while self.is_unwritten(end)? {
-            self.write_pass()?;
+            self.write_pass(Wanted::Sync)?;
             if self.is_unwritten(end)? {
                 crate::base::sync::yield_now();
             }
@@ -427,8 +434,9 @@ impl Log {
         self.wake_written.notify_all();
     }
 
-    fn write_pass(&self) -> Result<()> {
+    fn write_pass(&self, wanted: Wanted) -> Result<()> {
         let mut writer = self.writer.lock();
+        writer.choose_way(wanted);
         self.drain(&mut writer)
     }
 

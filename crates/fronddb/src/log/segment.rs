@@ -173,11 +173,11 @@ impl Segment {
         HEADER_BYTES + self.capacity
     }
 
-    /// Writes records, and zeros after them where the file ends to have been written; aligned.
-    pub(super) fn write(&self, bytes: &[u8], offset: u64, fill_bytes: u64) -> Result<()> {
+    /// Writes records, and zeros after them where the file ends to have been written; aligned. `cached`: into the page cache.
+    pub(super) fn write(&self, bytes: &[u8], offset: u64, fill_bytes: u64, cached: bool) -> Result<()> {
         let end = offset + bytes.len() as u64;
         if end <= self.filled() {
-            return self.file.write_at(bytes, offset);
+            return if cached { self.file.write_cached_at(bytes, offset) } else { self.file.write_at(bytes, offset) };
         }
         let _filling = self.filling.latch.lock();
         self.file.write_at(bytes, offset)?;

@@ -20,13 +20,15 @@ use std::sync::Arc;
 
 use super::frame::{self, Header};
 use super::segment::{self, HEADER_BYTES, Segment};
-use super::{Log, RING_SHARE};
+use super::{Log, RING_SHARE, Wanted};
 use crate::base::Result;
 use crate::base::page_buf::PageBuf;
 use crate::base::sync::atomic::Ordering;
 use crate::io::File;
 
 const PAGE: usize = 4096;
+/// So many passes for commits that do not sync go past the page cache after one for a commit that does.
+const DIRECT_PASSES: u32 = 8;
 
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -39,6 +41,10 @@ pub(super) struct Writer {
     pub(super) position: u64,
     /// Begin a segment before the next frame, whatever it is.
     begin_next: bool,
+    /// Passes to come that go past the page cache although nobody waits for a sync.
+    direct_passes: u32,
+    /// Records go into the page cache.
+    cached: bool,
     unsynced: Vec<Arc<dyn File>>,
 }
 
@@ -47,7 +53,28 @@ impl Writer {
         // A header page, a partial page, and the longest frame of the ring.
         let staging = PageBuf::zeroed(2 * PAGE + ring_bytes / RING_SHARE + PAGE);
         let (segment, unsynced) = (None, Vec::new());
-        Writer { segment, start: position, staging, staged: 0, offset: 0, position, begin_next: false, unsynced }
+        Writer {
+            segment,
+            start: position,
+            staging,
+            staged: 0,
+            offset: 0,
+            position,
+            begin_next: false,
+            direct_passes: 0,
+            cached: false,
+            unsynced,
+        }
+    }
+
+    /// A commit that waits for the write alone is quicker through the page cache; a sync after it has then to write the
+    /// page. Among commits that sync, all write past it, as a direct write has to clean the page first.
+    pub(super) fn choose_way(&mut self, wanted: Wanted) {
+        self.cached = wanted == Wanted::Write && self.direct_passes == 0;
+        self.direct_passes = match wanted {
+            Wanted::Write => self.direct_passes.saturating_sub(1),
+            Wanted::Sync => DIRECT_PASSES,
+        };
     }
 
     /// Bytes of this writer's memory.
@@ -174,7 +201,7 @@ impl Writer {
         let Some(segment) = &self.segment else { return Ok(()) };
         let length = self.staged.next_multiple_of(PAGE);
         self.staging[self.staged..length].fill(0);
-        segment.write(&self.staging[..length], self.offset, log.options.fill_bytes)?;
+        segment.write(&self.staging[..length], self.offset, log.options.fill_bytes, self.cached)?;
         log.counters.batches.fetch_add(1, Ordering::Relaxed);
         log.counters.written_bytes.fetch_add(length as u64, Ordering::Relaxed);
         let whole = self.staged / PAGE * PAGE;

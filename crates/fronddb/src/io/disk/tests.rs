@@ -120,3 +120,28 @@ fn a_handle_for_reading_refuses_writes() {
     assert!(file.write_at(b"y", 0).is_err());
     assert_eq!(file.len().unwrap(), 1);
 }
+
+#[test]
+fn writes_past_the_page_cache_and_into_it_meet_in_one_file() {
+    let (dir, storage) = (Dir::new("cached"), DiskStorage::new());
+    storage.create_dir_all(&dir.0).unwrap();
+    let file = storage.open(&dir.0.join("1"), OpenMode { direct: true, ..CREATE }).unwrap();
+    storage.rename(&dir.0.join("1"), &dir.0.join("2")).unwrap();
+    let (mut page, mut seen) = (PageBuf::zeroed(4096), PageBuf::zeroed(8192));
+    for round in 1..=9u8 {
+        page.fill(round);
+        file.write_cached_at(&page, 4096).unwrap();
+        page[..512].fill(100 + round);
+        file.write_at(&page, 0).unwrap();
+        if round % 3 == 0 {
+            file.write_at(&page, 4096).unwrap();
+            page.fill(200 + round);
+            file.write_cached_at(&page, 4096).unwrap();
+        }
+        file.read_at(&mut seen, 0).unwrap();
+        assert_eq!((seen[0], seen[4095], seen[4096]), (100 + round, round, page[4095].max(round)));
+    }
+    file.sync_data().unwrap();
+    assert_eq!(read_file(&storage, &dir.0.join("2")).unwrap(), &seen[..]);
+    assert_eq!(storage.list(&dir.0).unwrap(), ["2"]);
+}
