@@ -52,7 +52,7 @@ impl Handle {
         drop(engine.gate.write());
         let synced = match (&engine.log, engine.poison.get()) {
             (_, Some(first)) => Err(poisoned(first)),
-            (Some(log), None) => engine.logged(log.sync()).map(|_| ()),
+            (Some(log), None) => engine.logged(log.end()),
             (None, None) => Ok(()),
         };
         engine.keep_hot();

@@ -35,7 +35,7 @@ pub(super) fn find(
     let mut chunk = PageBuf::zeroed(CHUNK as usize);
     while offset < stop {
         let aligned = offset / 4096 * 4096;
-        let length = CHUNK.min(end - aligned);
+        let length = CHUNK.min(stop.next_multiple_of(4096).min(end) - aligned);
         file.read_at(&mut chunk[..length as usize], aligned)?;
         let bytes = &chunk[..length as usize];
         let last = length.saturating_sub(frame::HEADER_BYTES as u64);
@@ -49,7 +49,7 @@ pub(super) fn find(
             }
             at += 8;
         }
-        if aligned + at <= offset || aligned + length >= end {
+        if aligned + at <= offset || aligned + length >= stop {
             break;
         }
         offset = aligned + at;

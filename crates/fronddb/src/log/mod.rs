@@ -3,9 +3,10 @@
 //! Owns positions, files and durability of records; deliberately not what a record says
 //! ([`crate::format::record`]), nor which memtable a segment belongs to.
 //!
-//! Rooms, in reading order: this file (what a writer of records calls), [`frame`] (one record's wrapping), [`ring`] (where
-//! records are copied in parallel), [`writer`] (from the ring to the files), [`segment`] (one file), [`pool`] (which files
-//! there are), [`reader`] (what recovery and `frond log` call), [`evidence`] (torn end or damage?).
+//! Rooms, in reading order: this file (what a writer of records calls), [`compression`] (of long records), [`frame`] (one
+//! record's wrapping), [`ring`] (where records are copied in parallel), [`writer`] (from the ring to the files),
+//! [`segment`] (one file), [`pool`] (which files there are), [`room`] (space in them for what comes), [`reader`] (what
+//! recovery and `frond log` call), [`evidence`] (torn end or damage?).
 //!
 //! # How it works
 //!
@@ -43,12 +44,14 @@
 //! space is asked for, before anything changed: from [`Log::append`] when there is no room for the record in prepared
 //! segments, and from [`Log::rotate`].
 
+mod compression;
 mod evidence;
 mod frame;
 mod options;
 mod pool;
 pub mod reader;
 mod ring;
+mod room;
 mod segment;
 mod writer;
 
@@ -66,12 +69,13 @@ pub use options::{Appended, LogOptions, LogStatistics};
 pub use reader::{LogReader, LogTail, RecordBatch};
 pub use segment::LOG_FORMAT;
 
+use self::compression::Compression;
 use self::frame::Header;
 use self::pool::Pool;
 use self::ring::Ring;
 use self::writer::Writer;
-use crate::base::compress::{Codec, Compressor};
-use crate::base::memory::{Charge, Purpose};
+use crate::base::compress::Codec;
+use crate::base::memory::Purpose;
 use crate::base::sync::{Condvar, Mutex, MutexGuard};
 use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::io::{File, Storage};
@@ -80,8 +84,6 @@ use crate::io::{File, Storage};
 pub const RECORD_BYTES_MAX: usize = (256 << 20) - 64;
 /// A frame of more than the ring's size divided by this does not go through the ring.
 const RING_SHARE: usize = 4;
-/// How far zeros are written ahead of the records in the background, in steps of [`LogOptions::fill_bytes`].
-const FILL_STEPS_AHEAD: u64 = 8;
 const NO_BOUNDARY: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
@@ -152,20 +154,6 @@ pub struct Log {
     options: LogOptions,
     memory_bytes: usize,
 }
-
-/// A compressor and the buffer that it writes to.
-#[derive(Debug, Default)]
-struct Compression {
-    compressor: Compressor,
-    stored: Vec<u8>,
-    charge: Option<Charge>,
-}
-
-/// Working memory of a compressor of long records, about; of short records less.
-const COMPRESSOR_BYTES: usize = 512 << 10;
-
-/// Compressors kept between uses: more threads than this seldom compress at the same time, and each has working memory.
-const COMPRESSORS_MAX: usize = 4;
 
 impl Log {
     /// A new log in `dir`, which must hold no segments; its first record will be at `start`, a multiple of 8.
@@ -248,28 +236,6 @@ impl Log {
             return self.append_compressed(record);
         }
         self.append_stored(Codec::None.tag(), record)
-    }
-
-    fn append_compressed(&self, record: &[u8]) -> Result<Appended> {
-        let mut compression = self.compressors.lock().pop().unwrap_or_default();
-        let Compression { compressor, stored, .. } = &mut compression;
-        stored.clear();
-        stored.extend_from_slice(&(record.len() as u32).to_le_bytes());
-        let tag = compressor.compress(self.options.codec, record, stored)?;
-        let appended = match tag {
-            0 => self.append_stored(tag, record),
-            _ => self.append_stored(tag, stored),
-        };
-        if stored.capacity() <= self.options.buffer_bytes {
-            let bytes = COMPRESSOR_BYTES.min(8 * stored.capacity()) + stored.capacity();
-            let charge = compression.charge.get_or_insert_with(|| Charge::new(&self.options.budget, Purpose::Work, 0));
-            charge.set(bytes);
-            let mut kept = self.compressors.lock();
-            if kept.len() < COMPRESSORS_MAX {
-                kept.push(compression);
-            }
-        }
-        appended
     }
 
     #[inline]
@@ -426,6 +392,17 @@ impl Log {
         Ok(end)
     }
 
+    /// Makes everything durable and cuts the last file off behind it: the last thing that is done with the log. A restart
+    /// then has nothing to look through for records after the end.
+    ///
+    /// # Errors
+    /// `Poisoned`. Where a file cannot be cut, it stays as it is.
+    pub fn end(&self) -> Result<()> {
+        let end = self.sync()?;
+        let _ = self.pool.cut(end);
+        Ok(())
+    }
+
     fn wake_all(&self) {
         drop(self.waiters.lock());
         for group in &self.wake {
@@ -518,70 +495,6 @@ impl Log {
         self.update_room();
     }
 
-    /// Says up to where appends are sure to find space: everywhere while there is a prepared segment that no rotation
-    /// has claimed, else to the end of the newest segment less what may be on its way there.
-    fn update_room(&self) {
-        let boundaries = self.boundaries.lock();
-        let unclaimed = self.pool.prepared() > boundaries.pending.len();
-        let room_end = if unclaimed {
-            u64::MAX
-        } else {
-            let (start, capacity) = match (boundaries.pending.back(), self.pool.live().last()) {
-                (Some(boundary), _) => (*boundary, self.options.segment_bytes),
-                (None, Some(live)) => (live.start, live.segment.as_ref().map_or(0, |segment| segment.capacity)),
-                (None, None) => (self.start, 0),
-            };
-            start + capacity.saturating_sub(self.ring.bytes())
-        };
-        self.room_end.store(room_end, Ordering::Relaxed);
-    }
-
-    #[cold]
-    fn make_room(&self) -> Result<()> {
-        if self.pool.prepared() <= self.boundaries.lock().pending.len() {
-            self.pool.prepare_one(None)?;
-        }
-        self.update_room();
-        Ok(())
-    }
-
-    /// Does one bounded piece of background work, if there is any: prepares the next segment, or writes zeros ahead of
-    /// the records. True when there may be more to do.
-    ///
-    /// # Errors
-    /// `NoSpace`, `Io` when no segment could be prepared: nothing changed. `Poisoned`.
-    pub fn prepare_step(&self) -> Result<bool> {
-        self.check_poison()?;
-        let pending = self.boundaries.lock().pending.len();
-        if self.pool.prepared() <= pending {
-            self.pool.prepare_one(None)?;
-            self.update_room();
-            return Ok(true);
-        }
-        let ahead = FILL_STEPS_AHEAD * self.options.fill_bytes;
-        let place = self.writer.try_lock().and_then(|writer| writer.place());
-        if let Some((segment, offset)) = place
-            && self.or_poison(segment.fill_ahead(offset, ahead, self.options.fill_bytes))?
-        {
-            return Ok(true);
-        }
-        match self.pool.next() {
-            Some(next) => self.or_poison(next.fill_ahead(0, ahead, self.options.fill_bytes)),
-            None => Ok(false),
-        }
-    }
-
-    /// Recycles the segments wholly below `before`, which no restart will read any more.
-    ///
-    /// # Errors
-    /// `Io`; a file may then stay until the next opening. `Poisoned`.
-    pub fn release(&self, before: Lsn) -> Result<()> {
-        self.check_poison()?;
-        let result = self.pool.release(before);
-        self.update_room();
-        result
-    }
-
     /// The position after the last record.
     pub fn end_lsn(&self) -> Lsn {
         Lsn(self.tail.load(Ordering::Acquire))
@@ -617,9 +530,11 @@ impl Log {
         }
     }
 
-    /// How far above what is durable a frame can lie when it is appended.
+    /// How far above what is durable a frame can end when it is appended: by what is written (W4), what is staged, and what is in
+    /// the ring. The longest frame comes on top, so that a frame which is to be found begins below.
     fn window(&self) -> u64 {
-        self.options.unsynced_bytes_max + 4 * self.ring.bytes()
+        let (ring, staging) = (self.ring.bytes(), writer::staging_bytes(self.options.buffer_bytes) as u64);
+        self.options.unsynced_bytes_max.max(staging) + staging + ring + self.ring_frame_max
     }
 
     /// Why the log is poisoned, if it is.

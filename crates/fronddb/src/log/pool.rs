@@ -204,6 +204,18 @@ impl Pool {
         self.storage.sync_dir(&self.dir)
     }
 
+    /// Cuts the last live segment off behind its last record, at `end`.
+    pub(super) fn cut(&self, end: Lsn) -> Result<()> {
+        let Some(last) = self.state.lock().live.back().cloned() else { return Ok(()) };
+        let mode = OpenMode { direct: self.direct, ..OpenMode::default() };
+        let file = match last.segment {
+            Some(segment) => Arc::clone(&segment.file),
+            None => self.storage.open(&segment::path_of(&self.dir, last.number), mode)?,
+        };
+        let bytes = (HEADER_BYTES + last.end.unwrap_or(end.0) - last.start).next_multiple_of(4096);
+        if file.len()? > bytes { file.set_len(bytes) } else { Ok(()) }
+    }
+
     /// Makes what an earlier opening left in the live segments durable: it may have been written and not synced.
     pub(super) fn sync_live(&self) -> Result<()> {
         for live in self.live() {

@@ -8,7 +8,7 @@ use crate::base::clock::Clock;
 use crate::base::memory::MemoryBudget;
 use crate::base::random::Random;
 use crate::base::sync::RwLock;
-use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
+use crate::io::{CallClass, Event, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, TraceStorage};
 
 const RING: usize = 16 << 10;
 const SEGMENT: u64 = 64 << 10;
@@ -230,6 +230,89 @@ fn place(storage: &dyn Storage, at: Lsn) -> (PathBuf, u64) {
     let tail_of = reader;
     let (path, start) = tail_of.first_segment().expect("segment");
     (path, segment::HEADER_BYTES + (at.0 - start))
+}
+
+/// Of each frame: its position, the one after it, up to where the log was durable.
+type Frames = Vec<(u64, u64, u64)>;
+
+/// A segment's header and frames.
+fn frames(storage: &dyn Storage, name: &str) -> Option<(segment::Header, Frames)> {
+    let number = segment::number_of(name)?;
+    let bytes = crate::io::read_file(storage, &segment::path_of(&dir(), number)).expect("segment");
+    let header = segment::Header::decode(&bytes, number, &[1; 16]).expect("header")?;
+    let (mut frames, mut at) = (Vec::new(), header.start);
+    while let Some(rest) = bytes.get((segment::HEADER_BYTES + at - header.start) as usize..)
+        && let Some(frame) = Header::decode(rest, at, header.epoch)
+    {
+        let end = at + frame::frame_bytes(frame.stored);
+        frames.push((at, end, frame.durable));
+        at = end;
+    }
+    Some((header, frames))
+}
+
+#[test]
+fn no_frame_lies_further_above_what_was_durable_than_the_window_says() {
+    let (_, storage) = memory();
+    let log = create(&storage).expect("create");
+    let mut random = Random(11);
+    for number in 0..3000 {
+        let bytes = 1 + random.below((RING / RING_SHARE - frame::HEADER_BYTES) as u64);
+        let at = log.append(&vec![number as u8 | 1; bytes as usize]).expect("append");
+        match random.below(40) {
+            0 => log.wait_durable(at.end).expect("durable"),
+            1..4 => log.wait_written(at.end).expect("written"),
+            _ => {}
+        }
+    }
+    log.sync().expect("sync");
+    let (mut farthest, mut count, mut window) = (0, 0, 0);
+    for name in storage.list(&dir()).expect("list") {
+        let Some((header, frames)) = frames(&*storage, &name) else { continue };
+        window = header.window;
+        count += frames.len();
+        farthest = frames.iter().map(|(_, end, durable)| end - durable).fold(farthest, u64::max);
+    }
+    assert_eq!(count, 3000);
+    assert!(farthest + log.ring_frame_max <= window, "farthest={farthest} window={window}");
+    // And it is not much more than that: a restart looks through all of it.
+    assert!(2 * farthest > window, "farthest={farthest} window={window}");
+}
+
+/// Bytes that are read to find the end of the log, and the end.
+fn bytes_read(memory: &MemoryStorage) -> (u64, Lsn) {
+    let traced = TraceStorage::new(memory);
+    let (_, tail) = read_from(&traced, Lsn(0)).expect("read");
+    let read = |event: &Event| if let Event::Read { bytes, .. } = event { *bytes as u64 } else { 0 };
+    (traced.events().iter().map(read).sum(), tail.end())
+}
+
+#[test]
+fn behind_a_log_that_was_ended_nothing_is_read_and_behind_one_that_was_not_a_window() {
+    let (memory, storage) = memory();
+    let options = LogOptions { segment_bytes: 16 << 20, ..options() };
+    let log = Log::create(Arc::clone(&storage), &dir(), options.clone(), Lsn(0)).expect("create");
+    log.append(b"first").expect("append");
+    log.sync().expect("sync");
+    let (read, end) = bytes_read(&memory);
+    assert_eq!(end, log.end_lsn());
+    // Twice the reader's piece: with the record, and once more from its end on.
+    assert!(read < (2 << 20) + log.window() + (64 << 10), "read={read}");
+    drop(log);
+    for opening in 0..4 {
+        let tail = read_from(&*storage, Lsn(0)).expect("read").1;
+        let log = Log::open(Arc::clone(&storage), &dir(), options.clone(), tail).expect("open");
+        // At first the end of an earlier opening is what is cut off.
+        for number in 0..opening {
+            log.append(&vec![1; 1 + 3000 * number]).expect("append");
+        }
+        log.end().expect("end");
+        let (read, end) = bytes_read(&memory);
+        assert_eq!(end, log.end_lsn(), "every record is there");
+        // Of each opening a header, the pages of its records and the last one again; the headers of prepared segments.
+        let most = 4096 * (6 + 2 * opening as u64) + 2 * log.live_bytes();
+        assert!(read <= most, "opening={opening} read={read} most={most}");
+    }
 }
 
 #[test]

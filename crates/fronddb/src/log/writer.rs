@@ -13,8 +13,9 @@
 //! - W1: `staging[..staged]` is what the file holds, or will hold after the next write, at `offset`.
 //! - W2: `position` = `consumed` of the ring; below `written`, all is handed to the operating system.
 //! - W3: every file with bytes below `written` and not durable is in `unsynced`.
-//! - W4: nothing is written at `durable + unsynced_bytes_max` or above, so that frames vouch for what
-//!   lies not too far below them: see [`super::reader`].
+//! - W4: but for a record that is too large for the ring, nothing is written that ends above `durable + unsynced_bytes_max`
+//!   or, if that is more, above `durable` and the staging buffer; so frames vouch for what lies not too far below them: see
+//!   [`super::evidence`].
 
 use std::sync::Arc;
 
@@ -48,10 +49,14 @@ pub(super) struct Writer {
     unsynced: Vec<Arc<dyn File>>,
 }
 
+/// Room for a header page, a partial page, the longest frame of the ring, and what fills its last page.
+pub(super) const fn staging_bytes(ring_bytes: usize) -> usize {
+    2 * PAGE + ring_bytes / RING_SHARE + PAGE
+}
+
 impl Writer {
     pub(super) fn new(ring_bytes: usize, position: u64) -> Writer {
-        // A header page, a partial page, and the longest frame of the ring.
-        let staging = PageBuf::zeroed(2 * PAGE + ring_bytes / RING_SHARE + PAGE);
+        let staging = PageBuf::zeroed(staging_bytes(ring_bytes));
         let (segment, unsynced) = (None, Vec::new());
         Writer {
             segment,

@@ -17,6 +17,7 @@ mod model;
 mod observers;
 mod reading;
 mod scripts;
+mod start;
 mod statements;
 mod support;
 mod threads;

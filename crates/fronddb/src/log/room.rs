@@ -1,0 +1,74 @@
+//! Space for what is appended: segments are prepared ahead and given back.
+
+use super::Log;
+use crate::base::sync::atomic::Ordering;
+use crate::base::{Lsn, Result};
+
+/// How far zeros are written ahead of the records in the background, in steps of [`LogOptions::fill_bytes`].
+const FILL_STEPS_AHEAD: u64 = 8;
+
+impl Log {
+    /// Says up to where appends are sure to find space: everywhere while there is a prepared segment that no rotation
+    /// has claimed, else to the end of the newest segment less what may be on its way there.
+    pub(super) fn update_room(&self) {
+        let boundaries = self.boundaries.lock();
+        let unclaimed = self.pool.prepared() > boundaries.pending.len();
+        let room_end = if unclaimed {
+            u64::MAX
+        } else {
+            let (start, capacity) = match (boundaries.pending.back(), self.pool.live().last()) {
+                (Some(boundary), _) => (*boundary, self.options.segment_bytes),
+                (None, Some(live)) => (live.start, live.segment.as_ref().map_or(0, |segment| segment.capacity)),
+                (None, None) => (self.start, 0),
+            };
+            start + capacity.saturating_sub(self.ring.bytes())
+        };
+        self.room_end.store(room_end, Ordering::Relaxed);
+    }
+
+    #[cold]
+    pub(super) fn make_room(&self) -> Result<()> {
+        if self.pool.prepared() <= self.boundaries.lock().pending.len() {
+            self.pool.prepare_one(None)?;
+        }
+        self.update_room();
+        Ok(())
+    }
+
+    /// Does one bounded piece of background work, if there is any: prepares the next segment, or writes zeros ahead of
+    /// the records. True when there may be more to do.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io` when no segment could be prepared: nothing changed. `Poisoned`.
+    pub fn prepare_step(&self) -> Result<bool> {
+        self.check_poison()?;
+        let pending = self.boundaries.lock().pending.len();
+        if self.pool.prepared() <= pending {
+            self.pool.prepare_one(None)?;
+            self.update_room();
+            return Ok(true);
+        }
+        let ahead = FILL_STEPS_AHEAD * self.options.fill_bytes;
+        let place = self.writer.try_lock().and_then(|writer| writer.place());
+        if let Some((segment, offset)) = place
+            && self.or_poison(segment.fill_ahead(offset, ahead, self.options.fill_bytes))?
+        {
+            return Ok(true);
+        }
+        match self.pool.next() {
+            Some(next) => self.or_poison(next.fill_ahead(0, ahead, self.options.fill_bytes)),
+            None => Ok(false),
+        }
+    }
+
+    /// Recycles the segments wholly below `before`, which no restart will read any more.
+    ///
+    /// # Errors
+    /// `Io`; a file may then stay until the next opening. `Poisoned`.
+    pub fn release(&self, before: Lsn) -> Result<()> {
+        self.check_poison()?;
+        let result = self.pool.release(before);
+        self.update_room();
+        result
+    }
+}

@@ -1,0 +1,66 @@
+//! A start reads little, however large the database is.
+
+use std::sync::Arc;
+
+use fronddb::io::{Event, MemoryStorage, TraceStorage};
+use fronddb::{Database, WriteBatch};
+
+use crate::support::{DIRECTORY, options};
+
+/// A database of so many rows, all of them in the tree; then a few that are in the log alone.
+fn database(rows: u32) -> (MemoryStorage, Database) {
+    let storage = MemoryStorage::new();
+    let db = Database::open(DIRECTORY, options(&storage)).unwrap();
+    let tree = db.create_tree("t", &Default::default()).unwrap();
+    let write = |numbers: std::ops::Range<u32>| {
+        let mut batch = WriteBatch::new();
+        for number in numbers {
+            let value = number.wrapping_mul(0x9e37_79b9).to_be_bytes().repeat(10);
+            batch.put(&tree, &number.reverse_bits().to_be_bytes(), &value).unwrap();
+        }
+        db.write(&batch, Default::default()).unwrap();
+    };
+    for first in (0..rows).step_by(500) {
+        write(first..first + 500);
+        while db.step_background().unwrap() {}
+    }
+    db.checkpoint().unwrap();
+    db.wait_idle().unwrap();
+    write(rows..rows + 10);
+    (storage, db)
+}
+
+/// Bytes read by opening the database, and by a first read after it.
+fn bytes_read_by_starting(storage: &MemoryStorage, rows: u32) -> (u64, u64) {
+    let traced = TraceStorage::new(storage);
+    let read = || {
+        let bytes = |event: &Event| if let Event::Read { bytes, .. } = event { *bytes as u64 } else { 0 };
+        traced.events().iter().map(bytes).sum::<u64>()
+    };
+    let db = Database::open(DIRECTORY, options(storage).storage(Some(Arc::new(traced.clone())))).unwrap();
+    let opening = read();
+    let tree = db.open_tree("t").unwrap();
+    assert!(db.get(&tree, &(rows / 2).reverse_bits().to_be_bytes()).unwrap().is_some());
+    assert!(db.get(&tree, &(rows + 5).reverse_bits().to_be_bytes()).unwrap().is_some());
+    (opening, read() - opening)
+}
+
+#[test]
+fn opening_and_a_first_read_take_no_more_of_a_large_database_than_of_a_small_one() {
+    for (rows, data_bytes_min) in [(1_000, 20 << 10), (60_000, 2 << 20)] {
+        let (storage, db) = database(rows);
+        let crashed = storage.snapshot();
+        let data_bytes = storage.files().iter().find(|(path, _)| path.ends_with("data.frond")).unwrap().1;
+        assert!(data_bytes >= data_bytes_min, "rows={rows} bytes={data_bytes}");
+        db.close().unwrap();
+
+        let (opening, reading) = bytes_read_by_starting(&storage, rows);
+        assert!(opening <= 256 << 10, "after closing, rows={rows} opening={opening}");
+        assert!(reading <= 96 << 10, "after closing, rows={rows} reading={reading}");
+
+        // The whole segment of the log here, which is shorter than what is looked through for records after the end.
+        let (opening, reading) = bytes_read_by_starting(&crashed, rows);
+        assert!(opening <= (256 << 10) + (3 << 20), "after a crash, rows={rows} opening={opening}");
+        assert!(reading <= 96 << 10, "after a crash, rows={rows} reading={reading}");
+    }
+}
