@@ -93,8 +93,8 @@ struct Index
   std::string name;
   bool unique= false;
   bool clustering= false;
-  /* Rows per distinct value of the first 1, 2, … key parts, as ANALYZE counted
-     them; empty: never analysed. */
+  /* Rows per distinct value of the first 1, 2, … key parts, as ANALYZE or a
+     look at a few places counted them; empty: never counted. */
   std::vector<uint64_t> rec_per_key;
 
   bool operator==(const Index &other) const;
@@ -104,7 +104,7 @@ struct Table_definition
 {
   uint64_t table_id= 0;
   uint64_t auto_increment_start= 0;   /* given by CREATE or ALTER; 0: none */
-  uint64_t analyzed_rows= 0;          /* rows at ANALYZE; 0: never */
+  uint64_t analyzed_rows= 0;          /* rows when rec_per_key was counted; 0: never */
   /* The server's version of the table's definition (16 bytes, as in its .frm): after a crash inside an ALTER TABLE
      it asks which one the engine has. */
   std::string server_version;

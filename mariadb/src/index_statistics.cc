@@ -15,6 +15,8 @@ constexpr frond_slice NOTHING= {nullptr, 0};
 /* Bytes of a key beyond what all keys share that bisection decides on. */
 constexpr size_t PLACE_BYTES= 8;
 constexpr uint32_t ROWS_BETWEEN_STOPS= 1000;
+/* So many rows lie in a block or two of each run: to read ahead would read what nobody looks at. */
+constexpr uint64_t SHORT_STRETCH_ROWS= 1000;
 constexpr size_t BUFFER_BYTES= 64 * 1024;
 
 frond_slice slice(const std::string &bytes)
@@ -96,6 +98,8 @@ frond_status read_stretch(frond_txn *txn, const frond_tree *tree, frond_slice lo
   frond_cursor_options options= {};
   options.lower= lower;
   options.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_FILL_CACHE;
+  if (rows <= SHORT_STRETCH_ROWS)
+    options.flags|= FROND_CURSOR_NO_READ_AHEAD;
   frond_cursor *cursor;
   frond_status status= frond_cursor_open(txn, tree, &options, &cursor);
   if (status != FROND_OK)

@@ -5,7 +5,8 @@
    places of stretches are found by bisection with the engine's estimates, without reading.
 
    ANALYZE TABLE reads much and keeps what it finds in the table's definition. Without it the first statement that asks, and
-   another once the table has grown or shrunk a good deal, reads a few places.
+   another once the table has grown or shrunk a good deal, reads a few places. Of a large table these are a few hundred blocks,
+   which a start with a cold cache should not wait for: what they say is kept as well.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef FROND_MARIADB_INDEX_STATISTICS_H

@@ -363,32 +363,49 @@ void Table_share::set_index_statistics(const Key_statistics &statistics)
   key_sampling.store(false, std::memory_order_release);
 }
 
-frond_status Table_share::keep_index_statistics(const Key_statistics &statistics)
+void Table_share::put_statistics(const Key_statistics &statistics, Table_definition *target) const
 {
-  auto put= [&](Table_definition *target) {
-    target->analyzed_rows= std::max<uint64_t>(statistics.rows, 1);
-    for (size_t key= 0; key < indexes.size(); key++)
-      for (Index &index : target->indexes)
-        if (index.id == indexes[key].id)
-          index.rec_per_key= statistics.rows_per_key[key];
-  };
+  target->analyzed_rows= std::max<uint64_t>(statistics.rows, 1);
+  for (size_t key= 0; key < indexes.size(); key++)
+    for (Index &index : target->indexes)
+      if (index.id == indexes[key].id)
+        index.rec_per_key= statistics.rows_per_key[key];
+}
+
+frond_status Table_share::write_statistics(const Key_statistics &statistics, const frond_txn_options &options)
+{
   frond_txn *txn;
-  frond_status status= frond_txn_begin(database, nullptr, &txn);
+  frond_status status= frond_txn_begin(database, &options, &txn);
   if (status != FROND_OK)
     return status;
   Table_definition stored;
   status= read_definition(txn, name, &stored);
-  put(&stored);
-  if (status == FROND_OK)
+  if (status == FROND_OK) {
+    put_statistics(statistics, &stored);
     status= write_definition(txn, primary, stored);
-  status= status == FROND_OK ? frond_txn_commit(txn) : (frond_txn_rollback(txn), status);
+  }
+  return status == FROND_OK ? frond_txn_commit(txn) : (frond_txn_rollback(txn), status);
+}
+
+frond_status Table_share::keep_analyzed_statistics(const Key_statistics &statistics)
+{
+  frond_txn_options options= {};
+  frond_status status= write_statistics(statistics, options);
   if (status != FROND_OK)
     return status;
   set_index_statistics(statistics);
   std::lock_guard<std::mutex> guard(statistics_latch);
-  put(&definition);
+  put_statistics(statistics, &definition);
   key_statistics_kept= true;
   return FROND_OK;
+}
+
+void Table_share::keep_sampled_statistics(const Key_statistics &statistics)
+{
+  frond_txn_options options= {};
+  options.durability= FROND_DURABILITY_NONE;
+  options.lock_wait_ms= FROND_WAIT_NONE;
+  write_statistics(statistics, options);
 }
 
 Key_statistics Table_share::index_statistics()
@@ -397,7 +414,7 @@ Key_statistics Table_share::index_statistics()
   return key_statistics;
 }
 
-/* What ANALYZE kept. */
+/* What was kept before. */
 void Table_share::load_index_statistics()
 {
   if (definition.analyzed_rows == 0)

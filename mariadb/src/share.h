@@ -78,12 +78,15 @@ public:
   /* To be set by who undoes row_inserted or row_deleted; it may outlive the share. */
   const std::shared_ptr<std::atomic<bool>> miscounted= std::make_shared<std::atomic<bool>>(true);
 
-  /* Statistics of indexes. Those of ANALYZE serve until as many rows have changed as there were; where there are none that fit, a
-     caller to whom take_index_sampling says true reads a few places and calls set_index_statistics, whatever came of it. */
+  /* Statistics of indexes. Those of ANALYZE, and those that the table was opened with, serve until as many rows have changed as
+     there were; where there are none that fit, a caller to whom take_index_sampling says true reads a few places and calls
+     set_index_statistics, whatever came of it. */
   bool take_index_sampling(uint64_t rows_now);
   void set_index_statistics(const Key_statistics &statistics);
-  /* In the definition, for good. */
-  frond_status keep_index_statistics(const Key_statistics &statistics);
+  /* In the definition too, for good. */
+  frond_status keep_analyzed_statistics(const Key_statistics &statistics);
+  /* What is in use already, into the definition for the next opening; no matter if that cannot be done now. */
+  void keep_sampled_statistics(const Key_statistics &statistics);
   Key_statistics index_statistics();
   /* Changes with them; never 0 once they are set. */
   uint64_t index_statistics_version() const { return key_statistics_version.load(std::memory_order_acquire); }
@@ -145,9 +148,11 @@ private:
   Key_statistics key_statistics;
 
   void load_index_statistics();
+  void put_statistics(const Key_statistics &statistics, Table_definition *target) const;
+  frond_status write_statistics(const Key_statistics &statistics, const frond_txn_options &options);
   std::atomic<uint64_t> key_statistics_version{0};
   std::atomic<bool> key_sampling{false};         /* somebody is at it */
-  std::atomic<bool> key_statistics_kept{false};  /* they are those of ANALYZE */
+  std::atomic<bool> key_statistics_kept{false};  /* they are those of ANALYZE, or of the opening */
   std::atomic<uint64_t> key_sampled_rows{0}, key_sampled_changes{0};
 };
 

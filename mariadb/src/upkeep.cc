@@ -438,7 +438,7 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
     frond_txn_rollback(snapshot);
   }
   if (status == FROND_OK)
-    status= share->keep_index_statistics(found);
+    status= share->keep_analyzed_statistics(found);
   if (status == FROND_OK)
     return HA_ADMIN_OK;
   if (status != FROND_CANCELLED)
@@ -468,8 +468,8 @@ frond_status ha_frond::sample_indexes(frond_txn *snapshot, const Sampling &sampl
   return status;
 }
 
-/* Statistics of indexes for the optimizer: those of ANALYZE, or a quick look where there are none that fit the table. Not while
-   the table is opened. Partitions share one TABLE: what the largest has, which the server asks for with HA_STATUS_CONST after it
+/* Statistics of indexes for the optimizer: those that were kept, or a quick look where there are none that fit the table. Not
+   while the table is opened. Partitions share one TABLE: what the largest has, which the server asks for with HA_STATUS_CONST after it
    has opened them, counts for all. */
 void ha_frond::read_index_statistics(uint info_flag)
 {
@@ -478,11 +478,15 @@ void ha_frond::read_index_statistics(uint info_flag)
   if (!(info_flag & HA_STATUS_OPEN) && share->take_index_sampling(stats.records)) {
     frond_txn *snapshot;
     Key_statistics found;
-    if (frond_db_snapshot(database, &snapshot) == FROND_OK) {
-      sample_indexes(snapshot, QUICK_SAMPLING, &found);
+    frond_status status= frond_db_snapshot(database, &snapshot);
+    if (status == FROND_OK) {
+      status= sample_indexes(snapshot, QUICK_SAMPLING, &found);
       frond_txn_rollback(snapshot);
     }
     share->set_index_statistics(found);
+    /* A smaller table is read again as fast. */
+    if (status == FROND_OK && found.rows > QUICK_SAMPLING.whole_rows_max && !table_share->tmp_table)
+      share->keep_sampled_statistics(found);
   }
   uint64_t version= share->index_statistics_version();
   if (version == index_statistics_version && !table->part_info)
