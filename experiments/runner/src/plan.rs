@@ -145,7 +145,13 @@ pub(crate) fn parts(sizing: &Sizing, experiments: &[Experiment], engines: &[Engi
     if experiments.contains(&Experiment::E3) {
         let cells = crate::e3_durable::cells(sizing).len() as f64;
         let seconds = cells * (sizing.transaction_seconds + 0.2) + 2.0;
-        parts.push(Part { experiment: Experiment::E3, variant: "memory", seconds, ..floor });
+        parts.push(Part { experiment: Experiment::E3, variant: "memory", seconds, ..floor.clone() });
+    }
+    if experiments.contains(&Experiment::E4) {
+        let cells = crate::e4_sysbench::cells(sizing).len() as f64;
+        let seconds = cells * (sizing.sysbench_seconds as f64 + 0.5) + 10.0;
+        let dataset = Some(Kind::Sysbench);
+        parts.push(Part { experiment: Experiment::E4, variant: "memory", dataset, seconds, ..floor });
     }
     parts
 }

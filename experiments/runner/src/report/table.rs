@@ -22,6 +22,11 @@ impl Spread {
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         (!values.is_empty()).then(|| Spread { median: median(&values), low, high, runs: values.len() })
     }
+
+    /// The same of another measure, which grows with this one.
+    pub(crate) fn map(self, of: impl Fn(f64) -> f64) -> Self {
+        Spread { median: of(self.median), low: of(self.low), high: of(self.high), runs: self.runs }
+    }
 }
 
 /// The findings, by what they are about.
