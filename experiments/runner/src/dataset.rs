@@ -116,7 +116,7 @@ fn load(context: &Context, directory: &Path, engine: Engine, kind: Kind) -> Resu
         Kind::Tpcc => load_tpcc(context, &server, sizing.warehouses)?,
     };
     let work = work.with(&before, &server.counters());
-    settle(&server);
+    settle(&server, sizing.settle_seconds);
     server.stop(&context.cage)?;
     Ok(Loaded { rows, work, bytes_on_disk: size_of_tables(directory, engine) })
 }
@@ -167,15 +167,16 @@ fn load_tpcc(context: &Context, server: &Server, warehouses: u64) -> Result<(u64
     Ok((rows, Work { units: rows as f64, seconds: begin.elapsed().as_secs_f64(), ..Work::default() }))
 }
 
-/// Waits until the server has written next to nothing for two seconds.
-fn settle(server: &Server) {
+/// Waits until the server has written next to nothing for `seconds`.
+fn settle(server: &Server, seconds: f64) {
+    const STEP: Duration = Duration::from_millis(500);
     let begin = Instant::now();
-    let mut quiet = 0;
+    let mut quiet = Duration::ZERO;
     let mut written = server.counters().bytes_written;
-    while quiet < 4 && begin.elapsed() < Duration::from_secs(SETTLE_SECONDS_MAX) {
-        std::thread::sleep(Duration::from_millis(500));
+    while quiet.as_secs_f64() < seconds && begin.elapsed() < Duration::from_secs(SETTLE_SECONDS_MAX) {
+        std::thread::sleep(STEP);
         let now = server.counters().bytes_written;
-        quiet = if now - written < 512 << 10 { quiet + 1 } else { 0 };
+        quiet = if now - written < 512 << 10 { quiet + STEP } else { Duration::ZERO };
         written = now;
     }
 }

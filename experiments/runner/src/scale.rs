@@ -29,6 +29,8 @@ pub(crate) struct Sizing {
     pub(crate) cache_large_bytes: u64,
     /// Memory of the engine while tables are loaded before an experiment; less where the machine has less.
     pub(crate) cache_loading_bytes: u64,
+    /// After loading, the server is to write next to nothing for so long.
+    pub(crate) settle_seconds: f64,
     /// InnoDB's redo log.
     pub(crate) redo_bytes: u64,
     /// The limited volume.
@@ -78,6 +80,7 @@ impl Scale {
                 cache_bytes: 32 * MIB,
                 cache_large_bytes: 64 * MIB,
                 cache_loading_bytes: 64 * MIB,
+                settle_seconds: 0.5,
                 redo_bytes: 32 * MIB,
                 iops: 2_000,
                 bandwidth: 320 * MIB,
@@ -107,6 +110,7 @@ impl Scale {
                 cache_bytes: 256 * MIB,
                 cache_large_bytes: 1_024 * MIB,
                 cache_loading_bytes: 4_096 * MIB,
+                settle_seconds: 2.0,
                 redo_bytes: 1_024 * MIB,
                 iops: 2_000,
                 bandwidth: 320 * MIB,
@@ -136,6 +140,7 @@ impl Scale {
                 cache_bytes: 256 * MIB,
                 cache_large_bytes: 2_048 * MIB,
                 cache_loading_bytes: 16_384 * MIB,
+                settle_seconds: 2.0,
                 redo_bytes: 1_024 * MIB,
                 iops: 2_000,
                 bandwidth: 320 * MIB,
