@@ -13,9 +13,10 @@ namespace frond {
 
 namespace {
 
-/* To sort in, for all trees of a statement together: a part of the cache's memory; and what one of them takes at least. */
+/* To sort in, for all trees of a statement together: a part of the cache's memory; and what one of them takes at least, and
+   at most where it is one of a table's. */
 constexpr uint64_t MEMORY_PART= 4;
-constexpr uint64_t MEMORY_BYTES_MIN= 1 << 20, MEMORY_BYTES_MAX= 64 << 20;
+constexpr uint64_t MEMORY_BYTES_MIN= 1 << 20, TABLE_MEMORY_MAX= 64 << 20;
 
 /* How far finish() is. */
 struct Progress {
@@ -38,26 +39,32 @@ Bulk_load::~Bulk_load()
     frond_bulk_free(load.bulk);
 }
 
+frond_status Bulk_load::begin(frond_txn *txn, const std::vector<Target> &targets, uint64_t trees, uint64_t memory_max)
+{
+  std::string directory= tmp_dir();
+  frond_bulk_options options= {};
+  options.temporary_dir= directory.empty() ? nullptr : directory.c_str();
+  options.memory_bytes= std::clamp(cache_bytes() / MEMORY_PART / trees, MEMORY_BYTES_MIN, memory_max);
+  for (const Target &target : targets) {
+    frond_bulk *bulk;
+    frond_status status= frond_bulk_begin(txn, target.tree, &options, &bulk);
+    if (status != FROND_OK)
+      return status;
+    loads.push_back({bulk, target.key_number});
+  }
+  return FROND_OK;
+}
+
 frond_status Bulk_load::begin(frond_txn *txn, const Table_share *share, const TABLE_SHARE *table, uint tables,
                               std::unique_ptr<Bulk_load> *load)
 {
-  auto begun= std::make_unique<Bulk_load>();
-  std::string directory= tmp_dir();
-  uint64_t trees= uint64_t(std::max(tables, 1U)) * (table->keys + 1);
-  frond_bulk_options options= {};
-  options.temporary_dir= directory.empty() ? nullptr : directory.c_str();
-  options.memory_bytes= std::clamp(cache_bytes() / MEMORY_PART / trees, MEMORY_BYTES_MIN, MEMORY_BYTES_MAX);
-  frond_status status= FROND_OK;
-  auto add= [&](const frond_tree *tree, uint key_number) {
-    frond_bulk *bulk;
-    status= frond_bulk_begin(txn, tree, &options, &bulk);
-    if (status == FROND_OK)
-      begun->loads.push_back({bulk, key_number});
-  };
-  add(share->primary, table->primary_key);
-  for (uint index= 0; index < table->keys && status == FROND_OK; index++)
+  std::vector<Target> targets= {{share->primary, table->primary_key}};
+  for (uint index= 0; index < table->keys; index++)
     if (index != table->primary_key)
-      add(share->indexes[index].tree, index);
+      targets.push_back({share->indexes[index].tree, index});
+  auto begun= std::make_unique<Bulk_load>();
+  uint64_t trees= uint64_t(std::max(tables, 1U)) * (table->keys + 1);
+  frond_status status= begun->begin(txn, targets, trees, TABLE_MEMORY_MAX);
   if (status == FROND_OK)
     *load= std::move(begun);
   return status == FROND_INVALID_ARGUMENT ? frond_status(FROND_OK) : status; /* it has rows */
@@ -65,19 +72,19 @@ frond_status Bulk_load::begin(frond_txn *txn, const Table_share *share, const TA
 
 frond_status Bulk_load::add(size_t number, frond_slice key, frond_slice value)
 {
-  rows+= number == 0;
+  rows_added+= number == 0;
   return frond_bulk_add(loads[number].bulk, key, value);
 }
 
 frond_status Bulk_load::finish(THD *thd, uint *key_number, frond_row *duplicate)
 {
-  Progress progress= {thd, 0, rows * loads.size()};
+  Progress progress= {thd, 0, rows_added * loads.size()};
   for (const Load &load : loads) {
     frond_status status= frond_bulk_finish(load.bulk, report, &progress, duplicate);
     *key_number= load.key_number;
     if (status != FROND_OK)
       return status;
-    progress.done+= rows;
+    progress.done+= rows_added;
   }
   return FROND_OK;
 }

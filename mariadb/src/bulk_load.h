@@ -1,4 +1,5 @@
-/* The rows of a table that a statement makes or fills, gathered beside its trees and written once, in key order, at the end.
+/* The rows of a table that a statement makes or fills, gathered beside its trees and written once, in key order, at the end;
+   and the entries of indexes that are being built (index_build.h).
 
    The server says that it copies into a table which nobody else knows (HA_EXTRA_BEGIN_COPY: an ALTER TABLE that copies, CREATE
    TABLE … SELECT), and that it will say when the rows are complete (start_bulk_insert). From the first row on, each tree of
@@ -26,15 +27,27 @@ class Bulk_load {
 public:
   ~Bulk_load();
 
-  /* Begins the loads of all trees, which it locks. *load stays null where a tree has rows: they are written one by one then.
-     `tables`: how many are loaded by one statement (partitions); they share the memory for sorting. */
+  /* A tree and the number that its key has in the server's table. */
+  struct Target {
+    const frond_tree *tree;
+    uint key_number;
+  };
+
+  /* Begins the loads of these trees, which it locks. `trees`: how many the statement loads in all; they share the memory for
+     sorting, and each takes `memory_max` bytes at most. FROND_INVALID_ARGUMENT where a tree has rows. */
+  frond_status begin(frond_txn *txn, const std::vector<Target> &targets, uint64_t trees, uint64_t memory_max);
+  /* The same of all trees of a table. *load stays null where one has rows: they are written one by one then.
+     `tables`: how many the statement loads (partitions). */
   static frond_status begin(frond_txn *txn, const Table_share *share, const TABLE_SHARE *table, uint tables,
                             std::unique_ptr<Bulk_load> *load);
 
-  /* Adds an entry to tree `number`: the table's own is 0, then its other indexes in the order of their key numbers. */
+  /* Adds an entry to target `number`. Of a table the tree of rows is 0, then come its other indexes in the order of their
+     key numbers. */
   frond_status add(size_t number, frond_slice key, frond_slice value);
+  /* What was added to the first. */
+  uint64_t rows() const { return rows_added; }
 
-  /* Writes everything, the rows before their index entries. FROND_KEY_EXISTS: key *key_number has *duplicate twice, which is
+  /* Writes everything, in the order of the targets. FROND_KEY_EXISTS: key *key_number has *duplicate twice, which is
      lent as long as this lives. FROND_CANCELLED when the session was killed. */
   frond_status finish(THD *thd, uint *key_number, frond_row *duplicate);
 
@@ -44,7 +57,7 @@ private:
     uint key_number;
   };
   std::vector<Load> loads;
-  uint64_t rows= 0;
+  uint64_t rows_added= 0;
 };
 
 } // namespace frond

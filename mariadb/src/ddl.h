@@ -14,22 +14,6 @@ struct ha_table_option_struct;
 
 namespace frond {
 
-/* Runs `work(txn)` as a transaction of the engine; commits, durably, when it gives FROND_OK. */
-template <typename Work> frond_status in_transaction(Work work, int64_t lock_wait_ms= FROND_WAIT_DEFAULT)
-{
-  frond_txn *txn;
-  frond_txn_options options= {};
-  options.lock_wait_ms= lock_wait_ms;
-  frond_status status= frond_txn_begin(database, &options, &txn);
-  if (status != FROND_OK)
-    return status;
-  status= work(txn);
-  if (status == FROND_OK)
-    return frond_txn_commit(txn);
-  frond_txn_rollback(txn);
-  return status;
-}
-
 /* Calls use(tree) for the committed trees until it fails. */
 template <typename Use> frond_status for_each_tree(Use use)
 {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <shared_mutex>
 
+#include "bulk_load.h"
 #include "errors.h"
 #include "plugin.h"
 #include "row_writes.h"
@@ -23,9 +24,8 @@ constexpr uint32_t SKIPPED_MAX= 1000;
 constexpr int64_t BUILDER_WAIT_MS= 500;
 /* Rows between two looks at that, and two reports. */
 constexpr uint64_t ROWS_PER_REPORT= 1000;
-/* To sort in, for all indexes together: a part of the cache's memory; and what one of them takes at least and at most. */
-constexpr uint64_t SORT_PART= 4;
-constexpr uint64_t SORT_BYTES_MIN= 1 << 20, SORT_BYTES_MAX= 256 << 20;
+/* To sort in, for one index. */
+constexpr uint64_t SORT_BYTES_MAX= 256 << 20;
 /* Notes in memory, and those that are set right by one transaction. */
 constexpr size_t NOTES_BYTES_MAX= 8 << 20;
 constexpr size_t NOTES_PER_TRANSACTION= 500;
@@ -253,40 +253,6 @@ void Index_build::withdraw()
  * The load
  */
 
-/* A bulk load for each index, and how far they are. */
-class Index_build::Loads {
-public:
-  ~Loads()
-  {
-    for (frond_bulk *bulk : bulks)
-      frond_bulk_free(bulk);
-  }
-  frond_status begin(frond_txn *txn, const std::vector<Index> &indexes)
-  {
-    std::string directory= tmp_dir();
-    frond_bulk_options options= {};
-    options.temporary_dir= directory.empty() ? nullptr : directory.c_str();
-    options.memory_bytes= std::clamp(cache_bytes() / SORT_PART / indexes.size(), SORT_BYTES_MIN, SORT_BYTES_MAX);
-    frond_status status= FROND_OK;
-    for (const Index &index : indexes) {
-      frond_bulk *bulk;
-      if (status == FROND_OK && (status= frond_bulk_begin(txn, index.tree, &options, &bulk)) == FROND_OK)
-        bulks.push_back(bulk);
-    }
-    return status;
-  }
-  static bool report(void *context, const frond_bulk_progress *now)
-  {
-    const Loads *loads= static_cast<const Loads *>(context);
-    thd_progress_report(loads->thd, loads->written + now->rows_written, loads->rows * loads->bulks.size());
-    return thd_kill_level(loads->thd) == THD_IS_NOT_KILLED;
-  }
-
-  std::vector<frond_bulk *> bulks;
-  THD *thd= nullptr;
-  uint64_t rows= 0, written= 0;
-};
-
 int Index_build::run(THD *thd, TABLE *table_arg, const Row_codec &rows_arg, const Key_codec *primary_arg, uint64_t rows_about)
 {
   table= table_arg;
@@ -309,44 +275,35 @@ int Index_build::finish(THD *thd)
 /* Fills the trees from the table as it is at one moment (B2). */
 frond_status Index_build::load(THD *thd, uint64_t rows_about)
 {
-  frond_txn *txn;
   frond_txn_options options= {};
   options.isolation= FROND_ISOLATION_REPEATABLE_READ;
   options.durability= FROND_DURABILITY_NONE;
-  frond_status status= frond_txn_begin(database, &options, &txn);
-  if (status != FROND_OK)
-    return status;
-  {
-    Loads loads;
-    loads.thd= thd;
-    status= loads.begin(txn, indexes);
+  return in_transaction(options, [&](frond_txn *txn) {
+    std::vector<Bulk_load::Target> targets;
+    for (const Index &index : indexes)
+      targets.push_back({index.tree, index.key_number});
+    Bulk_load all;
+    frond_status status= all.begin(txn, targets, targets.size(), SORT_BYTES_MAX);
     if (status == FROND_OK)
-      status= gather(thd, txn, &loads, rows_about);
+      status= gather(thd, txn, &all, rows_about);
     thd_progress_next_stage(thd);
-    for (size_t i= 0; i < indexes.size() && status == FROND_OK; i++) {
-      frond_row duplicate;
-      status= frond_bulk_finish(loads.bulks[i], Loads::report, &loads, &duplicate);
-      loads.written+= loads.rows;
-      if (status != FROND_KEY_EXISTS)
-        continue;
-      duplicate_index= i;
-      frond_slice owner;
-      const uchar *rest;
-      frond_status shown= FROND_CORRUPTION;
-      if (unique_entry_primary(duplicate.value, &owner, &rest))
-        shown= show_row(txn, owner);
-      if (shown != FROND_OK)
-        status= shown;
-    }
-  }
-  if (status == FROND_OK)
-    return frond_txn_commit(txn);
-  frond_txn_rollback(txn);
-  return status;
+    if (status != FROND_OK)
+      return status;
+    frond_row duplicate;
+    status= all.finish(thd, &duplicate_key_number, &duplicate);
+    if (status != FROND_KEY_EXISTS)
+      return status;
+    frond_slice owner;
+    const uchar *rest;
+    frond_status shown= FROND_CORRUPTION;
+    if (unique_entry_primary(duplicate.value, &owner, &rest))
+      shown= show_row(txn, owner);
+    return shown == FROND_OK ? status : shown;
+  });
 }
 
-/* Reads the table and adds the entries of its rows to the loads. */
-frond_status Index_build::gather(THD *thd, frond_txn *txn, Loads *loads, uint64_t rows_about)
+/* Reads the table and adds the entries of its rows to the load. */
+frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint64_t rows_about)
 {
   frond_cursor_options range= {};
   range.flags= FROND_CURSOR_NO_FILL_CACHE;
@@ -371,10 +328,10 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Loads *loads, uint64_
       entry_value.clear();
       entry.append_key(record, key, entry_key);
       entry.append_value(record, key, entry_value);
-      status= frond_bulk_add(loads->bulks[i], slice(entry_key), slice(entry_value));
+      status= all->add(i, slice(entry_key), slice(entry_value));
     }
-    if (++loads->rows % ROWS_PER_REPORT == 0) {
-      thd_progress_report(thd, loads->rows, std::max(loads->rows, rows_about));
+    if (all->rows() % ROWS_PER_REPORT == 0) {
+      thd_progress_report(thd, all->rows(), std::max(all->rows(), rows_about));
       if (status == FROND_OK && thd_kill_level(thd) != THD_IS_NOT_KILLED)
         status= FROND_CANCELLED;
     }
@@ -413,9 +370,6 @@ public:
   /* Sets notes right from number *done on and counts them there. FROND_LOCK_TIMEOUT: somebody holds a row still; after
      FROND_KEY_EXISTS the row is in record[0]. */
   frond_status run(const std::vector<Note> &notes, size_t *done);
-  /* After FROND_KEY_EXISTS: in which index. */
-  size_t duplicate_index= 0;
-
 private:
   frond_status set(const Note &note);
   frond_status lock_row(frond_slice key, int64_t wait_ms, frond_slice *value);
@@ -476,29 +430,27 @@ frond_status Index_build::Setting::find_owner(const Note &note, frond_slice owne
 
 frond_status Index_build::Setting::run(const std::vector<Note> &notes, size_t *done)
 {
+  size_t at= *done, end= std::min(notes.size(), at + NOTES_PER_TRANSACTION);
   frond_txn_options options= {};
   options.isolation= FROND_ISOLATION_READ_COMMITTED;
   options.durability= FROND_DURABILITY_NONE;
-  frond_status status= frond_txn_begin(database, &options, &txn);
-  if (status != FROND_OK)
-    return status;
-  if (!awaited.empty()) {
-    frond_slice value;
-    status= lock_row(slice(awaited), BUILDER_WAIT_MS, &value);
-    if (status == FROND_OK)
-      awaited.clear();
-  }
-  size_t at= *done, end= std::min(notes.size(), at + NOTES_PER_TRANSACTION);
-  while (at < end && status == FROND_OK)
-    if ((status= set(notes[at])) == FROND_OK)
-      at++;
-  if (status == FROND_OK || (status == FROND_LOCK_TIMEOUT && at > *done)) {
-    status= frond_txn_commit(txn);
-    if (status == FROND_OK)
-      *done= at;
-    return status;
-  }
-  frond_txn_rollback(txn);
+  frond_status status= in_transaction(options, [&](frond_txn *begun) {
+    txn= begun;
+    frond_status set_right= FROND_OK;
+    if (!awaited.empty()) {
+      frond_slice value;
+      set_right= lock_row(slice(awaited), BUILDER_WAIT_MS, &value);
+      if (set_right == FROND_OK)
+        awaited.clear();
+    }
+    while (at < end && set_right == FROND_OK)
+      if ((set_right= set(notes[at])) == FROND_OK)
+        at++;
+    /* What is done stays. */
+    return set_right == FROND_LOCK_TIMEOUT && at > *done ? frond_status(FROND_OK) : set_right;
+  });
+  if (status == FROND_OK)
+    *done= at;
   return status;
 }
 
@@ -527,7 +479,7 @@ frond_status Index_build::Setting::set(const Note &note)
     if (status != FROND_OK)
       return status;
     if (is_anothers) {
-      duplicate_index= note.index;
+      build->duplicate_key_number= index.key_number;
       return FROND_KEY_EXISTS;
     }
   }
@@ -568,8 +520,6 @@ int Index_build::set_right(THD *thd, const std::vector<Note> &notes, bool last)
     if (thd_kill_level(thd) != THD_IS_NOT_KILLED)
       return HA_ERR_ABORTED_BY_USER;
     frond_status status= setting.run(notes, &done);
-    if (status == FROND_KEY_EXISTS)
-      duplicate_index= setting.duplicate_index;
     waited= status == FROND_LOCK_TIMEOUT ? waited + BUILDER_WAIT_MS : 0;
     if (status != FROND_OK && (status != FROND_LOCK_TIMEOUT || (last && waited > waits_max)))
       return handler_error(status);

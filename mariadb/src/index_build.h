@@ -38,6 +38,8 @@
 
 namespace frond {
 
+class Bulk_load;
+
 /* Which entries were touched: written by many threads, read by the builder. */
 class Touched_entries {
 public:
@@ -82,7 +84,7 @@ public:
   int run(THD *thd, TABLE *table, const Row_codec &rows, const Key_codec *primary, uint64_t rows_about);
   /* Sets the last entries right, when nobody writes any more; as run(). */
   int finish(THD *thd);
-  uint duplicate_key() const { return indexes[duplicate_index].key_number; }
+  uint duplicate_key() const { return duplicate_key_number; }
 
   /* For writers, after an insertion (no old_record), a deletion (no new_record) or an update. */
   void touch(const Row_codec &rows, const Key_codec *primary, const uchar *old_record, const Bytes &old_key,
@@ -100,7 +102,6 @@ public:
 
 private:
   struct Note;
-  class Loads;
   class Setting;
 
   Entry_form form(const Index &index) const { return form(index, *rows, primary); }
@@ -109,7 +110,7 @@ private:
     return {*index.codec, its_primary, its_rows, index.unique, index.clustering};
   }
   frond_status load(THD *thd, uint64_t rows_about);
-  frond_status gather(THD *thd, frond_txn *txn, Loads *loads, uint64_t rows_about);
+  frond_status gather(THD *thd, frond_txn *txn, Bulk_load *all, uint64_t rows_about);
   int catch_up(THD *thd, bool last);
   int set_right(THD *thd, const std::vector<Note> &notes, bool last);
   /* The row with this primary key, into record[0]. */
@@ -119,7 +120,7 @@ private:
   Table_share *share;
   Touched_entries touched;
   std::atomic<bool> notes_lost{false};
-  size_t duplicate_index= 0;
+  uint duplicate_key_number= 0;
   Bytes row_memory; /* of the row in record[0] */
 
   /* Of the ALTER. */

@@ -13,6 +13,28 @@ namespace frond {
 extern handlerton *hton;
 extern frond_db *database;
 
+/* Runs `work(txn)` as a transaction of the engine; commits when it gives FROND_OK, else rolls back. */
+template <typename Work> frond_status in_transaction(const frond_txn_options &options, Work work)
+{
+  frond_txn *txn;
+  frond_status status= frond_txn_begin(database, &options, &txn);
+  if (status != FROND_OK)
+    return status;
+  status= work(txn);
+  if (status == FROND_OK)
+    return frond_txn_commit(txn);
+  frond_txn_rollback(txn);
+  return status;
+}
+
+/* The same, durably. */
+template <typename Work> frond_status in_transaction(Work work, int64_t lock_wait_ms= FROND_WAIT_DEFAULT)
+{
+  frond_txn_options options= {};
+  options.lock_wait_ms= lock_wait_ms;
+  return in_transaction(options, work);
+}
+
 } // namespace frond
 
 #endif

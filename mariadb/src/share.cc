@@ -374,17 +374,14 @@ void Table_share::put_statistics(const Key_statistics &statistics, Table_definit
 
 frond_status Table_share::write_statistics(const Key_statistics &statistics, const frond_txn_options &options)
 {
-  frond_txn *txn;
-  frond_status status= frond_txn_begin(database, &options, &txn);
-  if (status != FROND_OK)
-    return status;
-  Table_definition stored;
-  status= read_definition(txn, name, &stored);
-  if (status == FROND_OK) {
+  return in_transaction(options, [&](frond_txn *txn) {
+    Table_definition stored;
+    frond_status status= read_definition(txn, name, &stored);
+    if (status != FROND_OK)
+      return status;
     put_statistics(statistics, &stored);
-    status= write_definition(txn, primary, stored);
-  }
-  return status == FROND_OK ? frond_txn_commit(txn) : (frond_txn_rollback(txn), status);
+    return write_definition(txn, primary, stored);
+  });
 }
 
 frond_status Table_share::keep_analyzed_statistics(const Key_statistics &statistics)
