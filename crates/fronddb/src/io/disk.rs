@@ -153,6 +153,11 @@ impl Storage for DiskStorage {
 }
 
 impl DiskFile {
+    /// Writes by one of its descriptors.
+    fn write_through(&self, file: &std::fs::File, buf: &[u8], offset: u64) -> Result<()> {
+        file.write_all_at(buf, offset).map_err(|error| failed("write", &self.path, error).context(at(offset)))
+    }
+
     fn open_cached(&self) -> Option<std::fs::File> {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         open_with(path.as_ref(), OFlags::RDWR).ok().map(std::fs::File::from)
@@ -201,12 +206,12 @@ impl File for DiskFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.file.write_all_at(buf, offset).map_err(|error| failed("write", &self.path, error).context(at(offset)))
+        self.write_through(&self.file, buf, offset)
     }
 
     fn write_cached_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        let file = self.cached.get_or_init(|| self.open_cached()).as_ref().unwrap_or(&self.file);
-        file.write_all_at(buf, offset).map_err(|error| failed("write", &self.path, error).context(at(offset)))
+        let cached = self.cached.get_or_init(|| self.open_cached()).as_ref();
+        self.write_through(cached.unwrap_or(&self.file), buf, offset)
     }
 
     fn sync_data(&self) -> Result<()> {

@@ -356,19 +356,11 @@ impl Log {
     fn lead(&self, role: MutexGuard<'_, ()>, end: u64) -> Result<()> {
         let result = self.write_up_to(Lsn(end)).and_then(|()| self.sync_pass());
         drop(role);
+        let served = result.inspect_err(|_| self.wake_all())?;
         drop(self.waiters.lock());
-        match result {
-            Ok(served) => {
-                self.wake[1 - served].notify_one();
-                self.wake[served].notify_all();
-                self.wake_written.notify_all();
-                Ok(())
-            }
-            Err(error) => {
-                self.wake_all();
-                Err(error)
-            }
-        }
+        self.wake[1 - served].notify_one();
+        self.wake[served].notify_all();
+        Ok(())
     }
 
     /// Writes everything below `end`, beside whoever else writes.
