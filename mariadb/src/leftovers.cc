@@ -32,7 +32,7 @@ struct Renaming {
 
 /* Where things are, in the header and in an entry; numbers are little endian. */
 constexpr size_t HEADER_BLOCK_BYTES= 4, HEADER_NAMES= 6, HEADER_BYTES= 8;
-constexpr size_t ENTRY_TYPE= 0, ENTRY_ACTION= 1, ENTRY_NEXT= 4, ENTRY_FLAGS= 8;
+constexpr size_t ENTRY_TYPE= 0, ENTRY_ACTION= 1, ENTRY_PHASE= 2, ENTRY_NEXT= 4, ENTRY_FLAGS= 8;
 /* Names in an entry, each with two bytes of length before it and a zero behind: which one is what. */
 constexpr size_t NAME_SCHEMA= 1, NAME_TABLE= 2, NAME_OLD_SCHEMA= 4, NAME_OLD_TABLE= 5, NAME_PATH= 6;
 constexpr size_t DDL_LOG_BYTES_MAX= 64 << 20;
@@ -71,6 +71,8 @@ void read_entry(const std::string &entry, size_t names, std::vector<Renaming> *r
     tables_under_way.insert(entry_name(entry, names, NAME_PATH));
     break;
   case DDL_LOG_RENAME_TABLE_ACTION:
+    if (bytes[ENTRY_PHASE] == DDL_LOG_FINAL_PHASE)
+      break; /* undone already */
     renamings->push_back(
       {file_name(entry_name(entry, names, NAME_OLD_SCHEMA), entry_name(entry, names, NAME_OLD_TABLE)),
        file_name(entry_name(entry, names, NAME_SCHEMA), entry_name(entry, names, NAME_TABLE))});
@@ -135,33 +137,37 @@ std::string partition_list_file(const std::string &table)
   return "./" + table + ".par";
 }
 
-/* A renaming that was cut short, and what it had moved already: trees of partitions under the new name. */
+/* A renaming that was cut short, or its undoing: what went ahead of the table's .frm, which comes last both ways. */
 void put_partitions_back(const Renaming &renaming)
 {
-  if (!is_absent(definition_file(renaming.to)) || !is_absent(partition_list_file(renaming.to)) ||
-      is_absent(partition_list_file(renaming.from)))
+  bool stays= !is_absent(definition_file(renaming.from));
+  const std::string &table= stays ? renaming.from : renaming.to, &from= stays ? renaming.to : renaming.from;
+  bool has_list= !is_absent(partition_list_file(table)), list_moved= !is_absent(partition_list_file(from));
+  if (is_absent(definition_file(table)) || !is_absent(definition_file(from)) || has_list == list_moved)
     return;
   std::vector<std::string> moved;
   for_each_tree([&](const frond_tree_info &tree) {
-    if (partitioned_table(tree.name) == renaming.to && !strchr(tree.name + renaming.to.size(), '/'))
+    if (partitioned_table(tree.name) == from && !strchr(tree.name + from.size(), '/'))
       moved.push_back(tree.name);
     return frond_status(FROND_OK);
   });
-  if (moved.empty())
+  if (moved.empty() && !list_moved)
     return;
   auto put_back= [&](frond_txn *txn) {
     frond_status status= FROND_OK;
     uint64_t table_id;
     for (size_t i= 0; i < moved.size() && status == FROND_OK; i++)
-      status= rename_trees(txn, moved[i], renaming.from + moved[i].substr(renaming.to.size()), &table_id);
+      status= rename_trees(txn, moved[i], table + moved[i].substr(from.size()), &table_id);
     return status;
   };
-  if (in_transaction(put_back, FROND_WAIT_NONE) == FROND_OK)
+  frond_status status= in_transaction(put_back, FROND_WAIT_NONE);
+  if (status == FROND_OK &&
+      (!list_moved || rename(partition_list_file(from).c_str(), partition_list_file(table).c_str()) == 0))
     sql_print_information("FROND: put back the partitions that a RENAME TABLE which was cut short had moved, table=%s",
-                          renaming.from.c_str());
+                          table.c_str());
   else
-    sql_print_warning("FROND: partitions of table %s are under its new name %s and could not be put back: %s",
-                      renaming.from.c_str(), renaming.to.c_str(), last_message());
+    sql_print_warning("FROND: partitions of table %s are under the name %s and could not be put back: %s", table.c_str(),
+                      from.c_str(), status == FROND_OK ? strerror(errno) : last_message());
 }
 
 enum class Partitions { used, orphaned, unclear };

@@ -7,15 +7,16 @@
                                   list and drops the table's .frm alone. After a CREATE that was killed it asks this engine
                                   to drop the table as if it were not partitioned, and leaves the list as well.
 
-   And what it left under another name: RENAME of a partitioned table moves one partition after the other, the list last.
-   Killed in between, the server's own recovery takes the old name and looks for the list under the new one. So the
-   partitions that have moved are put back before that: it may want to give their names to another table.
+   And what it left under another name: RENAME of a partitioned table moves one partition after the other, then the list, the
+   .frm last; so does undoing it, when a later table of the same statement could not be renamed. The server's own recovery
+   needs all three under one name, and stops at the first partition that is not there. So what went ahead is put back where
+   the .frm is, before that recovery: it moves all of them or none, and may want to give their names to another table.
 
    A partition is dropped only when two things say so: the server's log of DDL statements, as it was found at start, was about
    to create or drop the table, and the table has no .frm after the server's recovery. A data directory that lacks such files
    for another reason (restored in part, not mounted, the wrong one) thus costs no rows; the error log tells of the
-   partitions. They are put back only where the log was about that renaming, the old name has its files and the new
-   one has none.
+   partitions. They are put back only where the log was about that renaming, one of the two names has a .frm and one has a
+   list; the last renaming first, as the server undoes them, because names may change places.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef FROND_MARIADB_LEFTOVERS_H
