@@ -213,17 +213,36 @@ fn unpack(packed: &[u8], low: u8, width: usize, count: usize, out: &mut Vec<u8>)
 
 #[inline]
 fn unpack_as<const WIDTH: usize>(packed: &[u8], low: u8, count: usize, out: &mut Vec<u8>) {
-    let mask = (1u64 << WIDTH) - 1;
     out.resize(count.next_multiple_of(8), 0);
-    for (values, bits) in out.chunks_exact_mut(8).zip(packed.chunks(WIDTH)) {
-        let mut window = [0; 8];
-        window[..bits.len()].copy_from_slice(bits);
-        let window = u64::from_le_bytes(window);
-        for (index, value) in values.iter_mut().enumerate() {
-            *value = low.wrapping_add((window >> (index * WIDTH) & mask) as u8);
-        }
+    let (whole, _) = out.as_chunks_mut::<8>();
+    let mut groups = packed.chunks_exact(WIDTH);
+    let mut values = whole.iter_mut();
+    for (group, values) in groups.by_ref().zip(&mut values) {
+        *values = unpack_group::<WIDTH>(group, low);
+    }
+    if let Some(values) = values.next() {
+        *values = unpack_group::<WIDTH>(groups.remainder(), low);
     }
     out.truncate(count);
+}
+
+/// Eight values: halves, quarters and eighths of the group move apart, all lanes of a word at once.
+#[inline]
+fn unpack_group<const WIDTH: usize>(group: &[u8], low: u8) -> [u8; 8] {
+    const EACH_32: u64 = 0x0000_0001_0000_0001;
+    const EACH_16: u64 = 0x0001_0001_0001_0001;
+    const EACH_8: u64 = 0x0101_0101_0101_0101;
+    let bits = group.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+    let half = (1 << (4 * WIDTH)) - 1;
+    let bits = bits & half | (bits >> (4 * WIDTH) & half) << 32;
+    let quarter = EACH_32 * ((1 << (2 * WIDTH)) - 1);
+    let bits = bits & quarter | (bits >> (2 * WIDTH) & quarter) << 16;
+    let eighth = EACH_16 * ((1 << WIDTH) - 1);
+    let bits = bits & eighth | (bits >> WIDTH & eighth) << 8;
+    // Added by byte: the seven low bits cannot reach the next one, the highest are added without a carry.
+    let (low, high_bits) = (EACH_8 * u64::from(low), EACH_8 << 7);
+    let sum = (bits & !high_bits) + (low & !high_bits);
+    (sum ^ ((bits ^ low) & high_bits)).to_le_bytes()
 }
 
 #[cfg(test)]
