@@ -2,16 +2,19 @@
 //!
 //! Two things fill: level 0, while a sealed memtable is still being written; and the buffers of the tree, when
 //! flushes and compactions fall behind. Each has a soft bound, from which on writers are paced, and level 0 has a hard
-//! one, at which they wait. In between, the pace falls in proportion: at fill `x` between soft and hard, writers
-//! get `2 · (1 - x)` times the rate at which level 0 drained lately, so the fill settles where both are equal.
+//! one, at which they wait. In between, level 0 lets writers use its room evenly over the time that the sealed memtable
+//! will still take at the rate at which level 0 drained lately: they go at one pace and are not stopped. For the tree, whose
+//! work has no end, the pace falls in proportion: at urgency `x` between soft and hard, writers get `2 · (1 - x)` times that
+//! rate, so the urgency settles where both are equal.
 //!
 //! While the disk is full and level 0 with it, writes get `NoSpace`, but for those that only delete: they have half a
 //! memtable more.
 //!
-//! Pacing is a leaky bucket that all writers share: each takes its bytes' worth of time out of it and sleeps until
-//! its turn when that lies ahead.
+//! Pacing is a leaky bucket that all writers share: each takes its bytes' worth of time out of it and waits until
+//! its turn when that lies ahead, or until there is no reason to any more. What is left of the bucket goes when a memtable has
+//! been written: turns that were given at the slowest pace say nothing about the next one.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::engine::Engine;
@@ -22,6 +25,8 @@ use crate::base::{Error, ErrorKind, Result};
 const SEALED_MAX: usize = 1;
 /// Fill of the active memtable from which on writers are paced while another is sealed.
 const LEVEL0_SOFT: f64 = 0.4;
+/// Part of the expected time that a sealed memtable is thought to need still when that has passed.
+const OVERDUE: f64 = 0.125;
 /// Urgency of the tree's work from which on writers are paced; 1 is normal work.
 const URGENCY_SOFT: f64 = 3.0;
 /// Urgency at which the pace is lowest.
@@ -34,7 +39,7 @@ const SLEEP_MIN: u64 = 500;
 const LEVEL0_DELETES: f64 = 1.5;
 /// Level 0 grows by so many bytes at once: the cache makes room for them before.
 const LEVEL0_STEP: usize = 2 << 20;
-/// Longest sleep before the pace is looked at again, in microseconds.
+/// Longest wait before the pace is looked at again, in microseconds.
 const SLEEP_MAX: u64 = 50_000;
 
 /// The state of admission.
@@ -42,6 +47,9 @@ const SLEEP_MAX: u64 = 50_000;
 pub(crate) struct Admission {
     /// Bytes per second at which level 0 drained lately.
     drain: AtomicU64,
+    /// Of the memtable sealed last: when that was, on the database's clock, in microseconds, and its bytes.
+    sealed_at: AtomicU64,
+    sealed_bytes: AtomicUsize,
     /// When the next writer's turn is, on the database's clock, in microseconds.
     turn: AtomicU64,
     /// Background work met a full disk and has not got over it.
@@ -50,29 +58,49 @@ pub(crate) struct Admission {
 
 impl Default for Admission {
     fn default() -> Admission {
-        Admission { drain: AtomicU64::new(32 << 20), turn: AtomicU64::new(0), disk_full: AtomicBool::new(false) }
+        Admission {
+            drain: AtomicU64::new(32 << 20),
+            sealed_at: AtomicU64::new(0),
+            sealed_bytes: AtomicUsize::new(0),
+            turn: AtomicU64::new(0),
+            disk_full: AtomicBool::new(false),
+        }
     }
 }
 
 impl Admission {
+    /// A memtable of `bytes` was sealed.
+    pub(crate) fn sealed(&self, now: u64, bytes: usize) {
+        self.sealed_bytes.store(bytes, Ordering::Relaxed);
+        self.sealed_at.store(now, Ordering::Relaxed);
+    }
+
     /// A memtable of `bytes` was written in `micros`.
     pub(crate) fn drained(&self, bytes: usize, micros: u64) {
         let rate = bytes as f64 * 1e6 / micros.max(1000) as f64;
         let old = self.drain.load(Ordering::Relaxed) as f64;
         self.drain.store((old * 0.7 + rate * 0.3) as u64, Ordering::Relaxed);
+        self.turn.store(0, Ordering::Relaxed);
     }
 
-    /// Bytes per second that writers may write now; `None`: as they like.
-    fn pace(&self, level0_fill: f64, sealed: usize, urgency: f64) -> Option<f64> {
-        let part = |value: f64, soft: f64, hard: f64| ((value - soft) / (hard - soft)).clamp(0.0, 1.0);
-        let by_level0 = if sealed >= SEALED_MAX { part(level0_fill, LEVEL0_SOFT, 1.0) } else { 0.0 };
-        let by_tree = part(urgency, URGENCY_SOFT, URGENCY_HARD);
-        let fill = by_level0.max(by_tree);
-        if fill == 0.0 {
-            return None;
-        }
+    /// Bytes per second that writers may write now; `None`: as they like. The active memtable holds `active` of `limit` bytes.
+    fn pace(&self, now: u64, active: usize, limit: usize, sealed: usize, urgency: f64) -> Option<f64> {
         let drain = self.drain.load(Ordering::Relaxed) as f64;
-        Some((drain * 2.0 * (1.0 - fill)).max(PACE_MIN))
+        let urgent = ((urgency - URGENCY_SOFT) / (URGENCY_HARD - URGENCY_SOFT)).clamp(0.0, 1.0);
+        let by_tree = (urgent > 0.0).then_some(drain * 2.0 * (1.0 - urgent));
+        let by_level0 = (sealed >= SEALED_MAX && active as f64 > LEVEL0_SOFT * limit as f64).then(|| {
+            let room = limit.saturating_sub(active) as f64;
+            room / self.seconds_to_go(now, drain)
+        });
+        let pace = by_tree.into_iter().chain(by_level0).reduce(f64::min)?;
+        Some(pace.max(PACE_MIN))
+    }
+
+    /// How long the sealed memtable will still take. One that takes longer than was expected is always about to be done.
+    fn seconds_to_go(&self, now: u64, drain: f64) -> f64 {
+        let whole = self.sealed_bytes.load(Ordering::Relaxed) as f64 / drain.max(1.0);
+        let gone = now.saturating_sub(self.sealed_at.load(Ordering::Relaxed)) as f64 / 1e6;
+        (whole - gone).max(whole * OVERDUE).max(1e-3)
     }
 
     /// Takes a turn of `bytes` at `pace`; returns how long to wait for it, in microseconds.
@@ -89,6 +117,11 @@ impl Admission {
     }
 }
 
+/// Whether nothing slows writers down.
+fn is_free(sealed: usize, urgency: f32) -> bool {
+    sealed < SEALED_MAX && f64::from(urgency) <= URGENCY_SOFT
+}
+
 impl Engine {
     /// Lets a writer with `bytes` of messages pass, at once, after a while, or not (`NoSpace`). `deletes_only` is asked
     /// when it matters.
@@ -97,32 +130,39 @@ impl Engine {
         let version = self.tree.version_guard();
         let sealed = version.sealed.len();
         let urgency = version.root.totals().urgency;
-        if sealed < SEALED_MAX && f64::from(urgency) <= URGENCY_SOFT {
+        if is_free(sealed, urgency) {
             return Ok(());
         }
-        let fill = version.active.bytes() as f64 / self.level0_bytes() as f64;
+        let active = version.active.bytes();
         drop(version);
+        let fill = active as f64 / self.level0_bytes() as f64;
         if (1.0..LEVEL0_DELETES).contains(&fill) && self.admission.disk_full.load(Ordering::Acquire) && deletes_only() {
             return self.check_writable();
         }
-        self.admit_slowly(bytes, fill, sealed, f64::from(urgency))
+        self.admit_slowly(bytes, active, sealed, f64::from(urgency))
+    }
+
+    fn passes_freely(&self) -> bool {
+        let version = self.tree.version_guard();
+        is_free(version.sealed.len(), version.root.totals().urgency)
     }
 
     #[cold]
-    fn admit_slowly(&self, bytes: usize, fill: f64, sealed: usize, urgency: f64) -> Result<()> {
-        if fill >= 1.0 && sealed >= SEALED_MAX {
+    fn admit_slowly(&self, bytes: usize, active: usize, sealed: usize, urgency: f64) -> Result<()> {
+        let limit = self.level0_bytes();
+        if active >= limit && sealed >= SEALED_MAX {
             return self.wait_for_room();
         }
         if self.options.manual_background {
             return Ok(());
         }
-        let Some(pace) = self.admission.pace(fill, sealed, urgency) else { return Ok(()) };
-        let wait = self.admission.take_turn(self.clock.micros(), bytes, pace);
+        let started = self.clock.micros();
+        let Some(pace) = self.admission.pace(started, active, limit, sealed, urgency) else { return Ok(()) };
+        let wait = self.admission.take_turn(started, bytes, pace);
         if wait >= SLEEP_MIN {
-            let wait = wait.min(SLEEP_MAX);
-            std::thread::sleep(Duration::from_micros(wait));
+            self.wake.pause(Duration::from_micros(wait.min(SLEEP_MAX)), || self.passes_freely());
             self.counters.stalls.add(1);
-            self.counters.stall.record(wait);
+            self.counters.stall.record(self.clock.micros().saturating_sub(started));
         }
         Ok(())
     }
@@ -205,15 +245,26 @@ impl Engine {
 mod tests {
     use super::*;
 
+    const MIB: usize = 1 << 20;
+
     #[test]
     fn the_pace_falls_from_free_to_slowest() {
         let admission = Admission::default();
-        assert_eq!(admission.pace(0.9, 0, 1.0), None);
-        assert_eq!(admission.pace(0.3, 1, 1.0), None);
-        let half = admission.pace(0.7, 1, 1.0).expect("paced");
-        let full = admission.pace(1.0, 1, 1.0).expect("paced");
-        assert!(half > full && full == PACE_MIN);
-        assert!(admission.pace(0.0, 0, URGENCY_HARD).expect("paced") == PACE_MIN);
+        assert_eq!(admission.pace(0, 9 * MIB, 10 * MIB, 0, 1.0), None);
+        assert_eq!(admission.pace(0, 3 * MIB, 10 * MIB, 1, 1.0), None);
+        assert_eq!(admission.pace(0, 10 * MIB, 10 * MIB, 1, 1.0), Some(PACE_MIN));
+        assert_eq!(admission.pace(0, 0, 10 * MIB, 0, URGENCY_HARD), Some(PACE_MIN));
+    }
+
+    #[test]
+    fn room_is_used_evenly_over_the_time_that_is_left() {
+        let admission = Admission::default();
+        admission.sealed(1_000_000, 64 * MIB); // takes two seconds at 32 MiB/s
+        let pace = |now, active| admission.pace(now, active, 64 * MIB, 1, 1.0).expect("paced") / MIB as f64;
+        assert_eq!(pace(2_000_000, 32 * MIB), 32.0);
+        assert_eq!(pace(2_500_000, 32 * MIB), 64.0);
+        // A second too late.
+        assert_eq!(pace(4_000_000, 62 * MIB), 8.0);
     }
 
     #[test]
@@ -221,6 +272,9 @@ mod tests {
         let admission = Admission::default();
         assert_eq!(admission.take_turn(100, 1000, 1e6), 0);
         assert_eq!(admission.take_turn(100, 1000, 1e6), 1000);
+        assert_eq!(admission.take_turn(5000, 1000, 1e6), 0);
+        assert_eq!(admission.take_turn(5000, 1000, 1e6), 1000);
+        admission.drained(1 << 20, 1000);
         assert_eq!(admission.take_turn(5000, 1000, 1e6), 0);
     }
 }

@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::checkpoint::Cause;
 use super::engine::Engine;
@@ -88,6 +88,23 @@ impl Wake {
     pub(crate) fn wait_for_progress(&self) {
         let mut state = self.state.lock();
         self.progress.wait_for(&mut state, Duration::from_millis(10));
+    }
+
+    /// Waits for `limit`, or until progress has made it needless.
+    pub(crate) fn pause(&self, limit: Duration, is_over: impl Fn() -> bool) {
+        let deadline = Instant::now() + limit;
+        let mut seen = self.state.lock().progress;
+        while !is_over() {
+            let mut state = self.state.lock();
+            while state.progress == seen {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return;
+                }
+                self.progress.wait_for(&mut state, left);
+            }
+            seen = state.progress;
+        }
     }
 
     fn wait_for_work(&self, limit: Duration) {

@@ -122,6 +122,7 @@ impl Engine {
         self.checkpoints.state.lock().past.push_back((active.id(), WeakLevel0::Active(Arc::downgrade(&active))));
         self.tree.switch_active(Arc::new(Memtable::new(start.0, &self.budget)));
         guard.done();
+        self.admission.sealed(self.clock.micros(), active.bytes());
         self.wake.flush();
         Ok(true)
     }
