@@ -9,6 +9,9 @@
 //! - *splitting*: a job that will change pivots at a height excludes receivers there.
 //! - *alone*: a job that drops everything below a slot excludes all jobs there.
 //!
+//! A seal receives at the height of the root, in its whole interval. While it cannot begin because of a splitter there,
+//! no further splitter begins either: writers may be waiting for that seal.
+//!
 //! Invariants:
 //! - P1: at most one job for a slot.
 //! - P2: never a receiver and a splitter at one height with overlapping intervals.
@@ -55,6 +58,8 @@ pub struct Job {
 pub struct Reservations {
     next_id: u64,
     held: Vec<Reservation>,
+    /// The height of the root that a seal waits to put its runs into.
+    seal_waits_at: Option<u8>,
 }
 
 #[derive(Debug)]
@@ -94,9 +99,10 @@ impl Reservation {
 }
 
 impl Reservations {
-    /// Reserves the root's slots as receivers of a seal; `None` while pivots there may change.
+    /// Reserves the root's slots as receivers of a seal; `None` while pivots there may change: then no more jobs that change
+    /// them begin until it is asked for again.
     pub fn begin_seal(&mut self, root_height: u8) -> Option<u64> {
-        self.try_hold(Reservation {
+        let begun = self.try_hold(Reservation {
             id: 0,
             slots: Vec::new(),
             lower: Arc::from([].as_slice()),
@@ -104,11 +110,14 @@ impl Reservations {
             receives_at: Some(root_height),
             splits_at: None,
             alone_below: None,
-        })
+        });
+        self.seal_waits_at = if begun.is_none() { Some(root_height) } else { None };
+        begun
     }
 
     fn try_hold(&mut self, mut reservation: Reservation) -> Option<u64> {
-        if self.held.iter().any(|held| held.conflicts(&reservation)) {
+        let splits_where_seal_waits = reservation.splits_at.is_some() && reservation.splits_at == self.seal_waits_at;
+        if splits_where_seal_waits || self.held.iter().any(|held| held.conflicts(&reservation)) {
             return None;
         }
         self.next_id += 1;
@@ -315,4 +324,35 @@ pub(super) fn appends(tuning: &TreeTuning, slot: &Slot, base: &Run) -> bool {
     base.meta().bytes >= tuning.leaf_bytes_target() / 2
         && !slot.buffer().is_empty()
         && slot.buffer().iter().all(|run| run.meta().range_deletes == 0 && run.meta().first_key > base.meta().last_key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(reservations: &mut Reservations, lower: &[u8], upper: &[u8]) -> Option<u64> {
+        reservations.try_hold(Reservation {
+            id: 0,
+            slots: vec![SlotName { height: 1, lower: lower.into() }],
+            lower: lower.into(),
+            upper: Some(upper.to_vec()),
+            receives_at: None,
+            splits_at: Some(1),
+            alone_below: None,
+        })
+    }
+
+    #[test]
+    fn a_seal_that_waits_comes_before_further_splits() {
+        let mut reservations = Reservations::default();
+        let first = split(&mut reservations, b"a", b"b").unwrap();
+        assert_eq!(reservations.begin_seal(1), None);
+        assert_eq!(split(&mut reservations, b"b", b"c"), None);
+        reservations.end(first);
+        assert_eq!(split(&mut reservations, b"b", b"c"), None);
+        let seal = reservations.begin_seal(1).unwrap();
+        assert_eq!(split(&mut reservations, b"b", b"c"), None);
+        reservations.end(seal);
+        assert!(split(&mut reservations, b"b", b"c").is_some());
+    }
 }
