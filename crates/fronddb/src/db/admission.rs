@@ -4,8 +4,9 @@
 //! flushes and compactions fall behind. Each has a soft bound, from which on writers are paced, and level 0 has a hard
 //! one, at which they wait. In between, level 0 lets writers use its room evenly over the time that the sealed memtable
 //! will still take at the rate at which level 0 drained lately: they go at one pace and are not stopped. For the tree, whose
-//! work has no end, the pace falls in proportion: at urgency `x` between soft and hard, writers get `2 · (1 - x)` times that
-//! rate, so the urgency settles where both are equal.
+//! work has no end, the pace falls in proportion: at urgency `x` between soft and hard, writers get `2 · (1 - x)` times the
+//! rate at which they wrote lately. Above the middle they slow down, below it they speed up, until the urgency stays in the
+//! middle because they write as much as the tree takes.
 //!
 //! While the disk is full and level 0 with it, writes get `NoSpace`, but for those that only delete: they have half a
 //! memtable more.
@@ -27,6 +28,8 @@ const SEALED_MAX: usize = 1;
 const LEVEL0_SOFT: f64 = 0.4;
 /// Part of the expected time that a sealed memtable is thought to need still when that has passed.
 const OVERDUE: f64 = 0.125;
+/// Writers that were slowed to less than this part of what level 0 drains begin again from here.
+const INTAKE_MIN: f64 = 0.05;
 /// Urgency of the tree's work from which on writers are paced; 1 is normal work.
 const URGENCY_SOFT: f64 = 3.0;
 /// Urgency at which the pace is lowest.
@@ -47,6 +50,8 @@ const SLEEP_MAX: u64 = 50_000;
 pub(crate) struct Admission {
     /// Bytes per second at which level 0 drained lately.
     drain: AtomicU64,
+    /// Bytes per second that were written lately.
+    intake: AtomicU64,
     /// Of the memtable sealed last: when that was, on the database's clock, in microseconds, and its bytes.
     sealed_at: AtomicU64,
     sealed_bytes: AtomicUsize,
@@ -60,6 +65,7 @@ impl Default for Admission {
     fn default() -> Admission {
         Admission {
             drain: AtomicU64::new(32 << 20),
+            intake: AtomicU64::new(32 << 20),
             sealed_at: AtomicU64::new(0),
             sealed_bytes: AtomicUsize::new(0),
             turn: AtomicU64::new(0),
@@ -72,14 +78,13 @@ impl Admission {
     /// A memtable of `bytes` was sealed.
     pub(crate) fn sealed(&self, now: u64, bytes: usize) {
         self.sealed_bytes.store(bytes, Ordering::Relaxed);
-        self.sealed_at.store(now, Ordering::Relaxed);
+        let before = self.sealed_at.swap(now, Ordering::Relaxed);
+        blend(&self.intake, bytes, now.saturating_sub(before));
     }
 
     /// A memtable of `bytes` was written in `micros`.
     pub(crate) fn drained(&self, bytes: usize, micros: u64) {
-        let rate = bytes as f64 * 1e6 / micros.max(1000) as f64;
-        let old = self.drain.load(Ordering::Relaxed) as f64;
-        self.drain.store((old * 0.7 + rate * 0.3) as u64, Ordering::Relaxed);
+        blend(&self.drain, bytes, micros);
         self.turn.store(0, Ordering::Relaxed);
     }
 
@@ -87,7 +92,8 @@ impl Admission {
     fn pace(&self, now: u64, active: usize, limit: usize, sealed: usize, urgency: f64) -> Option<f64> {
         let drain = self.drain.load(Ordering::Relaxed) as f64;
         let urgent = ((urgency - URGENCY_SOFT) / (URGENCY_HARD - URGENCY_SOFT)).clamp(0.0, 1.0);
-        let by_tree = (urgent > 0.0).then_some(drain * 2.0 * (1.0 - urgent));
+        let intake = (self.intake.load(Ordering::Relaxed) as f64).max(drain * INTAKE_MIN);
+        let by_tree = (urgent > 0.0).then_some(intake * 2.0 * (1.0 - urgent));
         let by_level0 = (sealed >= SEALED_MAX && active as f64 > LEVEL0_SOFT * limit as f64).then(|| {
             let room = limit.saturating_sub(active) as f64;
             room / self.seconds_to_go(now, drain)
@@ -115,6 +121,13 @@ impl Admission {
             }
         }
     }
+}
+
+/// Lets a rate follow what it was just now.
+fn blend(rate: &AtomicU64, bytes: usize, micros: u64) {
+    let now = bytes as f64 * 1e6 / micros.max(1000) as f64;
+    let old = rate.load(Ordering::Relaxed) as f64;
+    rate.store((old * 0.7 + now * 0.3) as u64, Ordering::Relaxed);
 }
 
 /// Whether nothing slows writers down.

@@ -26,6 +26,9 @@ use super::tuning::TreeTuning;
 use crate::base::{Error, Result};
 use crate::run::Run;
 
+/// How many times what asks for a flush one flush takes at most.
+const FLUSH_PARTS_MAX: usize = 2;
+
 /// Names a slot across copies of its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotName {
@@ -283,18 +286,22 @@ pub(super) fn reserve(
 ) -> Result<Option<Job>> {
     let name = SlotName { height, lower: slot.lower().clone() };
     let alone = slot.buffer().iter().any(|run| run.meta().range_deletes > 0);
+    let whole = slot.buffer().len();
+    let slot = if alone { slot.clone() } else { oldest_part(&env.options, slot) };
     let (receives_at, splits) = match slot.target() {
         Target::Leaf(base) => {
             let base_bytes = base.as_ref().map_or(0, |base| base.meta().bytes);
             let bytes = base_bytes + slot.buffer_bytes();
             // A leaf that may come out empty may be removed, which changes pivots as well.
             let shrinks = slot.totals().pending_deletes > 0;
-            let appends = base.as_ref().is_some_and(|base| appends(&env.options, slot, base));
+            let appends = base.as_ref().is_some_and(|base| appends(&env.options, &slot, base));
             (None, bytes > env.options.leaf_bytes_max || shrinks || appends || alone)
         }
         Target::Node(child) => {
             let child = child.load(env)?;
-            (Some(child.height()), child.slots().len() > env.options.fanout_max || alone)
+            // A node splits when nothing is left above it.
+            let splits = child.slots().len() > env.options.fanout_max && slot.buffer().len() == whole;
+            (Some(child.height()), splits || alone)
         }
     };
     let reservation = Reservation {
@@ -307,15 +314,24 @@ pub(super) fn reserve(
         alone_below: alone.then_some(height),
     };
     let upper = upper.map(<[u8]>::to_vec);
-    Ok(reservations.try_hold(reservation).map(|id| Job {
-        name,
-        slot: slot.clone(),
-        next: None,
-        upper,
-        splits,
-        alone,
-        id,
-    }))
+    Ok(reservations.try_hold(reservation).map(|id| Job { name, slot, next: None, upper, splits, alone, id }))
+}
+
+/// The slot with as much of its buffer as one flush takes, the oldest runs. What a flush that fell behind would take at
+/// once would keep seals and other slots waiting for seconds. Leaves take all: each compaction writes their base again.
+fn oldest_part(tuning: &TreeTuning, slot: &Arc<Slot>) -> Arc<Slot> {
+    let is_much = slot.buffer().len() > FLUSH_PARTS_MAX * tuning.node_runs
+        || slot.buffer_bytes() > FLUSH_PARTS_MAX as u64 * tuning.node_buffer_bytes;
+    if !is_much || matches!(slot.target(), Target::Leaf(_)) {
+        return slot.clone();
+    }
+    let mut bytes = 0;
+    let taken = slot.buffer().iter().rev().take(FLUSH_PARTS_MAX * tuning.node_runs).take_while(|run| {
+        bytes += run.meta().bytes;
+        bytes <= FLUSH_PARTS_MAX as u64 * tuning.node_buffer_bytes
+    });
+    let kept_back = slot.buffer().len() - taken.count().max(1);
+    slot.with(tuning, slot.buffer()[kept_back..].to_vec(), slot.target().clone())
 }
 
 /// True when all that is pending lies beyond a base that is large enough to stay as it is: then the base

@@ -470,6 +470,31 @@ fn work_past_one_damage(harness: &Harness, why: &str) {
 }
 
 #[test]
+fn a_flush_that_fell_behind_takes_the_oldest_runs_alone() {
+    let mut harness = grown(20);
+    let runs = |harness: &Harness| -> Vec<Vec<u64>> {
+        let slots = harness.tree.version().root.slots().to_vec();
+        slots.iter().map(|slot| slot.buffer().iter().map(|run| run.meta().id.0).collect()).collect()
+    };
+    for round in 0..20u16 {
+        (0..600).for_each(|number| harness.write(&key(number * 10), Kind::Put, &round.to_le_bytes()));
+        harness.seal_all();
+    }
+    let before = runs(&harness);
+    assert!(harness.tree.version().root.height() > 1 && before.iter().all(|slot| slot.len() >= 20));
+    assert!(harness.tree.work_step(&harness.retention(), 1.0).expect("work"));
+    let after = runs(&harness);
+    let changed: Vec<usize> = (0..before.len()).filter(|slot| before[*slot] != after[*slot]).collect();
+    assert_eq!(changed.len(), 1, "one slot, and its node did not split");
+    let (before, after) = (&before[changed[0]], &after[changed[0]]);
+    assert_eq!(before.len() - after.len(), 6, "twice what asks for a flush");
+    assert!(before.starts_with(after), "the newest stay");
+    harness.check();
+    while harness.tree.work_step(&harness.retention(), 1.0).expect("work") {}
+    harness.check();
+}
+
+#[test]
 fn a_damaged_run_keeps_no_other_slot_from_being_compacted() {
     let mut harness = Harness::new();
     for round in 0..6u16 {
