@@ -201,7 +201,7 @@ fn rounds(sizing: &Sizing, experiments: &[Experiment]) -> Vec<Round> {
         add(Experiment::E4, "memory", Some(Kind::Sysbench), seconds);
     }
     if wanted(Experiment::E5) {
-        let seconds = sizing.tpcc_seconds as f64 + 3.0 * sizing.warehouses as f64;
+        let seconds = (sizing.tpcc_warm_seconds + sizing.tpcc_seconds) as f64 + 3.0 * sizing.warehouses as f64;
         add(Experiment::E5, "memory", Some(Kind::Tpcc), seconds + 5.0);
         if sizing.thorough {
             add(Experiment::E5, "limited", Some(Kind::Tpcc), seconds + 15.0);

@@ -55,6 +55,8 @@ pub(crate) struct Sizing {
     pub(crate) sysbench_large_seconds: u64,
     pub(crate) warehouses: u64,
     pub(crate) tpcc_seconds: u64,
+    /// Before that, not measured: the caches fill.
+    pub(crate) tpcc_warm_seconds: u64,
     /// Memory of the engine for TPC-C with data five times as large.
     pub(crate) tpcc_cache_bytes: u64,
     pub(crate) rollback_rows: u64,
@@ -99,6 +101,7 @@ impl Scale {
                 sysbench_large_seconds: 1,
                 warehouses: 1,
                 tpcc_seconds: 2,
+                tpcc_warm_seconds: 0,
                 tpcc_cache_bytes: 32 * MIB,
                 rollback_rows: 5_000,
                 queue_rows: 2_000,
@@ -129,6 +132,7 @@ impl Scale {
                 sysbench_large_seconds: 20,
                 warehouses: 10,
                 tpcc_seconds: 40,
+                tpcc_warm_seconds: 10,
                 tpcc_cache_bytes: 192 * MIB,
                 rollback_rows: 1_000_000,
                 queue_rows: 500_000,
@@ -159,6 +163,7 @@ impl Scale {
                 sysbench_large_seconds: 180,
                 warehouses: 40,
                 tpcc_seconds: 600,
+                tpcc_warm_seconds: 60,
                 tpcc_cache_bytes: 768 * MIB,
                 rollback_rows: 5_000_000,
                 queue_rows: 5_000_000,

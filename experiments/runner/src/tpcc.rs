@@ -118,18 +118,20 @@ pub(crate) fn begin(context: &Context, server: &Server, warehouses: u64) -> Resu
     launch(context, server, warehouses, "run", &["--time=24h".into(), "--interval=1s".into()])
 }
 
-/// What a run did until it ended; units are NEW_ORDER transactions.
+/// What a run did until it ended, the time of warming up left out; units are NEW_ORDER transactions.
 #[derive(Debug, Default)]
 pub(crate) struct Mix {
     pub(crate) work: Work,
-    /// PAYMENT transactions that were acknowledged; unlike NEW_ORDER none of them is rolled back on purpose.
+    /// PAYMENT transactions that were acknowledged from the beginning; unlike NEW_ORDER none of them is rolled back on
+    /// purpose.
     pub(crate) payments: f64,
     pub(crate) aborted: f64,
 }
 
-/// Reads the reports that were printed every second until the server was gone.
-pub(crate) fn parse(printed: &str) -> Mix {
+/// Reads the reports that were printed every second until the server was gone; the first `warm_seconds` do not count.
+pub(crate) fn parse(printed: &str, warm_seconds: u64) -> Mix {
     let mut mix = Mix::default();
+    let mut gone = 0.0;
     let mut summary = Latency::default();
     for line in printed.lines() {
         let field = |name: &str| -> Option<f64> {
@@ -142,6 +144,10 @@ pub(crate) fn parse(printed: &str) -> Mix {
             mix.payments += field("Count").unwrap_or(0.0);
         } else if line.starts_with("[Current] NEW_ORDER ") {
             let (count, seconds) = (field("Count").unwrap_or(0.0), field("Takes(s)").unwrap_or(1.0));
+            gone += seconds;
+            if gone < warm_seconds as f64 + 0.5 {
+                continue;
+            }
             mix.work.units += count;
             mix.work.by_second.push(count / seconds.max(0.001));
             for (worst, name) in [
@@ -171,9 +177,11 @@ mod tests {
 
     #[test]
     fn its_output_is_understood() {
-        let mix = parse(PRINTED);
+        let mix = parse(PRINTED, 0);
         assert_eq!((mix.work.units, mix.payments, mix.aborted), (200.0, 90.0, 3.0));
         assert_eq!(mix.work.by_second, [100.0, 50.0]);
         assert_eq!((mix.work.latency_ms.p50, mix.work.latency_ms.p99, mix.work.latency_ms.max), (8.0, 25.0, 31.5));
+        let mix = parse(PRINTED, 1);
+        assert_eq!((mix.work.units, mix.payments, mix.work.latency_ms.max), (100.0, 90.0, 28.0));
     }
 }

@@ -400,12 +400,13 @@ impl Section<'_> {
             return String::new();
         }
         let mut html = format!(
-            "<h2>5. TPC-C with a crash</h2><p>{} warehouses, {} threads (go-tpc {}), killed at work; then the consistency \
+            "<h2>5. TPC-C with a crash</h2><p>{} warehouses, {} threads (go-tpc {}), measured after {} s of warming up, killed at work; then the consistency \
              conditions of the specification are checked. Published: InnoDB with an 8 GB log needed 8 to 15 minutes to \
              come back after 30 minutes of tpcc-mysql.</p>{}",
             self.sizing.warehouses,
             crate::tpcc::THREADS,
             crate::tpcc::VERSION,
+            self.sizing.tpcc_warm_seconds,
             self.table(&lines)
         );
         for (variant, title) in
