@@ -107,11 +107,23 @@ impl Wake {
         }
     }
 
-    fn wait_for_work(&self, limit: Duration) {
+    /// What has been announced so far.
+    fn announced(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.flush, state.progress)
+    }
+
+    /// Waits for work when none was found; not at all when something was announced after `since`, before it was looked for.
+    fn wait_for_work(&self, since: (u64, u64), limit: Duration) {
         let mut state = self.state.lock();
-        if !state.stop {
+        if !state.stop && (state.flush, state.progress) == since {
             self.flush.wait_for(&mut state, limit);
         }
+    }
+
+    /// Waits for the next announcement.
+    fn rest(&self, limit: Duration) {
+        self.wait_for_work(self.announced(), limit);
     }
 }
 
@@ -128,7 +140,7 @@ impl Threads {
         }
         threads.spawn(engine, "frond-tick".to_owned(), |engine| {
             engine.tick()?;
-            engine.wake.wait_for_work(TICK);
+            engine.wake.rest(TICK);
             Ok(())
         })?;
         let movers = engine.options.background_threads;
@@ -172,7 +184,7 @@ impl Engine {
         while !self.wake.is_stopped() && self.poison.get().is_none() {
             match step(self) {
                 Ok(()) => {}
-                Err(error) if self.may_pass(&error) => self.wake.wait_for_work(PAUSE),
+                Err(error) if self.may_pass(&error) => self.wake.rest(PAUSE),
                 Err(error) => {
                     self.poison(&error);
                 }
@@ -200,8 +212,9 @@ impl Engine {
     /// The turn of the thread that seals.
     fn move_level0(&self) -> Result<()> {
         self.begin_once()?;
+        let since = self.wake.announced();
         if !self.flush_step()? {
-            self.wake.wait_for_work(IDLE);
+            self.wake.wait_for_work(since, IDLE);
         }
         Ok(())
     }
@@ -209,10 +222,11 @@ impl Engine {
     /// The turn of a thread that flushes and compacts.
     fn move_down(&self) -> Result<()> {
         self.begin_once()?;
+        let since = self.wake.announced();
         if self.tree.work_step(&self.retention(), WORK_THRESHOLD)? || self.clean_grafts_step()? {
             self.wake.progress();
         } else {
-            self.wake.wait_for_work(IDLE);
+            self.wake.wait_for_work(since, IDLE);
         }
         Ok(())
     }
