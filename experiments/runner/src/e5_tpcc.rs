@@ -34,16 +34,9 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
     let server = context.start(directory.path(), &settings, query)?;
     let payments_before = payments(&server)?;
     let mut mix = tpcc::begin(context, &server, sizing.warehouses)?;
-    let mut go_on = |seconds| {
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(seconds) && !mix.has_ended() {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    };
-    go_on(sizing.tpcc_warm_seconds);
+    mix.ends_within(Duration::from_secs(sizing.tpcc_warm_seconds));
     let (before, begin) = (server.counters(), Instant::now());
-    go_on(sizing.tpcc_seconds);
-    let by_itself = mix.has_ended();
+    let by_itself = mix.ends_within(Duration::from_secs(sizing.tpcc_seconds));
     let (words, seconds) = (server.last_words(), begin.elapsed().as_secs_f64());
     let after = server.kill();
     let printed = mix.kill();

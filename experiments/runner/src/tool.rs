@@ -49,16 +49,21 @@ impl Running {
         Ok((status.success(), self.printed()))
     }
 
-    /// As `finish`, but ends it when the time is up: then nothing is given.
-    pub(crate) fn finish_within(mut self, time: Duration) -> Result<Option<(bool, String)>, Failure> {
+    /// Waits until it has ended by itself or the time is up; whether it has ended.
+    pub(crate) fn ends_within(&mut self, time: Duration) -> bool {
         let begin = Instant::now();
         while !self.has_ended() {
             if begin.elapsed() > time {
-                return Ok(None);
+                return false;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        self.finish().map(Some)
+        true
+    }
+
+    /// As `finish`, but ends it when the time is up: then nothing is given.
+    pub(crate) fn finish_within(mut self, time: Duration) -> Result<Option<(bool, String)>, Failure> {
+        if self.ends_within(time) { self.finish().map(Some) } else { Ok(None) }
     }
 
     /// Ends it; gives what it printed until then.
