@@ -42,9 +42,8 @@ const SWEEP_LOCKS: usize = 4096;
 #[derive(Debug, Default)]
 struct WakeState {
     stop: bool,
-    /// Counts what each condition announces, so that nothing announced before a wait is missed.
-    flush: u64,
-    progress: u64,
+    /// Counts what is announced, so that nothing announced before a wait is missed.
+    announced: u64,
 }
 
 /// How threads and writers wait for each other.
@@ -58,13 +57,13 @@ pub(crate) struct Wake {
 impl Wake {
     /// There is a memtable to write.
     pub(crate) fn flush(&self) {
-        self.state.lock().flush += 1;
+        self.state.lock().announced += 1;
         self.flush.notify_all();
     }
 
     /// Something was done that others may wait for.
     pub(crate) fn progress(&self) {
-        self.state.lock().progress += 1;
+        self.state.lock().announced += 1;
         self.progress.notify_all();
         self.flush.notify_all();
     }
@@ -93,30 +92,29 @@ impl Wake {
     /// Waits for `limit`, or until progress has made it needless.
     pub(crate) fn pause(&self, limit: Duration, is_over: impl Fn() -> bool) {
         let deadline = Instant::now() + limit;
-        let mut seen = self.state.lock().progress;
+        let mut seen = self.announced();
         while !is_over() {
             let mut state = self.state.lock();
-            while state.progress == seen {
+            while state.announced == seen {
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     return;
                 }
                 self.progress.wait_for(&mut state, left);
             }
-            seen = state.progress;
+            seen = state.announced;
         }
     }
 
     /// What has been announced so far.
-    fn announced(&self) -> (u64, u64) {
-        let state = self.state.lock();
-        (state.flush, state.progress)
+    fn announced(&self) -> u64 {
+        self.state.lock().announced
     }
 
     /// Waits for work when none was found; not at all when something was announced after `since`, before it was looked for.
-    fn wait_for_work(&self, since: (u64, u64), limit: Duration) {
+    fn wait_for_work(&self, since: u64, limit: Duration) {
         let mut state = self.state.lock();
-        if !state.stop && (state.flush, state.progress) == since {
+        if !state.stop && state.announced == since {
             self.flush.wait_for(&mut state, limit);
         }
     }

@@ -114,7 +114,7 @@ impl Reservations {
             splits_at: None,
             alone_below: None,
         });
-        self.seal_waits_at = if begun.is_none() { Some(root_height) } else { None };
+        self.seal_waits_at = begun.is_none().then_some(root_height);
         begun
     }
 
@@ -320,9 +320,7 @@ pub(super) fn reserve(
 /// The slot with as much of its buffer as one flush takes, the oldest runs. What a flush that fell behind would take at
 /// once would keep seals and other slots waiting for seconds. Leaves take all: each compaction writes their base again.
 fn oldest_part(tuning: &TreeTuning, slot: &Arc<Slot>) -> Arc<Slot> {
-    let is_much = slot.buffer().len() > FLUSH_PARTS_MAX * tuning.node_runs
-        || slot.buffer_bytes() > FLUSH_PARTS_MAX as u64 * tuning.node_buffer_bytes;
-    if !is_much || matches!(slot.target(), Target::Leaf(_)) {
+    if matches!(slot.target(), Target::Leaf(_)) {
         return slot.clone();
     }
     let mut bytes = 0;
@@ -330,8 +328,10 @@ fn oldest_part(tuning: &TreeTuning, slot: &Arc<Slot>) -> Arc<Slot> {
         bytes += run.meta().bytes;
         bytes <= FLUSH_PARTS_MAX as u64 * tuning.node_buffer_bytes
     });
-    let kept_back = slot.buffer().len() - taken.count().max(1);
-    slot.with(tuning, slot.buffer()[kept_back..].to_vec(), slot.target().clone())
+    match slot.buffer().len().saturating_sub(taken.count().max(1)) {
+        0 => slot.clone(),
+        kept_back => slot.with(tuning, slot.buffer()[kept_back..].to_vec(), slot.target().clone()),
+    }
 }
 
 /// True when all that is pending lies beyond a base that is large enough to stay as it is: then the base
