@@ -181,7 +181,7 @@ fn settle(server: &Server, seconds: f64) {
     }
 }
 
-/// Bytes of the engine's tables on disk, without logs that are reused.
+/// Bytes of the engine's tables on disk, without transaction logs: InnoDB's lie elsewhere.
 pub(crate) fn size_of_tables(directory: &Path, engine: Engine) -> u64 {
     let data = directory.join("data");
     match engine {

@@ -381,13 +381,15 @@ pub(crate) fn drop_from_page_cache(directory: &Path) {
     }
 }
 
-/// Bytes on disk of all files below `directory`.
+/// Bytes on disk of all files below `directory` but transaction logs, which FROND and RocksDB name `*.log`.
 pub(crate) fn size_on_disk(directory: &Path) -> u64 {
     let mut bytes = 0;
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let Ok(metadata) = entry.metadata() else { continue };
+        let (path, Ok(metadata)) = (entry.path(), entry.metadata()) else { continue };
         bytes += if metadata.is_dir() {
-            size_on_disk(&entry.path())
+            size_on_disk(&path)
+        } else if path.extension().is_some_and(|extension| extension == "log") {
+            0
         } else {
             std::os::unix::fs::MetadataExt::blocks(&metadata) * 512
         };
