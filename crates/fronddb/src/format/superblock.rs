@@ -36,8 +36,8 @@ pub const SLOT_STRIDE_BYTES: u64 = 16 << 10;
 pub const SLOTS_BYTES: u64 = SLOTS * SLOT_STRIDE_BYTES;
 /// Length of a superblock, in bytes.
 pub const SUPERBLOCK_BYTES: usize = 4096;
-/// Version of the data file's format that this code writes, and the highest that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// Version of the data file's format that this code writes, and the highest that it reads. 2: entry blocks of version 2.
+pub const FORMAT_VERSION: u32 = 2;
 /// Most pieces of which an image (space map or status) may consist.
 pub const PIECES_MAX: usize = 48;
 /// Most extra bytes.
@@ -200,7 +200,7 @@ fn decode(offset: u64, bytes: &[u8]) -> Result<Slot> {
     if sum != expected {
         return Err(Error::corruption(format!("wrong checksum, expected={expected:#018x} got={sum:#018x}")));
     }
-    if version != FORMAT_VERSION {
+    if !(1..=FORMAT_VERSION).contains(&version) {
         return Err(Error::new(
             ErrorKind::UnsupportedFormat,
             format!("unknown format version, got={version} known={FORMAT_VERSION}"),

@@ -4,7 +4,7 @@
 //!
 //! | field | form |
 //! |---|---|
-//! | flags | u8: 1 sequence numbers stored, 2 keys in planes, 4 payloads in planes |
+//! | flags | u8: 1 sequence numbers stored, 2 keys in planes, 4 payloads in planes, 8 heads of planes first |
 //! | count | varint, at least 1 |
 //! | tags | integers, one per message: kind (3 bits), 8 blob, 16 same key as the message before, 32 committed, 64 written |
 //! | keys | of messages without the same-key bit; in planes or in rows, see below |
@@ -16,6 +16,8 @@
 //! | sequence numbers | integers, one per message. Only with flag 1 |
 //!
 //! Keys in planes: lengths (integers) · planes 0…K-1, where K is the least length · what is left of each key.
+//! Planes: with flag 8 the heads of all, then their bodies, so that heads, which are much alike, compress; without it,
+//! which only version 1 wrote, each head is followed by its body.
 //! Keys in rows: bytes shared with the key before (integers) · length of the rest (integers) · the rests.
 //!
 //! Rows suit text, which a general compressor understands better; the run writer finds out which is
@@ -29,6 +31,7 @@ use crate::format::{Message, Stamp};
 pub(super) const FLAG_SEQ: u8 = 1;
 pub(super) const FLAG_KEY_PLANES: u8 = 2;
 pub(super) const FLAG_PAYLOAD_PLANES: u8 = 4;
+pub(super) const FLAG_HEADS_FIRST: u8 = 8;
 
 pub(super) const TAG_KIND: u8 = 7;
 pub(super) const TAG_BLOB: u8 = 8;
@@ -113,6 +116,7 @@ pub struct EntryBlockBuilder {
     last_start: usize,
     ints: Vec<u64>,
     plane: Vec<u8>,
+    bodies: Vec<u8>,
     scratch: Vec<u8>,
 }
 
@@ -138,6 +142,7 @@ impl EntryBlockBuilder {
             last_start: 0,
             ints: Vec::new(),
             plane: Vec::new(),
+            bodies: Vec::new(),
             scratch: Vec::new(),
         };
         builder.clear();
@@ -257,7 +262,8 @@ impl EntryBlockBuilder {
         out.push(
             if self.has_seq { FLAG_SEQ } else { 0 }
                 | if key_planes { FLAG_KEY_PLANES } else { 0 }
-                | if payload_planes { FLAG_PAYLOAD_PLANES } else { 0 },
+                | if payload_planes { FLAG_PAYLOAD_PLANES } else { 0 }
+                | if key_planes || payload_planes { FLAG_HEADS_FIRST } else { 0 },
         );
         put_varint(out, self.tags.len() as u64);
         self.ints.clear();
@@ -281,8 +287,9 @@ impl EntryBlockBuilder {
             let columns = self.keys.shortest;
             for column in 0..columns {
                 gather(&self.keys, column, &mut self.plane);
-                put_plane(&self.plane, &mut self.scratch, out);
+                put_plane(&self.plane, &mut self.scratch, out, &mut self.bodies);
             }
+            out.append(&mut self.bodies);
             if self.keys.longest > columns {
                 self.keys.iter().for_each(|key| out.extend_from_slice(&key[columns..]));
             }
@@ -317,8 +324,9 @@ impl EntryBlockBuilder {
         let columns = self.payloads.iter().map(<[u8]>::len).filter(|length| *length > 0).min().unwrap_or(0);
         for column in 0..columns {
             gather(&self.payloads, column, &mut self.plane);
-            put_plane(&self.plane, &mut self.scratch, out);
+            put_plane(&self.plane, &mut self.scratch, out, &mut self.bodies);
         }
+        out.append(&mut self.bodies);
         if self.payloads.longest > columns {
             self.payloads.iter().for_each(|payload| out.extend_from_slice(payload.get(columns..).unwrap_or_default()));
         }

@@ -10,7 +10,8 @@
 //! | form | layout |
 //! |---|---|
 //! | integers | width in bits u8 (0–64), minimum varint, packed offsets, least significant bit first |
-//! | plane | width u8 (0–8, +16: differences), minimum u8, first value u8 (differences only), packed offsets |
+//! | plane, head | width u8 (0–8, +16: differences), minimum u8, first value u8 (differences only) |
+//! | plane, body | packed offsets |
 //!
 //! `n` offsets of `w` bits take `⌈n·w/8⌉` bytes; the bits left over are 0.
 
@@ -139,26 +140,26 @@ fn pack(values: &[u8], low: u8, width: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends `values` as a plane. `scratch` is working memory.
-pub(super) fn put_plane(values: &[u8], scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+/// Appends `values` as a plane: its head to `heads`, its body to `bodies`. `scratch` is working memory.
+pub(super) fn put_plane(values: &[u8], scratch: &mut Vec<u8>, heads: &mut Vec<u8>, bodies: &mut Vec<u8>) {
     let (low, width) = range(values);
     if width > 0 && values.len() >= DIFFERENCES_MIN {
         scratch.clear();
         scratch.extend(values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])));
         let (step, step_width) = range(scratch);
         if step_width < width {
-            out.extend_from_slice(&[step_width as u8 | DIFFERENCES, step, values[0]]);
-            pack(scratch, step, step_width, out);
+            heads.extend_from_slice(&[step_width as u8 | DIFFERENCES, step, values[0]]);
+            pack(scratch, step, step_width, bodies);
             return;
         }
     }
     // A plane that is stored as it is has no offset.
     let low = if width == 8 { 0 } else { low };
-    out.extend_from_slice(&[width as u8, low]);
-    pack(values, low, width, out);
+    heads.extend_from_slice(&[width as u8, low]);
+    pack(values, low, width, bodies);
 }
 
-/// A plane read by [`take_plane`].
+/// A plane read by [`PlaneHead::take_body`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Plane {
     /// All values are this one.
@@ -167,31 +168,48 @@ pub(super) enum Plane {
     Varied,
 }
 
-/// Reads a plane of `count` values; unless it is constant, `out` is replaced by them.
-pub(super) fn take_plane(decoder: &mut Decoder<'_>, count: usize, out: &mut Vec<u8>) -> Result<Plane> {
-    let form = decoder.u8()?;
-    let low = decoder.u8()?;
-    let width = usize::from(form & !DIFFERENCES);
-    if width > 8 || (width == 8 && form & DIFFERENCES != 0) {
-        return Err(Error::corruption(format!("impossible plane, form={form}")));
-    }
-    if form & DIFFERENCES == 0 {
-        if width == 0 {
-            return Ok(Plane::Constant(low));
+/// How a plane is packed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PlaneHead {
+    width: usize,
+    low: u8,
+    /// The first value, when the offsets are of differences.
+    first: Option<u8>,
+}
+
+impl PlaneHead {
+    /// Reads a head.
+    pub(super) fn take(decoder: &mut Decoder<'_>) -> Result<PlaneHead> {
+        let form = decoder.u8()?;
+        let low = decoder.u8()?;
+        let width = usize::from(form & !DIFFERENCES);
+        if width > 8 || (width == 8 && form & DIFFERENCES != 0) {
+            return Err(Error::corruption(format!("impossible plane, form={form}")));
         }
-        unpack(decoder.take((count * width).div_ceil(8))?, low, width, count, out);
-        return Ok(Plane::Varied);
+        let first = if form & DIFFERENCES == 0 { None } else { Some(decoder.u8()?) };
+        Ok(PlaneHead { width, low, first })
     }
-    let mut value = decoder.u8()?;
-    let steps = count.checked_sub(1).ok_or_else(|| Error::corruption("plane of differences without values"))?;
-    unpack(decoder.take((steps * width).div_ceil(8))?, low, width, steps, out);
-    out.push(0);
-    for slot in out.iter_mut() {
-        let step = *slot;
-        *slot = value;
-        value = value.wrapping_add(step);
+
+    /// Reads the body of a plane of `count` values; unless it is constant, `out` is replaced by them.
+    pub(super) fn take_body(self, decoder: &mut Decoder<'_>, count: usize, out: &mut Vec<u8>) -> Result<Plane> {
+        let PlaneHead { width, low, first } = self;
+        let Some(mut value) = first else {
+            if width == 0 {
+                return Ok(Plane::Constant(low));
+            }
+            unpack(decoder.take((count * width).div_ceil(8))?, low, width, count, out);
+            return Ok(Plane::Varied);
+        };
+        let steps = count.checked_sub(1).ok_or_else(|| Error::corruption("plane of differences without values"))?;
+        unpack(decoder.take((steps * width).div_ceil(8))?, low, width, steps, out);
+        out.push(0);
+        for slot in out.iter_mut() {
+            let step = *slot;
+            *slot = value;
+            value = value.wrapping_add(step);
+        }
+        Ok(Plane::Varied)
     }
-    Ok(Plane::Varied)
 }
 
 /// Replaces `out` by `count` values. `packed` holds them.
@@ -272,14 +290,15 @@ mod tests {
                     values[index] = values[index].wrapping_add(values[index - 1]);
                 }
             }
-            let (mut out, mut back) = (Vec::new(), Vec::new());
-            put_plane(&values, &mut Vec::new(), &mut out);
-            let mut decoder = Decoder::new(&out);
-            match take_plane(&mut decoder, values.len(), &mut back)? {
+            let (mut heads, mut bodies, mut back) = (Vec::new(), Vec::new(), Vec::new());
+            put_plane(&values, &mut Vec::new(), &mut heads, &mut bodies);
+            let (mut head, mut body) = (Decoder::new(&heads), Decoder::new(&bodies));
+            match PlaneHead::take(&mut head)?.take_body(&mut body, values.len(), &mut back)? {
                 Plane::Constant(value) => prop_assert!(values.iter().all(|other| *other == value)),
                 Plane::Varied => prop_assert_eq!(back, values),
             }
-            decoder.finish()?;
+            head.finish()?;
+            body.finish()?;
         }
 
         #[test]
@@ -287,7 +306,8 @@ mod tests {
             let mut decoder = Decoder::new(&bytes);
             let mut out = Vec::new();
             while !decoder.is_empty() {
-                if take_plane(&mut decoder, count, &mut out).is_err() {
+                let head = PlaneHead::take(&mut decoder);
+                if head.and_then(|head| head.take_body(&mut decoder, count, &mut out)).is_err() {
                     break;
                 }
             }
@@ -300,8 +320,8 @@ mod tests {
     #[test]
     fn a_sequence_costs_its_first_value() {
         let values: Vec<u8> = (0..1000u32).map(|value| value as u8).collect();
-        let mut out = Vec::new();
-        put_plane(&values, &mut Vec::new(), &mut out);
-        assert_eq!(out, [DIFFERENCES, 1, 0]);
+        let (mut heads, mut bodies) = (Vec::new(), Vec::new());
+        put_plane(&values, &mut Vec::new(), &mut heads, &mut bodies);
+        assert_eq!((heads, bodies), (vec![DIFFERENCES, 1, 0], vec![]));
     }
 }

@@ -3,11 +3,12 @@
 //! builder produces before anything is allocated for them.
 
 use super::builder::{
-    BLOCK_BYTES_MAX, FLAG_KEY_PLANES, FLAG_PAYLOAD_PLANES, FLAG_SEQ, TAG_COMMITTED, TAG_SAME_KEY, TAG_WRITTEN,
+    BLOCK_BYTES_MAX, FLAG_HEADS_FIRST, FLAG_KEY_PLANES, FLAG_PAYLOAD_PLANES, FLAG_SEQ, TAG_COMMITTED, TAG_SAME_KEY,
+    TAG_WRITTEN,
 };
 use super::columns::Ints;
 use super::entries::{EntryBlock, Numbers, Spans};
-use super::stored::{Keys, Strings, Tags, damaged, decode_payloads};
+use super::stored::{Form, Keys, Strings, Tags, damaged, decode_payloads};
 use crate::base::Result;
 use crate::base::codec::Decoder;
 use crate::base::pool::{Piece, Pool};
@@ -52,17 +53,22 @@ impl EntryBlock {
         let mut decoder = Decoder::new(raw);
         let flags = decoder.u8()?;
         let count = decoder.length()?;
-        if flags & !(FLAG_SEQ | FLAG_KEY_PLANES | FLAG_PAYLOAD_PLANES) != 0 || count == 0 || count > COUNT_MAX {
+        let known = FLAG_SEQ | FLAG_KEY_PLANES | FLAG_PAYLOAD_PLANES | FLAG_HEADS_FIRST;
+        if flags & !known != 0 || count == 0 || count > COUNT_MAX {
             return Err(damaged(&format!("impossible header, flags={flags} count={count}")));
         }
         // Only a block of a single message may be larger, and that one is not packed.
         let limit = if count == 1 { DECODED_BYTES_MAX + raw.len() } else { DECODED_BYTES_MAX };
         let tags = Tags::decode(&mut decoder, count)?;
         let [mut plane, key_matrix, payload_matrix] = SCRATCH.take();
-        let keys =
-            Keys::decode(&mut decoder, flags & FLAG_KEY_PLANES != 0, tags.distinct, limit, &mut plane, key_matrix)?;
-        let payloads =
-            decode_payloads(&mut decoder, flags & FLAG_PAYLOAD_PLANES != 0, count, limit, &mut plane, payload_matrix)?;
+        let form = |planes: u8| match (flags & planes != 0, flags & FLAG_HEADS_FIRST != 0) {
+            (false, _) => Form::Rows,
+            (true, heads_first) => Form::Planes { heads_first },
+        };
+        let keys = form(FLAG_KEY_PLANES);
+        let keys = Keys::decode(&mut decoder, keys, tags.distinct, limit, &mut plane, key_matrix)?;
+        let payloads = form(FLAG_PAYLOAD_PLANES);
+        let payloads = decode_payloads(&mut decoder, payloads, count, limit, &mut plane, payload_matrix)?;
         let stamps = Ints::decode(&mut decoder, tags.stamped)?;
         let steps = Ints::decode(&mut decoder, tags.written)?;
         let seqs = if flags & FLAG_SEQ != 0 { Some(Ints::decode(&mut decoder, count)?) } else { None };

@@ -53,8 +53,6 @@ use crate::base::{Error, ErrorKind, Result};
 pub const HEADER_BYTES: usize = 20;
 /// Largest payload that [`open`] decompresses. Larger than the largest message.
 pub const RAW_BYTES_MAX: usize = 1 << 30;
-/// Format version written for all kinds of blocks so far.
-pub const VERSION: u8 = 1;
 
 /// What a block holds. The numbers are stored: never renumber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -76,6 +74,17 @@ pub enum BlockKind {
     SpaceMap = 7,
     /// The status image.
     Status = 8,
+}
+
+impl BlockKind {
+    /// Format version written for this kind, and the highest that is read.
+    pub const fn version(self) -> u8 {
+        match self {
+            // 2: the heads of planes stand together.
+            BlockKind::Entries => 2,
+            _ => 1,
+        }
+    }
 }
 
 /// Appends the stored form of `raw` at `address` to `out` and returns its length in bytes.
@@ -115,7 +124,7 @@ pub fn seal_unplaced(
     let tag = compressor.compress(codec, raw, out)?;
     let payload = out.len() - start - HEADER_BYTES;
     let header = &mut out[start..start + HEADER_BYTES];
-    header[8..12].copy_from_slice(&[kind as u8, VERSION, tag, 0]);
+    header[8..12].copy_from_slice(&[kind as u8, kind.version(), tag, 0]);
     header[12..16].copy_from_slice(&(raw.len() as u32).to_le_bytes());
     header[16..20].copy_from_slice(&(payload as u32).to_le_bytes());
     Ok(HEADER_BYTES + payload)
@@ -165,10 +174,10 @@ pub fn open_with<'a>(kind: BlockKind, address: u64, stored: &'a [u8], scratch: &
         return Err(Error::corruption(format!("block of the wrong kind, kind={found} expected={}", kind as u8)));
     }
     let version = decoder.u8()?;
-    if version > VERSION {
+    if version > kind.version() {
         return Err(Error::new(
             ErrorKind::UnsupportedFormat,
-            format!("block of a newer format, version={version} version_max={VERSION}"),
+            format!("block of a newer format, version={version} version_max={}", kind.version()),
         ));
     }
     let tag = decoder.u8()?;
@@ -239,7 +248,7 @@ mod tests {
     fn a_newer_version_is_refused_by_name() {
         let mut out = Vec::new();
         seal(BlockKind::Node, Codec::None, b"x", 0, &mut Compressor::new(), &mut out).expect("seals");
-        out[9] = VERSION + 1;
+        out[9] = BlockKind::Node.version() + 1;
         place(0, &mut out);
         assert_eq!(open(BlockKind::Node, 0, &out).map_err(|e| e.kind()), Err(ErrorKind::UnsupportedFormat));
     }

@@ -2,7 +2,7 @@
 //! described in [`super::builder`]; [`super::decode`] makes arrays of them.
 
 use super::builder::{TAG_BLOB, TAG_COMMITTED, TAG_KIND, TAG_SAME_KEY, TAG_WRITTEN};
-use super::columns::{Ints, Plane, take_plane};
+use super::columns::{Ints, Plane, PlaneHead};
 use crate::base::codec::Decoder;
 use crate::base::{Error, Result};
 use crate::format::Kind;
@@ -68,6 +68,16 @@ impl<'a> Tags<'a> {
     }
 }
 
+/// How strings are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Rows,
+    /// `heads_first`: the heads of all planes, then their bodies; otherwise each body after its head.
+    Planes {
+        heads_first: bool,
+    },
+}
+
 /// Strings as they are stored: the same byte of each in a plane, then what is left of each.
 pub(super) struct Strings<'a> {
     pub(super) lengths: Ints<'a>,
@@ -103,6 +113,7 @@ impl<'a> Strings<'a> {
         columns: usize,
         rows: usize,
         bytes: usize,
+        heads_first: bool,
         limit: usize,
         plane: &mut Vec<u8>,
         mut matrix: Vec<u8>,
@@ -112,8 +123,15 @@ impl<'a> Strings<'a> {
         }
         let mut planes = Vec::with_capacity(columns);
         matrix.clear();
+        let mut heads = heads_first.then(|| decoder.clone());
+        if heads_first {
+            for _ in 0..columns {
+                PlaneHead::take(decoder)?;
+            }
+        }
         for _ in 0..columns {
-            planes.push(match take_plane(decoder, rows, plane)? {
+            let head = PlaneHead::take(heads.as_mut().unwrap_or(decoder))?;
+            planes.push(match head.take_body(decoder, rows, plane)? {
                 Plane::Constant(value) => PlaneAt::Constant(value),
                 Plane::Varied if matrix.len() + rows > limit => return Err(damaged("planes too large")),
                 Plane::Varied => {
@@ -170,7 +188,7 @@ impl<'a> Strings<'a> {
 
 pub(super) fn decode_payloads<'a>(
     decoder: &mut Decoder<'a>,
-    planes: bool,
+    form: Form,
     count: usize,
     limit: usize,
     plane: &mut Vec<u8>,
@@ -178,15 +196,16 @@ pub(super) fn decode_payloads<'a>(
 ) -> Result<Strings<'a>> {
     let lengths = Ints::decode(decoder, count)?;
     let bytes = total(&lengths, count, limit)?;
-    if !planes {
+    let Form::Planes { heads_first } = form else {
         return Ok(Strings { lengths, planes: Vec::new(), matrix, tails: decoder.take(bytes)? });
-    }
+    };
     let (mut columns, mut rows) = (usize::MAX, 0);
     for length in (0..count).map(|index| lengths.get(index) as usize).filter(|length| *length > 0) {
         columns = columns.min(length);
         rows += 1;
     }
-    Strings::decode(decoder, lengths, if rows == 0 { 0 } else { columns }, rows, bytes, limit, plane, matrix)
+    let columns = if rows == 0 { 0 } else { columns };
+    Strings::decode(decoder, lengths, columns, rows, bytes, heads_first, limit, plane, matrix)
 }
 
 /// Keys as they are stored.
@@ -198,14 +217,14 @@ pub(super) enum Keys<'a> {
 impl<'a> Keys<'a> {
     pub(super) fn decode(
         decoder: &mut Decoder<'a>,
-        planes: bool,
+        form: Form,
         distinct: usize,
         limit: usize,
         plane: &mut Vec<u8>,
         matrix: Vec<u8>,
     ) -> Result<Keys<'a>> {
         let first = Ints::decode(decoder, distinct)?;
-        if planes {
+        if let Form::Planes { heads_first } = form {
             // These lengths count the common prefix, which lies in memory once: the limit is checked later.
             let bytes = total(&first, distinct, usize::MAX)?;
             let columns = if first.is_constant() {
@@ -213,7 +232,8 @@ impl<'a> Keys<'a> {
             } else {
                 (0..distinct).map(|index| first.get(index) as usize).min().unwrap_or(0)
             };
-            return Ok(Keys::Planes(Strings::decode(decoder, first, columns, distinct, bytes, limit, plane, matrix)?));
+            let strings = Strings::decode(decoder, first, columns, distinct, bytes, heads_first, limit, plane, matrix)?;
+            return Ok(Keys::Planes(strings));
         }
         let rests = Ints::decode(decoder, distinct)?;
         let bytes = decoder.take(total(&rests, distinct, decoder.remaining())?)?;

@@ -71,14 +71,14 @@ fn a_newer_version_is_refused() {
     let bytes = read_file(&storage, &data_path()).unwrap();
     let at = slot_offset(3) as usize;
     let mut slot = bytes[at..at + SUPERBLOCK_BYTES].to_vec();
-    slot[8] = 2;
+    slot[8] = 99;
     slot[16..24].fill(0);
     let sum = checksum::block(slot_offset(3), &slot);
     slot[16..24].copy_from_slice(&sum.to_le_bytes());
     storage.overwrite(&data_path(), slot_offset(3), &slot).unwrap();
     let error = open(&shared(&storage)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnsupportedFormat);
-    assert!(error.to_string().contains("got=2 known=1"), "{error}");
+    assert!(error.to_string().contains("got=99 known="), "{error}");
 }
 
 #[test]
