@@ -278,8 +278,8 @@ void put_storage(Text &text, const frond_statistics &s)
             size_text(s.memory_bytes_max).c_str(), size_text(s.memory_cache_bytes).c_str(),
             size_text(s.memory_level0_bytes).c_str(), size_text(s.memory_metadata_bytes).c_str(),
             size_text(s.memory_lock_bytes).c_str(), size_text(s.memory_work_bytes).c_str());
-  text.line("cache hits %llu, misses %llu, hit rate %.4f", ulonglong(s.cache_hits), ulonglong(s.cache_misses),
-            ratio(s.cache_hits, s.cache_hits + s.cache_misses));
+  text.line("cache hits %llu (%llu decoded a packed block), misses %llu, hit rate %.4f", ulonglong(s.cache_hits),
+            ulonglong(s.cache_decodes), ulonglong(s.cache_misses), ratio(s.cache_hits, s.cache_hits + s.cache_misses));
 
   text.section("READS");
   text.line("point reads %llu (found %llu), cursor seeks %llu, cursor steps %llu", ulonglong(s.gets), ulonglong(s.gets_found),

@@ -814,6 +814,7 @@ typedef struct frond_statistics {
   uint64_t bytes_read;             /* bytes read from the data file */
   uint64_t cache_hits;             /* lookups in the cache that found their block */
   uint64_t cache_misses;           /* lookups in the cache that did not */
+  uint64_t cache_decodes;          /* lookups in the cache that decoded a packed block; hits as well */
   uint64_t lock_waits;             /* lock requests that had to wait */
   uint64_t lock_timeouts;          /* lock waits that ended in a timeout */
   uint64_t deadlocks;              /* lock waits that ended in a deadlock */

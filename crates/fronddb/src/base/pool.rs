@@ -3,9 +3,9 @@
 //! Blocks of many sizes come and go in the cache all the time, and many threads bring them. A general allocator keeps
 //! holes between them, and holes of each thread apart, so that the resident set may be far larger than the sum of what is
 //! in use (promise P7). Here a *piece* is cut from anonymous maps (*segments*) that belong to one [`Pool`]: the
-//! smallest hole that fits, the lowest among equals, neighbouring holes joined. The pool knows which pages it
-//! has touched and tells the budget of these, holes included; [`Pool::purge`] gives the pages of holes back to the
-//! system while the map stays.
+//! smallest hole that fits, one whose pages are resident before others, the lowest among equals, neighbouring holes joined.
+//! The pool knows which pages it has touched and tells the budget of these, holes included; [`Pool::purge`] gives the pages
+//! of holes back to the system while the map stays.
 //!
 //! A hole costs nothing but the parts of pages at its two ends once it is purged; until then, the next piece that goes in
 //! costs no page fault.
@@ -14,6 +14,7 @@
 //! - L1: the pieces and the holes of a segment do not overlap and cover it; two holes never touch.
 //! - L2: every page that a piece touches is in `resident`, and `resident_bytes` counts those pages.
 //! - L3: a piece larger than [`PIECE_BYTES_MAX`] has a map of its own.
+//! - L4: a hole with a whole resident page in it is among `idle`.
 //!
 //! Latch: one, held for a few map operations; last of all.
 #![allow(unsafe_code, reason = "memory from the system has no safe form")]
@@ -61,6 +62,8 @@ struct Space {
     /// Length of each hole by its first unit, and the same by length (L1).
     holes: BTreeMap<u64, u64>,
     by_length: BTreeSet<(u64, u64)>,
+    /// Those by length that were not purged since a piece was there (L4).
+    idle: BTreeSet<(u64, u64)>,
 }
 
 struct Segment {
@@ -135,13 +138,16 @@ impl Pool {
     /// Gives about `bytes` of pages in holes back to the system, those of large holes first; the bytes given back.
     pub fn purge(&self, bytes: usize) -> usize {
         let mut space = self.0.space.lock();
-        let Space { segments, by_length, .. } = &mut *space;
+        let Space { segments, idle, .. } = &mut *space;
         let mut purged = 0;
-        for (length, first) in by_length.iter().rev() {
-            if purged >= bytes || *length < PAGE_UNITS {
+        while purged < bytes
+            && let Some((length, first)) = idle.pop_last()
+        {
+            if length < PAGE_UNITS {
+                idle.clear();
                 break;
             }
-            purged += segments[(first / SEGMENT_UNITS) as usize].purge(first % SEGMENT_UNITS, *length);
+            purged += segments[(first / SEGMENT_UNITS) as usize].purge(first % SEGMENT_UNITS, length);
         }
         self.0.count(-(purged as isize));
         purged
@@ -178,30 +184,36 @@ impl Drop for Shared {
 impl Space {
     /// Takes `units` units out of the best hole, or of a new segment; the first of them.
     fn take_hole(&mut self, units: u64) -> u64 {
-        let (length, first) = match self.by_length.range((units, 0)..).next().copied() {
+        let best = |holes: &BTreeSet<(u64, u64)>| holes.range((units, 0)..).next().copied();
+        let (length, first) = match best(&self.idle).or_else(|| best(&self.by_length)) {
             Some(hole) => hole,
             None => {
                 let first = self.segments.len() as u64 * SEGMENT_UNITS;
                 self.segments.push(Segment::new());
-                self.add_hole(first, SEGMENT_UNITS);
+                self.add_hole(first, SEGMENT_UNITS, false);
                 (SEGMENT_UNITS, first)
             }
         };
-        self.remove_hole(first, length);
+        let is_idle = self.remove_hole(first, length);
         if length > units {
-            self.add_hole(first + units, length - units);
+            self.add_hole(first + units, length - units, is_idle);
         }
         first
     }
 
-    fn add_hole(&mut self, first: u64, length: u64) {
+    fn add_hole(&mut self, first: u64, length: u64, is_idle: bool) {
         self.holes.insert(first, length);
         self.by_length.insert((length, first));
+        if is_idle {
+            self.idle.insert((length, first));
+        }
     }
 
-    fn remove_hole(&mut self, first: u64, length: u64) {
+    /// True if it was among `idle`.
+    fn remove_hole(&mut self, first: u64, length: u64) -> bool {
         self.holes.remove(&first);
         self.by_length.remove(&(length, first));
+        self.idle.remove(&(length, first))
     }
 
     /// Makes a hole of a piece, joined with its neighbours in the segment (L1).
@@ -216,7 +228,7 @@ impl Space {
             first = first.min(at);
             length += more;
         }
-        self.add_hole(first, length);
+        self.add_hole(first, length, true);
     }
 
     /// Address of a unit, and the bytes of pages that become resident by touching `units` from there.
@@ -335,9 +347,17 @@ mod tests {
         for (first, length) in &space.holes {
             assert!(*first > end || first % SEGMENT_UNITS == 0, "L1: holes neither overlap nor touch");
             assert!(space.by_length.contains(&(*length, *first)));
+            if !space.idle.contains(&(*length, *first)) {
+                let segment = &space.segments[(first / SEGMENT_UNITS) as usize];
+                let unit = first % SEGMENT_UNITS;
+                let pages = unit.div_ceil(PAGE_UNITS) as usize..((unit + length) / PAGE_UNITS) as usize;
+                let resident = |page: usize| segment.resident[page / 64] & (1 << (page % 64)) != 0;
+                assert!(!pages.into_iter().any(resident), "L4: what is resident is idle");
+            }
             end = first + length;
             assert_eq!(first / SEGMENT_UNITS, (end - 1) / SEGMENT_UNITS);
         }
+        assert!(space.idle.is_subset(&space.by_length));
         let holes: u64 = space.holes.values().sum();
         let pages: u32 = space.segments.iter().flat_map(|segment| segment.resident).map(u64::count_ones).sum();
         let in_segments = space.segments.len() * SEGMENT_BYTES - holes as usize * UNIT_BYTES;

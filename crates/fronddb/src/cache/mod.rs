@@ -8,6 +8,15 @@
 //!
 //! Blocks of one mebibyte share a shard so that freeing an extent visits few of them.
 //!
+//! # Packed blocks
+//!
+//! While there is room, blocks are kept decoded. Where the cache is full, a block of messages that is read goes in *packed*:
+//! as it is stored, compressed, so that two or three blocks fit where one did; each use decodes it, which costs a fifth
+//! of a read from a fast device and nothing on a slow one. The few that were used last of each shard keep their decoded form
+//! beside, so that a statement that comes back to a row does not pay twice. A packed block that is decoded
+//! [`HOT_DECODES`](shard::HOT_DECODES) times between two visits of the hand, or while there is room again, is kept
+//! decoded from then on.
+//!
 //! The bytes of blocks lie in the cache's [`Pool`], which tells the budget (`Purpose::Cache`) of the pages that it
 //! holds; the cache adds what the blocks and the table take besides. What all of it may be is whatever the budget leaves
 //! at the moment. The hand keeps what is in use a little below that, so that holes of evicted blocks can wait
@@ -25,17 +34,17 @@ mod shard;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
 use crate::base::memory::{MemoryBudget, Purpose};
-use crate::base::pool::Pool;
+use crate::base::pool::{Piece, Pool};
 use crate::base::space::Extent;
 use crate::base::{Error, Result};
 use crate::format::block::{EntryBlock, IndexBlock, RangeBlock};
 use crate::format::filter::Filter;
-use shard::{Looked, Shard};
+use shard::{Form, Looked, Shard};
 
 /// A cached block.
 #[derive(Debug, Clone)]
@@ -97,11 +106,17 @@ pub struct CacheStatistics {
     pub bytes: u64,
     /// Blocks held.
     pub blocks: u64,
+    /// Of them, packed.
+    pub packed_blocks: u64,
+    /// Hits that decoded a packed block.
+    pub decodes: u64,
 }
 
 const SHARDS: usize = 16;
 /// Rounds of the hand after which a trim gives up: more than any block survives unused.
 const ROUNDS_MAX: usize = 8;
+/// A cache that was full has room again when one part in so many of the allowance is free.
+const ROOM_PART: usize = 16;
 /// One part in so many of the allowance is left to holes.
 const HOLES_PART: usize = 64;
 
@@ -115,6 +130,8 @@ pub struct Cache {
     bytes: AtomicUsize,
     /// The shard that the hand is in.
     hand: AtomicUsize,
+    /// See [`Cache::is_full`].
+    full: AtomicBool,
     misses: [AtomicU64; 4],
 }
 
@@ -124,7 +141,7 @@ impl Cache {
         let shards = (0..SHARDS).map(|_| CachePadded::new(Shard::default())).collect();
         let pool = Pool::new(&budget);
         let (bytes, hand) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Cache { budget, shards, pool, bytes, hand, misses: Default::default() }
+        Cache { budget, shards, pool, bytes, hand, full: AtomicBool::new(false), misses: Default::default() }
     }
 
     /// The budget that it shares with all others.
@@ -176,12 +193,19 @@ impl Cache {
     ) -> Result<CachedBlock> {
         match self.shard(offset).lookup_or_reserve(offset) {
             Looked::Found(block) => Ok(block),
-            Looked::Reserved => self.load(offset, priority, load),
+            Looked::Packed { .. } => Err(Error::internal(format!("cache holds messages, offset={offset}"))),
+            Looked::Reserved => self.load(offset, priority, || Ok((load()?, None))),
         }
     }
 
+    /// Loads a block and keeps it, packed if it comes with its stored form.
     #[cold]
-    fn load(&self, offset: u64, priority: Priority, load: impl FnOnce() -> Result<CachedBlock>) -> Result<CachedBlock> {
+    fn load(
+        &self,
+        offset: u64,
+        priority: Priority,
+        load: impl FnOnce() -> Result<(CachedBlock, Option<Piece>)>,
+    ) -> Result<CachedBlock> {
         /// Lets the waiters go also when `load` panics.
         struct Reservation<'a>(&'a Shard, u64);
         impl Drop for Reservation<'_> {
@@ -190,21 +214,54 @@ impl Cache {
             }
         }
         let reservation = Reservation(self.shard(offset), offset);
-        let block = load()?;
+        let (block, stored) = load()?;
         self.misses[block.cause()].fetch_add(1, Ordering::Relaxed);
-        self.insert(offset, block.clone(), priority);
+        match (&block, stored) {
+            (CachedBlock::Entries(entries), Some(stored)) => {
+                let recent = (priority > Priority::Low).then(|| Arc::clone(entries));
+                self.put(offset, Form::Packed { stored: Arc::new(stored), recent }, priority);
+            }
+            _ => self.put(offset, Form::Decoded(block.clone()), priority),
+        }
         drop(reservation);
         Ok(block)
     }
 
     /// Puts a block in, or replaces it.
     pub fn insert(&self, offset: u64, block: CachedBlock, priority: Priority) {
+        self.put(offset, Form::Decoded(block), priority);
+    }
+
+    fn put(&self, offset: u64, form: Form, priority: Priority) {
         // Counted before others can see and evict it, so that the sum never falls below zero.
-        let bytes = shard::entry_bytes(&block);
+        let bytes = form.entry_bytes();
         self.account(bytes, 0);
-        let freed = self.shard(offset).insert(offset, block, bytes, priority);
+        let freed = self.shard(offset).insert(offset, form, bytes, priority);
         self.account(0, freed);
         self.trim();
+    }
+
+    /// True from when a block had to go until a good part of the allowance is free.
+    fn is_full(&self) -> bool {
+        if !self.full.load(Ordering::Relaxed) {
+            return false;
+        }
+        let allowance = self.budget.cache_allowance();
+        let full = self.bytes() > allowance - allowance / ROOM_PART;
+        if !full {
+            self.full.store(false, Ordering::Relaxed);
+        }
+        full
+    }
+
+    /// The stored form of `block` if it is to be kept instead of the block.
+    fn pack(&self, stored: &[u8], block: &EntryBlock) -> Option<Piece> {
+        if stored.len() > block.raw_bytes() / 4 * 3 || !self.is_full() {
+            return None;
+        }
+        let mut piece = self.pool.take(stored.len());
+        piece.copy_from_slice(stored);
+        Some(piece)
     }
 
     fn account(&self, added: usize, freed: usize) {
@@ -250,6 +307,9 @@ impl Cache {
             let at = self.hand.load(Ordering::Relaxed);
             let swept = self.shards[at % SHARDS].sweep();
             self.account(0, swept.freed);
+            if swept.freed > 0 && !self.full.load(Ordering::Relaxed) {
+                self.full.store(true, Ordering::Relaxed);
+            }
             if swept.at_end {
                 rounds_left -= 1;
                 // Of several threads that see the end of a shard, one moves the hand on.
@@ -275,24 +335,61 @@ impl Cache {
         statistics
     }
 
-    /// The entry block at `offset`, loading it if need be.
+    /// The block of messages at `offset`. If it is not here, `read` shows the stored block to what it is given, which decodes
+    /// it with `decode`.
     ///
     /// # Errors
-    /// Those of `load`; `Internal` when a block of another kind is there.
+    /// Those of `read` and `decode`; `Internal` when a block of another kind is there.
     #[inline]
     pub fn entries(
         &self,
         offset: u64,
         priority: Priority,
-        load: impl FnOnce() -> Result<Arc<EntryBlock>>,
+        decode: impl Fn(&[u8]) -> Result<EntryBlock>,
+        read: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<Arc<EntryBlock>>) -> Result<Arc<EntryBlock>>,
     ) -> Result<Arc<EntryBlock>> {
-        match self.get(offset, priority, || Ok(CachedBlock::Entries(load()?)))? {
+        let block = match self.shard(offset).lookup_or_reserve(offset) {
+            Looked::Found(block) => block,
+            Looked::Packed { stored, hot } => return self.unpack(offset, &stored, hot, priority, decode),
+            Looked::Reserved => self.load(offset, priority, || {
+                let mut kept = None;
+                let block = read(&mut |stored| {
+                    let block = Arc::new(decode(stored)?);
+                    kept = self.pack(stored, &block);
+                    Ok(block)
+                })?;
+                Ok((CachedBlock::Entries(block), kept))
+            })?,
+        };
+        match block {
             CachedBlock::Entries(block) => Ok(block),
             other => Err(Error::internal(format!(
                 "cache holds another kind of block, kind={} offset={offset}",
                 other.cause()
             ))),
         }
+    }
+
+    /// Decodes a packed block, and keeps it decoded if it is `hot` or there is room.
+    #[cold]
+    fn unpack(
+        &self,
+        offset: u64,
+        stored: &Arc<Piece>,
+        hot: bool,
+        priority: Priority,
+        decode: impl Fn(&[u8]) -> Result<EntryBlock>,
+    ) -> Result<Arc<EntryBlock>> {
+        let block = Arc::new(decode(stored)?);
+        let keep = hot || !self.is_full();
+        if priority > Priority::Low {
+            let bytes = keep.then(|| shard::entry_bytes(&CachedBlock::Entries(Arc::clone(&block))));
+            self.account(bytes.unwrap_or(0), 0);
+            let freed = self.shard(offset).unpacked(offset, stored, &block, bytes);
+            self.account(0, freed);
+        }
+        self.trim();
+        Ok(block)
     }
 }
 

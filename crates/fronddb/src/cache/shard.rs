@@ -1,18 +1,46 @@
-//! One shard of the cache: a table of blocks under a latch, with a clock hand.
+//! One shard of the cache: a table of blocks, decoded or packed, under a latch, with a clock hand.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use std::sync::Arc;
 
 use super::{CacheStatistics, CachedBlock, Priority};
+use crate::base::pool::Piece;
 use crate::base::sync::{Condvar, Mutex};
 use crate::format::block::EntryBlock;
 
 /// Bytes that the tables and the headers of the allocator take for a block, about.
 const ENTRY_BYTES: usize = 160;
 
-/// Bytes that a block takes here.
+/// A packed block is decoded so many times between two visits of the hand until it is kept decoded. Its decoded
+/// form takes the room of one to two more packed ones, each of which saves a read at every use of it.
+pub(super) const HOT_DECODES: u8 = 6;
+/// Blocks of each shard whose decoded form stays beside the packed one.
+pub(super) const RECENT_MAX: usize = 4;
+
+/// How a block is held.
+#[derive(Debug)]
+pub(super) enum Form {
+    Decoded(CachedBlock),
+    /// Messages as they are stored. `recent`: decoded as well, while it is one of the last.
+    Packed {
+        stored: Arc<Piece>,
+        recent: Option<Arc<EntryBlock>>,
+    },
+}
+
+impl Form {
+    /// Bytes that a block of this form takes here, besides those of the pool.
+    pub(super) fn entry_bytes(&self) -> usize {
+        match self {
+            Form::Decoded(block) => entry_bytes(block),
+            Form::Packed { .. } => size_of::<Piece>() + ENTRY_BYTES,
+        }
+    }
+}
+
+/// Bytes that a decoded block takes here, besides those of the pool.
 pub(super) fn entry_bytes(block: &CachedBlock) -> usize {
     block.memory_bytes() + ENTRY_BYTES
 }
@@ -47,7 +75,7 @@ type Hashed = BuildHasherDefault<OffsetHasher>;
 /// A block, where a lookup finds it.
 #[derive(Debug)]
 struct Held {
-    block: CachedBlock,
+    form: Form,
     at: u32,
     priority: Priority,
 }
@@ -65,15 +93,24 @@ struct Table {
     /// Entries of each mebibyte, for freeing extents.
     by_mebibyte: HashMap<u64, Vec<u32>, Hashed>,
     entries: Vec<Option<Entry>>,
-    /// Rounds of the hand that each entry survives. Apart and small, because every lookup comes here.
+    /// Rounds of the hand that each entry survives ([`ROUNDS`]), and above them how often a packed one was decoded since the
+    /// hand was there. Apart and small, because every lookup comes here.
     counts: Vec<u8>,
+    /// Entries that have a recent form, oldest first. Others may be among them.
+    recent: VecDeque<u32>,
     vacant: Vec<u32>,
     hand: usize,
     loading: HashSet<u64, Hashed>,
     hits: [u64; 4],
+    decodes: u64,
     insertions: u64,
     evictions: u64,
 }
+
+/// Bits of a count that are rounds of the hand.
+const ROUNDS: u8 = 3;
+/// One decoding in a count.
+const DECODE: u8 = ROUNDS + 1;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -85,6 +122,11 @@ pub(super) struct Shard {
 /// What a lookup found.
 pub(super) enum Looked {
     Found(CachedBlock),
+    /// To be decoded; `hot`: so often that it should stay so.
+    Packed {
+        stored: Arc<Piece>,
+        hot: bool,
+    },
     /// Nothing: the caller must load it and end the reservation.
     Reserved,
 }
@@ -103,14 +145,25 @@ const SWEEP_MAX: usize = 64;
 impl Shard {
     #[inline]
     pub(super) fn lookup(&self, offset: u64) -> Option<CachedBlock> {
-        self.table.lock().find(offset)
+        let mut table = self.table.lock();
+        match table.by_offset.get(&offset)?.form {
+            Form::Packed { recent: None, .. } => None,
+            _ => match table.find(offset)? {
+                Looked::Found(block) => Some(block),
+                _ => None,
+            },
+        }
     }
 
     /// Up to `max` blocks of messages that the hand would leave.
     pub(super) fn hot(&self, max: usize) -> Vec<Arc<EntryBlock>> {
         let table = self.table.lock();
-        let hot = table.by_offset.values().filter_map(|held| match &held.block {
-            CachedBlock::Entries(block) if table.counts[held.at as usize] > 0 => Some(Arc::clone(block)),
+        let hot = table.by_offset.values().filter_map(|held| match &held.form {
+            Form::Decoded(CachedBlock::Entries(block)) | Form::Packed { recent: Some(block), .. }
+                if table.counts[held.at as usize] & ROUNDS > 0 =>
+            {
+                Some(Arc::clone(block))
+            }
             _ => None,
         });
         hot.take(max).collect()
@@ -124,8 +177,8 @@ impl Shard {
     pub(super) fn lookup_or_reserve(&self, offset: u64) -> Looked {
         let mut table = self.table.lock();
         loop {
-            if let Some(block) = table.find(offset) {
-                return Looked::Found(block);
+            if let Some(found) = table.find(offset) {
+                return found;
             }
             if table.loading.insert(offset) {
                 return Looked::Reserved;
@@ -140,7 +193,7 @@ impl Shard {
     }
 
     /// Puts a block in; the bytes of the one that it replaces.
-    pub(super) fn insert(&self, offset: u64, block: CachedBlock, bytes: usize, priority: Priority) -> usize {
+    pub(super) fn insert(&self, offset: u64, form: Form, bytes: usize, priority: Priority) -> usize {
         let mut table = self.table.lock();
         let replaced = table.by_offset.get(&offset).map(|held| held.at);
         let freed = replaced.map_or(0, |at| table.remove(at));
@@ -151,10 +204,42 @@ impl Shard {
         });
         table.entries[at as usize] = Some(Entry { offset, bytes });
         table.counts[at as usize] = priority as u8;
-        table.by_offset.insert(offset, Held { block, at, priority });
+        if matches!(form, Form::Packed { recent: Some(_), .. }) {
+            table.add_recent(at);
+        }
+        table.by_offset.insert(offset, Held { form, at, priority });
         table.by_mebibyte.entry(mebibyte(offset)).or_default().push(at);
         table.insertions += 1;
         freed
+    }
+
+    /// A packed block was decoded: `block` stays decoded, in `bytes`, or else as a recent form. The bytes freed; all of
+    /// `bytes` if the block is not here any more.
+    pub(super) fn unpacked(
+        &self,
+        offset: u64,
+        from: &Arc<Piece>,
+        block: &Arc<EntryBlock>,
+        bytes: Option<usize>,
+    ) -> usize {
+        let mut table = self.table.lock();
+        let table = &mut *table;
+        let held = table.by_offset.get_mut(&offset);
+        let Some((at, form)) = held.and_then(|held| match &held.form {
+            Form::Packed { stored, .. } if Arc::ptr_eq(stored, from) => Some((held.at, &mut held.form)),
+            _ => None,
+        }) else {
+            return bytes.unwrap_or(0);
+        };
+        let Some(bytes) = bytes else {
+            *form = Form::Packed { stored: Arc::clone(from), recent: Some(Arc::clone(block)) };
+            table.add_recent(at);
+            return 0;
+        };
+        *form = Form::Decoded(CachedBlock::Entries(Arc::clone(block)));
+        table.counts[at as usize] &= ROUNDS;
+        let entry = table.entries[at as usize].as_mut();
+        entry.map_or(bytes, |entry| std::mem::replace(&mut entry.bytes, bytes))
     }
 
     /// Forgets the blocks of `mebibyte` that begin in `[start, end)`; the bytes freed.
@@ -179,11 +264,11 @@ impl Shard {
             };
             table.hand += 1;
             match (entry, &mut table.counts[hand]) {
-                (Some(_), 0) => {
+                (Some(_), count) if *count & ROUNDS == 0 => {
                     table.evictions += 1;
                     return Swept { freed: table.remove(hand as u32), at_end: false };
                 }
-                (Some(_), count) => *count -= 1,
+                (Some(_), count) => *count = (*count & ROUNDS) - 1,
                 (None, _) => {}
             }
         }
@@ -198,19 +283,48 @@ impl Shard {
         statistics.insertions += table.insertions;
         statistics.evictions += table.evictions;
         statistics.blocks += table.by_offset.len() as u64;
+        statistics.packed_blocks +=
+            table.by_offset.values().filter(|held| matches!(held.form, Form::Packed { .. })).count() as u64;
+        statistics.decodes += table.decodes;
     }
 }
 
 impl Table {
     #[inline]
-    fn find(&mut self, offset: u64) -> Option<CachedBlock> {
+    fn find(&mut self, offset: u64) -> Option<Looked> {
         let held = self.by_offset.get(&offset)?;
         let (count, full) = (&mut self.counts[held.at as usize], held.priority as u8 + 1);
-        if *count != full {
-            *count = full; // to write it each time would take the line from the other cores
+        let (block, decodes) = match &held.form {
+            Form::Decoded(block) => (block.clone(), 0),
+            Form::Packed { recent: Some(block), .. } => (CachedBlock::Entries(Arc::clone(block)), *count & !ROUNDS),
+            Form::Packed { stored, recent: None } => {
+                let decodes = (*count & !ROUNDS).saturating_add(DECODE) & !ROUNDS;
+                *count = decodes | full;
+                self.hits[0] += 1;
+                self.decodes += 1;
+                return Some(Looked::Packed { stored: Arc::clone(stored), hot: decodes / DECODE >= HOT_DECODES });
+            }
+        };
+        if *count != decodes | full {
+            *count = decodes | full; // to write it each time would take the line from the other cores
         }
-        self.hits[held.block.cause()] += 1;
-        Some(held.block.clone())
+        self.hits[block.cause()] += 1;
+        Some(Looked::Found(block))
+    }
+
+    /// The recent form of entry `at` is the newest; the oldest goes.
+    fn add_recent(&mut self, at: u32) {
+        self.recent.push_back(at);
+        if self.recent.len() <= RECENT_MAX {
+            return;
+        }
+        let oldest = self.recent.pop_front().filter(|oldest| !self.recent.contains(oldest));
+        let entry = oldest.and_then(|oldest| self.entries[oldest as usize].as_ref());
+        if let Some(Held { form: Form::Packed { recent, .. }, .. }) =
+            entry.and_then(|entry| self.by_offset.get_mut(&entry.offset))
+        {
+            *recent = None;
+        }
     }
 
     fn remove(&mut self, at: u32) -> usize {

@@ -201,6 +201,192 @@ fn a_scan_does_not_push_out_what_is_used() {
     assert!(cache.statistics().evictions > 3000);
 }
 
+/// A block's stored form in these tests: what [`unpack`] makes a block of.
+fn stored(offset: u64, version: u64) -> [u8; 16] {
+    let mut stored = [0; 16];
+    stored[..8].copy_from_slice(&offset.to_le_bytes());
+    stored[8..].copy_from_slice(&version.to_le_bytes());
+    stored
+}
+
+/// A block of 12 KB in the cache's memory, from its stored form.
+fn unpack(cache: &Cache, stored: &[u8]) -> crate::base::Result<EntryBlock> {
+    let mut payload = stored.to_vec();
+    payload.resize(12_000, 1);
+    let sample =
+        Sample { key: b"0001key".to_vec(), seq: 1, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload };
+    let (mut builder, mut raw) = (EntryBlockBuilder::new(false), Vec::new());
+    builder.add(&sample.message());
+    builder.finish(Layout::default(), &mut raw);
+    EntryBlock::decode_in(&raw, 0, cache.pool())
+}
+
+/// Gets the block at `offset`, and tells whether it was read.
+fn get_entries(cache: &Cache, offset: u64, version: u64, priority: Priority) -> bool {
+    let mut read = false;
+    let found = cache.entries(
+        offset,
+        priority,
+        |stored| unpack(cache, stored),
+        |visit| {
+            read = true;
+            visit(&stored(offset, version))
+        },
+    );
+    let found = found.expect("loads");
+    assert_eq!(found.message(0, b"").payload[..16], stored(offset, version), "offset={offset}");
+    read
+}
+
+#[test]
+fn a_full_cache_holds_packed_blocks_and_decodes_those_that_are_hot() {
+    let budget = MemoryBudget::new(2 << 20);
+    let cache = Cache::new(budget.clone());
+    let offsets = || (0..400u64).map(|slot| slot * 40_000);
+    let reads = |offsets: &mut dyn Iterator<Item = u64>| {
+        offsets.filter(|offset| get_entries(&cache, *offset, 1, Priority::Normal)).count()
+    };
+    // 400 blocks of 12 KB in 2 MiB: after the second pass all that are read often enough are here.
+    assert_eq!(reads(&mut offsets()), 400);
+    reads(&mut offsets());
+    reads(&mut offsets());
+    assert_eq!(reads(&mut offsets()), 0);
+    assert!(cache.bytes() <= budget.cache_allowance());
+    let before = cache.statistics();
+    assert!(before.packed_blocks > 200 && before.decodes > 200, "{before:?}");
+
+    // Each of a few is decoded some times, until it stays so; others in between take the recent places.
+    let few = || offsets().take(3);
+    for _ in 0..2 * shard::HOT_DECODES {
+        reads(&mut few());
+        reads(&mut offsets().skip(300));
+    }
+    let before = cache.statistics().decodes;
+    assert_eq!(reads(&mut few()), 0);
+    assert_eq!(cache.statistics().decodes, before);
+
+    // With room, all are decoded once more and then no longer, but for those that are recent forever.
+    budget.set_limit(64 << 20);
+    reads(&mut offsets());
+    let before = cache.statistics().decodes;
+    assert_eq!(reads(&mut offsets()), 0);
+    let after = cache.statistics();
+    assert_eq!(after.decodes, before);
+    assert!(after.packed_blocks <= 16 * shard::RECENT_MAX as u64, "{after:?}");
+}
+
+#[test]
+fn a_statement_that_comes_back_to_a_packed_block_finds_it_decoded() {
+    let cache = Cache::new(MemoryBudget::new(1 << 20));
+    (0..400u64).for_each(|slot| {
+        get_entries(&cache, slot * 40_000, 1, Priority::Normal);
+    });
+    let before = cache.statistics();
+    (0..10).for_each(|_| assert!(!get_entries(&cache, 399 * 40_000, 1, Priority::Normal)));
+    let after = cache.statistics();
+    assert_eq!(after.decodes, before.decodes);
+    assert_eq!(after.hits[0], before.hits[0] + 10);
+}
+
+#[test]
+fn a_packed_block_that_is_damaged_is_an_error() {
+    let cache = Cache::new(MemoryBudget::new(1 << 20));
+    (0..400u64).for_each(|slot| {
+        get_entries(&cache, slot * 40_000, 1, Priority::Low);
+    });
+    let packed = (0..400u64).map(|slot| slot * 40_000).rfind(|offset| cache.contains(*offset)).expect("some are here");
+    let damaged = |_: &[u8]| Err(Error::corruption("no"));
+    let found = cache.entries(packed, Priority::Normal, damaged, |_| Err(Error::internal("is here")));
+    assert_eq!(found.map(|_| ()).map_err(|error| error.kind()), Err(crate::base::ErrorKind::Corruption));
+    assert!(!get_entries(&cache, packed, 1, Priority::Normal));
+}
+
+#[derive(Debug, Clone)]
+enum PackedStep {
+    Get { slot: u64, times: u8, priority: u8 },
+    Reuse { page: u64, pages: u32 },
+    SetLimit { bytes: usize },
+}
+
+fn packed_step() -> impl Strategy<Value = PackedStep> {
+    prop_oneof![
+        12 => (0u64..200, 1u8..10, 0u8..2).prop_map(|(slot, times, priority)| PackedStep::Get { slot, times, priority }),
+        1 => (0u64..1100, 1u32..300).prop_map(|(page, pages)| PackedStep::Reuse { page, pages }),
+        1 => (100_000usize..3_000_000).prop_map(|bytes| PackedStep::SetLimit { bytes }),
+    ]
+}
+
+proptest! {
+    /// Whatever form a block is held in, what is found is what its place holds now.
+    #[test]
+    fn a_packed_block_is_never_an_earlier_one(steps in prop::collection::vec(packed_step(), 1..400)) {
+        let budget = MemoryBudget::new(300_000);
+        let cache = Cache::new(budget.clone());
+        let mut versions = vec![0u64; 200];
+        let offset_of = |slot: u64| slot * 22_123;
+        for step in steps {
+            match step {
+                PackedStep::Get { slot, times, priority } => {
+                    let priority = [Priority::Low, Priority::Normal][usize::from(priority)];
+                    for _ in 0..times {
+                        get_entries(&cache, offset_of(slot), versions[slot as usize], priority);
+                    }
+                }
+                PackedStep::Reuse { page, pages } => {
+                    let extent = Extent { start: page, pages };
+                    cache.remove_range(extent);
+                    let inside = extent.offset()..extent.offset() + extent.bytes();
+                    let reused = (0..200).filter(|slot| inside.contains(&offset_of(*slot)));
+                    reused.for_each(|slot| versions[slot as usize] += 1);
+                }
+                PackedStep::SetLimit { bytes } => {
+                    budget.set_limit(bytes);
+                    cache.trim();
+                }
+            }
+            prop_assert!(cache.bytes() <= budget.cache_allowance());
+            prop_assert_eq!(cache.bytes(), budget.used(Purpose::Cache));
+        }
+        cache.remove_range(Extent { start: 0, pages: 2000 });
+        prop_assert_eq!(cache.statistics().blocks, 0);
+        prop_assert_eq!(cache.pool().resident_bytes(), cache.bytes());
+        drop(cache);
+        prop_assert_eq!(budget.used(Purpose::Cache), 0);
+    }
+}
+
+#[test]
+fn threads_that_share_packed_blocks_find_their_own() {
+    const BLOCKS: u64 = 64;
+    let budget = MemoryBudget::new(300_000);
+    let cache = Cache::new(budget.clone());
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (cache, budget) = (&cache, &budget);
+            scope.spawn(move || {
+                let mut random = Random(thread);
+                for round in 0..3_000 {
+                    let priority = if random.below(8) == 0 { Priority::Low } else { Priority::Normal };
+                    // Half of the reads go to a few blocks, so that some become hot.
+                    let slot = random.below(if round % 2 == 0 { 4 } else { BLOCKS });
+                    get_entries(cache, slot * 40_000, 1, priority);
+                    match round % 50 {
+                        0 => cache.remove_range(Extent { start: random.below(600), pages: 20 }),
+                        1 => budget.set_limit(200_000 + random.below(400_000) as usize),
+                        _ => {}
+                    }
+                }
+            });
+        }
+    });
+    cache.trim();
+    assert_eq!(cache.bytes(), budget.used(Purpose::Cache));
+    assert!(cache.bytes() <= budget.cache_allowance());
+    assert!(cache.statistics().decodes > 0);
+    cache.remove_range(Extent { start: 0, pages: 1000 });
+    assert_eq!(cache.pool().resident_bytes(), cache.bytes());
+}
+
 /// `cargo test --release -p fronddb speed_of_the_cache -- --ignored --nocapture`
 #[test]
 #[ignore = "measures"]

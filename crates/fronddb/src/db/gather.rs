@@ -89,6 +89,7 @@ impl Engine {
             bytes_read: store.read_bytes,
             cache_hits: cache.hits.iter().sum(),
             cache_misses: cache.misses.iter().sum(),
+            cache_decodes: cache.decodes,
             lock_waits: locks.waits,
             lock_timeouts: counters.lock_timeouts.get(),
             deadlocks: counters.deadlocks.get(),

@@ -112,6 +112,8 @@ statistics! {
     cache_hits,
     /// Lookups in the cache that did not.
     cache_misses,
+    /// Lookups in the cache that found their block packed and decoded it; hits as well.
+    cache_decodes,
     /// Lock requests that had to wait.
     lock_waits,
     /// Lock waits that ended in a timeout.

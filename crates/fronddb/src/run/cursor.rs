@@ -10,14 +10,13 @@
 
 use super::Run;
 use super::counters::Event;
-use super::load;
 use super::path::IndexPath;
 use crate::base::memory::{Charge, Purpose};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Error, Result};
 use crate::cache::{CachedBlock, Priority};
 use crate::format::Message;
-use crate::format::block::{BlockKind, EntryBlock, EntryCursor, Payload};
+use crate::format::block::{EntryBlock, EntryCursor, Payload};
 use crate::store::ReadBuf;
 use std::sync::Arc;
 
@@ -294,25 +293,25 @@ impl RunCursor {
     fn fetch(&mut self, ptr: BlockPtr, backward: bool) -> Result<Arc<EntryBlock>> {
         let run = Arc::clone(&self.run);
         let tree = self.path.as_ref().map_or(run.tree(), IndexPath::tree);
-        if self.piece(ptr).is_none() {
+        // A packed block is in the cache as well.
+        let is_cached = self.mode.fill_cache && run.cache.contains(ptr.offset);
+        if !is_cached && self.piece(ptr).is_none() {
             self.read_ahead(backward)?;
         }
         let cause = if self.mode.fill_cache { Event::BlockReadScan } else { Event::BlockReadBulk };
-        let read = || match self.piece(ptr) {
+        let decode = |stored: &[u8]| run.decode_entries(ptr, tree, stored);
+        let read = |visit: &mut dyn FnMut(&[u8]) -> Result<Arc<EntryBlock>>| match self.piece(ptr) {
             Some(stored) => {
                 run.counters.add(cause, 1);
-                let decoded = |raw: &[u8]| EntryBlock::decode_in(raw, run.meta.max_seq, run.cache.pool());
-                load::decode(BlockKind::Entries, ptr, stored, decoded)
-                    .map_err(|error| run.located(error, ptr, tree, "damaged block"))
-                    .map(Arc::new)
+                visit(stored)
             }
-            None => run.read_entries(ptr, tree, cause).map(Arc::new),
+            None => run.read_stored(ptr, cause, visit),
         };
         if !self.mode.fill_cache {
-            return read();
+            return read(&mut |stored| decode(stored).map(Arc::new));
         }
         let is_far = self.mode.is_long || self.steps >= SHORT_BLOCKS;
-        run.cache.entries(ptr.offset, if is_far { Priority::Low } else { Priority::Normal }, read)
+        run.cache.entries(ptr.offset, if is_far { Priority::Low } else { Priority::Normal }, decode, read)
     }
 
     /// The stored block, if it was read ahead.

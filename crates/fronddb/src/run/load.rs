@@ -63,9 +63,26 @@ impl Run {
 
     /// Reads a block of messages from the file.
     pub(super) fn read_entries(&self, ptr: BlockPtr, tree: TreeId, cause: Event) -> Result<EntryBlock> {
+        self.read_stored(ptr, cause, |stored| self.decode_entries(ptr, tree, stored))
+    }
+
+    /// Shows `visit` a block of messages as the file has it.
+    pub(super) fn read_stored<T>(
+        &self,
+        ptr: BlockPtr,
+        cause: Event,
+        visit: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<T> {
         self.counters.add(cause, 1);
         self.counters.add(Event::ReadBytes, u64::from(ptr.stored));
-        self.read(BlockKind::Entries, ptr, tree, |raw| EntryBlock::decode_in(raw, self.meta.max_seq, self.cache.pool()))
+        self.store.read_with(ptr.offset, ptr.stored as usize, visit)
+    }
+
+    /// Checks and decodes a stored block of messages.
+    pub(super) fn decode_entries(&self, ptr: BlockPtr, tree: TreeId, stored: &[u8]) -> Result<EntryBlock> {
+        let decoded = |raw: &[u8]| EntryBlock::decode_in(raw, self.meta.max_seq, self.cache.pool());
+        decode(BlockKind::Entries, ptr, stored, decoded)
+            .map_err(|error| self.located(error, ptr, tree, "damaged block"))
     }
 
     fn read_meta<T>(&self, kind: BlockKind, ptr: BlockPtr, decoded: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {

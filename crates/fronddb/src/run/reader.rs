@@ -113,11 +113,12 @@ impl Run {
     /// A block of messages for a point read, through the cache.
     #[inline]
     fn entries(&self, ptr: BlockPtr, tree: TreeId) -> Result<Arc<EntryBlock>> {
-        let load = || Ok(CachedBlock::Entries(Arc::new(self.read_entries(ptr, tree, Event::BlockReadPoint)?)));
-        match self.cache.get(ptr.offset, Priority::Normal, load)? {
-            CachedBlock::Entries(block) => Ok(block),
-            _ => Err(wrong_kind("messages", ptr)),
-        }
+        self.cache.entries(
+            ptr.offset,
+            Priority::Normal,
+            |stored| self.decode_entries(ptr, tree, stored),
+            |visit| self.read_stored(ptr, Event::BlockReadPoint, visit),
+        )
     }
 
     /// False when no message of a key with this `checksum::key_hash` is here. True when there is no filter.
