@@ -53,6 +53,15 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
+/// The keys in `[lower, upper)`; `None`: no upper bound.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyRange {
+    /// The lowest key, if it is one.
+    pub lower: Vec<u8>,
+    /// Above all keys.
+    pub upper: Option<Vec<u8>>,
+}
+
 /// The first 16 bytes of a key as a number that sorts like them, for comparing keys without going to where they lie. Of keys
 /// with equal heads the keys themselves decide.
 #[inline]

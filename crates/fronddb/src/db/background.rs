@@ -5,6 +5,7 @@
 //! | `frond-flush` | seals memtables into the tree and publishes; the work of the next as well when `background_threads` is 1 |
 //! | `frond-work-N` | flushes and compactions, the most urgent first, then cleans up after bulk loads; `background_threads` less one of them |
 //! | `frond-tick` | prepares log segments, syncs the log, begins checkpoints that are due, forgets, shrinks, warms the cache |
+//! | `frond-read-N` | reads what scans ask for ahead ([`crate::store::Store::ask`]) |
 //!
 //! The work itself is in steps that any thread may call. In manual mode no thread exists: [`Engine::step_background`]
 //! does one step of all of it, in a fixed order, so that a test is deterministic.
@@ -14,7 +15,8 @@
 //! - B1: a step that met a full disk is tried again after a pause; writers hear of it only when level 0 is full.
 //! - B2: a step that met damaged data is tried again after a pause, and what it could not do stays undone; reads of
 //!   other trees go on.
-//! - B3: any other failure, and a panic, poisons, in whichever thread the step runs.
+//! - B3: any other failure, and a panic, poisons, in whichever thread the step runs;
+//! - B4: what goes wrong in a read for a scan is told to that scan, when it needs what was to be read, and to nobody else.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -36,6 +38,8 @@ const IDLE: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(500);
 /// How often `frond-tick` looks around.
 const TICK: Duration = Duration::from_millis(20);
+/// Threads that read for scans. A scan that finds none free reads for itself.
+const READERS: usize = 2;
 /// Locks of ended transactions freed in one step.
 const SWEEP_LOCKS: usize = 4096;
 
@@ -130,10 +134,16 @@ impl Wake {
 pub(crate) struct Threads(Mutex<Vec<JoinHandle<()>>>);
 
 impl Threads {
-    /// Starts the threads of a database that takes writes.
+    /// Starts the threads; those that read alone in a database that takes no writes.
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<Threads> {
         let threads = Threads::default();
-        if engine.options.manual_background || engine.log.is_none() {
+        if engine.options.manual_background {
+            return Ok(threads);
+        }
+        for number in 1..=READERS {
+            threads.spawn(engine, format!("frond-read-{number}"), Engine::serve_scans)?;
+        }
+        if engine.log.is_none() {
             return Ok(threads);
         }
         threads.spawn(engine, "frond-tick".to_owned(), |engine| {
@@ -166,6 +176,7 @@ impl Threads {
     /// Ends the threads and waits for them.
     pub(crate) fn stop(&self, engine: &Engine) {
         engine.wake.stop();
+        engine.store.stop_readers();
         let threads = std::mem::take(&mut *self.0.lock());
         for thread in threads {
             if thread.thread().id() != std::thread::current().id() {
@@ -233,6 +244,12 @@ impl Engine {
     fn move_anything(&self) -> Result<()> {
         self.begin_once()?;
         if self.flush_step()? { Ok(()) } else { self.move_down() }
+    }
+
+    /// The turn of a thread that reads for scans.
+    fn serve_scans(&self) -> Result<()> {
+        self.store.serve_ask();
+        Ok(())
     }
 
     /// What has to be done now and then, besides moving messages down.

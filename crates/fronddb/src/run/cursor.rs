@@ -1,9 +1,13 @@
 //! Walks the messages of a run in both directions.
 //!
-//! Blocks come from the cache, from the read-ahead buffer, or from the file, in this order. Read-ahead
-//! starts with the second block that is read one after the other (with the first when the cache is not filled, as in
-//! compactions) and doubles up to what the mode allows: one read brings several consecutive blocks that are not cached, which
-//! are decoded when the cursor gets to them.
+//! Blocks come from the cache, from a window, or from the file, in this order. A *window* is one read of several consecutive
+//! blocks that are not cached; they are decoded when the cursor gets to them. Windows begin with the second block that is read
+//! one after the other (with the first in a long scan) and double up to what the mode allows. They end where the keys
+//! that are wanted end.
+//!
+//! Once windows are as large as they get, the next one is asked for as soon as the cursor has one
+//! ([`Store::ask`](crate::store::Store::ask)), so that it is read while the rows of this one are used. Compactions do not: they
+//! have a thread each and many runs, whose windows take memory.
 //!
 //! The first blocks after a jump stay in the cache like those of point reads, because short scans come back to them, and
 //! to the small runs in buffers above all. What a cursor reads after that is the first to go.
@@ -11,17 +15,18 @@
 use super::Run;
 use super::counters::Event;
 use super::path::IndexPath;
-use crate::base::memory::{Charge, Purpose};
+use crate::base::key::KeyRange;
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Error, Result};
 use crate::cache::{CachedBlock, Priority};
 use crate::format::Message;
 use crate::format::block::{EntryBlock, EntryCursor, Payload};
-use crate::store::ReadBuf;
+use crate::store::{Asked, Window};
+use std::ops::Range;
 use std::sync::Arc;
 
-/// First read-ahead of a cursor that fills the cache, in bytes.
-const READ_AHEAD_BYTES_MIN: usize = 32 << 10;
+/// First read-ahead of a cursor that fills the cache, in bytes: two blocks as most are stored.
+const READ_AHEAD_BYTES_MIN: usize = 24 << 10;
 
 /// Blocks after a jump that a short scan reads.
 const SHORT_BLOCKS: u32 = 8;
@@ -35,21 +40,15 @@ pub struct CursorMode {
     pub read_ahead_bytes: usize,
     /// It is part of a long scan: it reads ahead at once, and what it reads leaves the cache first.
     pub is_long: bool,
+    /// Has the next window read while it goes through one, once windows are of full size.
+    pub asks_ahead: bool,
 }
 
 impl Default for CursorMode {
     /// For user scans: fills the cache, reads up to 256 KiB ahead.
     fn default() -> CursorMode {
-        CursorMode { fill_cache: true, read_ahead_bytes: 256 << 10, is_long: false }
+        CursorMode { fill_cache: true, read_ahead_bytes: 256 << 10, is_long: false, asks_ahead: true }
     }
-}
-
-/// Consecutive blocks as read from the file.
-#[derive(Debug)]
-struct Ahead {
-    offset: u64,
-    stored: ReadBuf,
-    _charge: Charge,
 }
 
 /// A cursor over the messages of a run. Owns its run.
@@ -61,24 +60,30 @@ pub struct RunCursor {
     /// Offset of the block that `entries` is over.
     loaded: u64,
     entries: EntryCursor,
-    ahead: Option<Ahead>,
-    /// Size of the next read-ahead; 0: not yet.
-    window: usize,
+    /// The keys that are wanted.
+    range: Arc<KeyRange>,
+    window: Option<Window>,
+    /// The window after it.
+    asked: Option<Asked>,
+    /// Size of the next window; 0: none yet.
+    window_bytes: usize,
     /// Blocks since the last jump.
     steps: u32,
 }
 
 #[expect(clippy::should_implement_trait, reason = "`next` moves a cursor; what it stands on is borrowed from it")]
 impl RunCursor {
-    pub(super) fn new(run: &Arc<Run>, mode: CursorMode) -> RunCursor {
+    pub(super) fn new(run: &Arc<Run>, mode: CursorMode, range: Arc<KeyRange>) -> RunCursor {
         RunCursor {
             run: Arc::clone(run),
             mode,
             path: None,
             loaded: 0,
             entries: EntryCursor::default(),
-            ahead: None,
-            window: 0,
+            range,
+            window: None,
+            asked: None,
+            window_bytes: 0,
             steps: 0,
         }
     }
@@ -234,7 +239,7 @@ impl RunCursor {
         if same {
             return Ok(());
         }
-        self.window = if self.mode.is_long { self.mode.read_ahead_bytes } else { 0 };
+        self.window_bytes = if self.mode.is_long { self.mode.read_ahead_bytes } else { 0 };
         self.steps = 0;
         self.load(backward)
     }
@@ -259,7 +264,7 @@ impl RunCursor {
                 return Err(error);
             }
         }
-        self.window = if self.window == 0 { READ_AHEAD_BYTES_MIN } else { self.window };
+        self.window_bytes = if self.window_bytes == 0 { READ_AHEAD_BYTES_MIN } else { self.window_bytes };
         self.steps = self.steps.saturating_add(1);
         self.load(backward)?;
         Ok(true)
@@ -295,12 +300,12 @@ impl RunCursor {
         let tree = self.path.as_ref().map_or(run.tree(), IndexPath::tree);
         // A packed block is in the cache as well.
         let is_cached = self.mode.fill_cache && run.cache.contains(ptr.offset);
-        if !is_cached && self.piece(ptr).is_none() {
-            self.read_ahead(backward)?;
+        if !is_cached && self.stored(ptr).is_none() {
+            self.next_window(ptr, backward)?;
         }
         let cause = if self.mode.fill_cache { Event::BlockReadScan } else { Event::BlockReadBulk };
         let decode = |stored: &[u8]| run.decode_entries(ptr, tree, stored);
-        let read = |visit: &mut dyn FnMut(&[u8]) -> Result<Arc<EntryBlock>>| match self.piece(ptr) {
+        let read = |visit: &mut dyn FnMut(&[u8]) -> Result<Arc<EntryBlock>>| match self.stored(ptr) {
             Some(stored) => {
                 run.counters.add(cause, 1);
                 visit(stored)
@@ -314,39 +319,87 @@ impl RunCursor {
         run.cache.entries(ptr.offset, if is_far { Priority::Low } else { Priority::Normal }, decode, read)
     }
 
-    /// The stored block, if it was read ahead.
-    fn piece(&self, ptr: BlockPtr) -> Option<&[u8]> {
-        let ahead = self.ahead.as_ref()?;
-        let start = usize::try_from(ptr.offset.checked_sub(ahead.offset)?).ok()?;
-        ahead.stored.get(start..start.checked_add(ptr.stored as usize)?)
+    /// The block as it lies in the window, if it does.
+    fn stored(&self, ptr: BlockPtr) -> Option<&[u8]> {
+        self.window.as_ref()?.block(ptr)
     }
 
-    /// Reads the block of the path and those that the cursor will come to next, if there are several.
-    fn read_ahead(&mut self, backward: bool) -> Result<()> {
-        self.ahead = None;
-        let Some(path) = &self.path else { return Ok(()) };
-        let limit = if self.mode.fill_cache { self.window } else { usize::MAX }.min(self.mode.read_ahead_bytes) as u64;
-        let mut blocks = path.neighbours(backward);
-        let Some(nearest) = blocks.next() else { return Ok(()) };
-        let (mut start, mut end, mut count) = (nearest.offset, nearest.offset + u64::from(nearest.stored), 1);
-        for ptr in blocks {
-            let (next_start, next_end) = (ptr.offset, ptr.offset + u64::from(ptr.stored));
-            let gap = if backward { start.checked_sub(next_end) } else { next_start.checked_sub(end) };
-            let larger = end.max(next_end) - start.min(next_start);
-            let is_cached = self.mode.fill_cache && self.run.cache.contains(ptr.offset);
-            if gap.is_none_or(|gap| gap >= PAGE_BYTES) || larger > limit || is_cached {
+    /// Gets the window of the block of the path, if it was asked for or there are several blocks to read, and asks for the next.
+    fn next_window(&mut self, ptr: BlockPtr, backward: bool) -> Result<()> {
+        let old = self.window.take();
+        let limit = if self.mode.fill_cache { self.window_bytes } else { self.mode.read_ahead_bytes };
+        let asked = self.asked.take().filter(|asked| asked.range().contains(&ptr.offset));
+        let range = match &asked {
+            Some(asked) => asked.range().clone(),
+            None => {
+                self.window_bytes = (self.window_bytes * 2).min(self.mode.read_ahead_bytes);
+                match self.plan(backward, limit, None) {
+                    Some(plan) if plan.blocks > 1 => plan.range,
+                    _ => return Ok(()),
+                }
+            }
+        };
+        self.ask_after(&range, backward, old);
+        let window = match asked {
+            Some(asked) => asked.take()?,
+            None => self.run.store.read_window(&range, self.run.cache.budget())?,
+        };
+        self.run.counters.add(Event::ReadAhead, 1);
+        self.run.counters.add(Event::ReadBytes, range.end - range.start);
+        self.window = Some(window);
+        Ok(())
+    }
+
+    /// Asks for the window that follows `range` (precedes it, if `backward`), once windows are of full size.
+    fn ask_after(&mut self, range: &Range<u64>, backward: bool, old: Option<Window>) {
+        if self.mode.asks_ahead && self.window_bytes == self.mode.read_ahead_bytes {
+            let plan = self.plan(backward, self.window_bytes, Some(range));
+            // Two windows at a time: the cache makes room for them now, not when the next block comes.
+            self.run.cache.trim_for(2 * self.window_bytes);
+            // What is wrong with the next window is told when it is needed.
+            self.asked = plan.and_then(|plan| self.run.store.ask(&plan.range, old, self.run.cache.budget()).ok());
+        }
+    }
+
+    /// The blocks that one read of up to `limit` bytes brings: from the one of the path on or, where `after` is given, from the
+    /// first outside of it. None if the first is cached.
+    fn plan(&self, backward: bool, limit: usize, after: Option<&Range<u64>>) -> Option<Plan> {
+        let mut plan: Option<Plan> = None;
+        let blocks = self.path.as_ref()?.neighbours(backward, &self.range);
+        for ptr in blocks.skip_while(|ptr| after.is_some_and(|after| after.contains(&ptr.offset))) {
+            let is_cached =
+                (plan.is_some() || after.is_some()) && self.mode.fill_cache && self.run.cache.contains(ptr.offset);
+            let block = ptr.offset..ptr.offset + u64::from(ptr.stored);
+            let longer = match &plan {
+                Some(plan) => plan.with(&block, backward).filter(|longer| longer.bytes() <= limit as u64),
+                None => Some(Plan { range: block, blocks: 1 }),
+            };
+            if is_cached || longer.is_none() {
                 break;
             }
-            (start, end, count) = (start.min(next_start), end.max(next_end), count + 1);
+            plan = longer;
         }
-        if count > 1 {
-            let stored = self.run.store.read(start, (end - start) as usize)?;
-            self.run.counters.add(Event::ReadAhead, 1);
-            self.run.counters.add(Event::ReadBytes, end - start);
-            let charge = Charge::new(self.run.cache.budget(), Purpose::Work, stored.memory_bytes());
-            self.ahead = Some(Ahead { offset: start, stored, _charge: charge });
-        }
-        self.window = (self.window * 2).min(self.mode.read_ahead_bytes);
-        Ok(())
+        plan
+    }
+}
+
+/// What one read is to bring.
+#[derive(Debug)]
+struct Plan {
+    range: Range<u64>,
+    blocks: usize,
+}
+
+impl Plan {
+    fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    /// The same with the block after it (before it, if `backward`), unless that lies elsewhere.
+    fn with(&self, block: &Range<u64>, backward: bool) -> Option<Plan> {
+        let range = if backward { block.start..self.range.end } else { self.range.start..block.end };
+        let gap =
+            if backward { self.range.start.checked_sub(block.end) } else { block.start.checked_sub(self.range.end) };
+        gap.filter(|gap| *gap < PAGE_BYTES).map(|_| Plan { range, blocks: self.blocks + 1 })
     }
 }

@@ -1,8 +1,10 @@
 //! A place in the index of a run: which entry block, and its neighbours in both directions.
 
 use super::Run;
+use crate::base::key::KeyRange;
 use crate::base::{BlockPtr, Error, Result, TreeId, key};
 use crate::format::block::{IndexBlock, IndexEntry};
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Stands on an entry of the lower (or only) index level.
@@ -112,13 +114,18 @@ impl IndexPath {
         }
     }
 
-    /// The blocks that follow it in this index block (or precede it, if `backward`), nearest first, itself included.
-    pub(super) fn neighbours(&self, backward: bool) -> impl Iterator<Item = BlockPtr> + '_ {
-        let count = if backward { self.at + 1 } else { self.leaf.count() - self.at };
-        (0..count).map(move |step| {
-            let at = if backward { self.at - step } else { self.at + step };
-            self.leaf.entry(at).ptr
-        })
+    /// The blocks that follow it in this index block (or precede it, if `backward`), nearest first, itself included; of
+    /// the others those that may have keys of `range`.
+    pub(super) fn neighbours<'a>(&'a self, backward: bool, range: &'a KeyRange) -> impl Iterator<Item = BlockPtr> + 'a {
+        let (leaf, here) = (&self.leaf, self.at);
+        let count = if backward { here + 1 } else { leaf.count() - here };
+        let is_wanted = move |at: usize| match at.cmp(&here) {
+            Ordering::Less => leaf.separator(at + 1) > range.lower.as_slice(),
+            Ordering::Equal => true,
+            Ordering::Greater => range.upper.as_deref().is_none_or(|upper| leaf.separator(at) < upper),
+        };
+        let places = (0..count).map(move |step| if backward { here - step } else { here + step });
+        places.take_while(move |at| is_wanted(*at)).map(|at| leaf.entry(at).ptr)
     }
 }
 

@@ -8,6 +8,7 @@ use super::counters::Event;
 use super::path::IndexPath;
 use super::shortcut::Shortcut;
 use super::{CursorMode, RunCounters, RunCursor};
+use crate::base::key::KeyRange;
 use crate::base::memory::{Charge, Purpose};
 use crate::base::{BlockPtr, Error, Result, TreeId, key};
 use crate::cache::{Cache, CachedBlock, Priority};
@@ -224,7 +225,13 @@ impl Run {
 
     /// A cursor that stands nowhere yet.
     pub fn cursor(self: &Arc<Run>, mode: CursorMode) -> RunCursor {
-        RunCursor::new(self, mode)
+        RunCursor::new(self, mode, Arc::default())
+    }
+
+    /// A cursor that stands nowhere yet and of which only keys in `range` are wanted: it may leave them, but does not read
+    /// ahead of them.
+    pub fn cursor_within(self: &Arc<Run>, mode: CursorMode, range: &Arc<KeyRange>) -> RunCursor {
+        RunCursor::new(self, mode, range.clone())
     }
 
     /// Its range-deletes, ascending by start, newest first among equals. Cheap when there are none.

@@ -1,5 +1,7 @@
 //! Runs against a plain list of messages, with damage, failures of the storage, and their speed.
 
+mod ahead;
+
 use super::{CodecTable, CursorMode, Run, RunCounters, RunOptions, RunWriter, read_blob, write_blob};
 use crate::base::checksum::key_hash;
 use crate::base::compress::Codec;
@@ -80,6 +82,7 @@ fn mode(number: u64) -> CursorMode {
         fill_cache: number.is_multiple_of(2),
         read_ahead_bytes: [0, 3 << 10, 256 << 10][(number / 2 % 3) as usize],
         is_long: number / 6 % 2 == 1,
+        asks_ahead: number / 12 % 2 == 1,
     }
 }
 
@@ -174,7 +177,7 @@ proptest! {
         }
 
         // With all blocks cached, estimates are exact.
-        let mut warm = run.cursor(CursorMode { fill_cache: true, read_ahead_bytes: 0, is_long: false });
+        let mut warm = run.cursor(CursorMode { fill_cache: true, read_ahead_bytes: 0, is_long: false, asks_ahead: false });
         let mut more = warm.first()?;
         while more {
             more = warm.next()?;
@@ -252,7 +255,8 @@ fn a_large_run_has_two_index_levels_and_several_extents() {
     run.verify().expect("is sound");
     assert_eq!(run.index(meta.index).expect("reads").level(), 1);
     assert!(meta.bytes > 6 << 20);
-    let mut cursor = run.cursor(CursorMode { fill_cache: false, read_ahead_bytes: 256 << 10, is_long: false });
+    let mut cursor =
+        run.cursor(CursorMode { fill_cache: false, read_ahead_bytes: 256 << 10, is_long: false, asks_ahead: false });
     assert!(cursor.last().expect("reads"));
     for sample in samples.iter().rev() {
         assert_eq!(cursor.key(), sample.key);
@@ -410,7 +414,12 @@ fn a_failing_read_leaves_the_cursor_nowhere_and_can_be_repeated() {
     for nth in 1..30 {
         world.forget_cached(&meta);
         world.plan.add(FaultRule::once(CallClass::Read, nth, Fault::Error));
-        let mut cursor = run.cursor(CursorMode { fill_cache: nth % 2 == 0, read_ahead_bytes: 4096, is_long: false });
+        let mut cursor = run.cursor(CursorMode {
+            fill_cache: nth % 2 == 0,
+            read_ahead_bytes: 4096,
+            is_long: false,
+            asks_ahead: false,
+        });
         let mut walk = || -> crate::base::Result<usize> {
             let mut count = 0;
             let mut more = cursor.first()?;
@@ -490,7 +499,8 @@ fn speed_of_runs() {
             std::hint::black_box(sum);
             start.elapsed() / samples.len() as f64
         };
-        let cold = walk(CursorMode { fill_cache: false, read_ahead_bytes: 256 << 10, is_long: false });
+        let cold =
+            walk(CursorMode { fill_cache: false, read_ahead_bytes: 256 << 10, is_long: false, asks_ahead: false });
         walk(CursorMode::default());
         let warm = walk(CursorMode::default());
         let mut random = Random(6);

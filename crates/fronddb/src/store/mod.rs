@@ -6,7 +6,7 @@
 //! Rooms, in reading order: [`allocator`] (which pages are taken; bitmaps per region), [`pending`] (when a page
 //! becomes free), [`reserve`] (what is kept for a full disk), [`space_map`] and [`frame`] (the stored form),
 //! [`publication`] and [`draft`] (how a generation becomes durable), [`open`] (which generation is taken up), [`shrink`] (giving
-//! space back to the file system), [`check`], [`data_file`], [`bitmap`], [`room`], [`runs`].
+//! space back to the file system), [`ahead`] (reads that are asked for before they are needed), [`check`], [`data_file`], [`bitmap`], [`room`], [`runs`].
 //!
 //! # The life of an extent
 //!
@@ -53,6 +53,7 @@ use crate::base::sync::atomic::Ordering;
 use crate::base::{BlockPtr, Error, ErrorKind, Extent, Result};
 use crate::format::Superblock;
 
+mod ahead;
 mod allocator;
 mod bitmap;
 mod check;
@@ -68,11 +69,13 @@ mod runs;
 mod shrink;
 mod space_map;
 
+pub use ahead::{Asked, Window};
 pub use check::StoredImage;
 pub use open::{DATA_FILE, Opened, StoreOptions};
 pub use publication::{Publication, SpaceChanges};
 pub use shrink::{ShrinkLimits, Shrunk};
 
+use ahead::AskQueue;
 use allocator::Allocator;
 use data_file::DataFile;
 use frame::FrameKind;
@@ -105,6 +108,7 @@ pub struct Store {
     refilling: Mutex<()>,
     turn: Mutex<()>,
     current: Mutex<Arc<Superblock>>,
+    ask_queue: AskQueue,
 }
 
 /// Aligned memory and the part of it that was asked for; derefs to that part.
@@ -190,11 +194,27 @@ impl Store {
     /// # Errors
     /// `Corruption` when the range is outside the file, else what the storage reports.
     pub fn read(&self, offset: u64, bytes: usize) -> Result<ReadBuf> {
+        let mut buf = self.buffer(offset, bytes, PageBuf::default())?;
+        self.fill(&mut buf, offset)?;
+        Ok(buf)
+    }
+
+    /// Memory for `bytes` bytes at `offset`: that of `old`, if it suffices.
+    fn buffer(&self, offset: u64, bytes: usize, old: PageBuf) -> Result<ReadBuf> {
         self.data.check_range(offset, bytes as u64)?;
-        let (start, length, range) = aligned(offset, bytes);
-        let mut buf = PageBuf::zeroed(length);
-        self.data.read(&mut buf, start)?;
+        let (_, length, range) = aligned(offset, bytes);
+        let mut buf = old;
+        if buf.capacity() < length {
+            drop(buf);
+            buf = PageBuf::zeroed(length);
+        }
+        buf.set_len(length);
         Ok(ReadBuf { buf, range })
+    }
+
+    /// Reads what begins at `offset` into its buffer.
+    fn fill(&self, buf: &mut ReadBuf, offset: u64) -> Result<()> {
+        self.data.read(&mut buf.buf, offset - buf.range.start as u64)
     }
 
     /// Reads like [`Store::read`] into memory that the thread reuses, and hands the bytes to `with`: the cheaper way when they

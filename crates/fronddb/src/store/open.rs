@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Store;
+use super::ahead::AskQueue;
 use super::allocator::{Allocator, SLOT_PAGES};
 use super::data_file::DataFile;
 use super::frame::FrameKind;
@@ -188,6 +189,7 @@ impl Store {
             growing: Mutex::new(()),
             refilling: Mutex::new(()),
             turn: Mutex::new(()),
+            ask_queue: AskQueue::default(),
             current: Mutex::new(Arc::new(chosen)),
         };
         let damaged = slots.damaged.into_iter().map(|(_, error)| error).collect();

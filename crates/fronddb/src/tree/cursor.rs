@@ -282,7 +282,8 @@ impl TreeCursor {
         self.leaf = None;
         let bounds = (self.lower.as_slice(), self.upper.as_deref());
         let CursorOptions { fill_cache, read_ahead_bytes, .. } = self.options;
-        let mode = CursorMode { fill_cache, read_ahead_bytes, is_long: self.leaves >= LONG_LEAVES };
+        let is_long = self.leaves >= LONG_LEAVES;
+        let mode = CursorMode { fill_cache, read_ahead_bytes, is_long, asks_ahead: true };
         self.leaf = Some(Leaf::open(&self.tree, &self.view.view(), bounds, mode, self.direction, key)?);
         Ok(())
     }

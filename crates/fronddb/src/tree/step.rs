@@ -28,7 +28,7 @@ const BULK_PART: usize = 64;
 fn bulk(env: &TreeEnv, runs: usize) -> CursorMode {
     let each = env.budget.limit() / BULK_PART / runs.max(1);
     let read_ahead_bytes = each.clamp(*BULK_BYTES.start(), *BULK_BYTES.end());
-    CursorMode { fill_cache: false, read_ahead_bytes, is_long: true }
+    CursorMode { fill_cache: false, read_ahead_bytes, is_long: true, asks_ahead: false }
 }
 
 /// What the steps have done since the database was opened.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::Result;
-use crate::base::key::head;
+use crate::base::key::{KeyRange, head};
 use crate::format::message::RangeDelete;
 use crate::format::visibility::View;
 use crate::memtable::Level0;
@@ -109,13 +109,14 @@ impl Leaf {
             let seq_max = if matches!(level0, Level0::Active(_)) { u64::MAX } else { seq_max };
             streams.push(Stream { source: Source::Level0(level0.cursor()), seq_max });
         }
+        let wanted = Arc::new(KeyRange { lower: lower.clone(), upper: upper.clone() });
         for run in runs {
             let meta = run.meta();
             if run.has_range_deletes() {
                 keep(&run.range_deletes()?);
             }
             if meta.messages > 0 && touches(&meta.first_key, &meta.last_key) {
-                streams.push(Stream { source: Source::Run(run.cursor(mode)), seq_max: meta.max_seq });
+                streams.push(Stream { source: Source::Run(run.cursor_within(mode, &wanted)), seq_max: meta.max_seq });
             }
         }
         let order = Vec::with_capacity(streams.len());

@@ -1,0 +1,219 @@
+//! Windows that are asked for: by readers beside the cursor, by readers that the test plays itself, by none.
+
+use super::*;
+use crate::base::Result;
+use crate::base::key::KeyRange;
+use crate::base::memory::Purpose;
+use crate::run::RunCursor;
+use std::time::Duration;
+
+const ASKING: CursorMode = CursorMode { fill_cache: true, read_ahead_bytes: 32 << 10, is_long: true, asks_ahead: true };
+
+/// A world with a run of several windows.
+fn long_run() -> (World, Vec<Sample>, RunMeta, Arc<Run>) {
+    let world = world();
+    world.options.codecs.set_default(Codec::None);
+    let mut random = Random(11);
+    let samples: Vec<Sample> =
+        iibench(3000)[1].clone().into_iter().map(|sample| Sample { payload: random.bytes(200), ..sample }).collect();
+    let meta = world.write(&samples).expect("writes");
+    let run = world.open(&meta);
+    (world, samples, meta, run)
+}
+
+/// Memory of windows, and of what the writer keeps for the next run.
+fn work_bytes(world: &World) -> usize {
+    world.cache.budget().used(Purpose::Work)
+}
+
+/// Walks from where the cursor stands to the end.
+fn walk(cursor: &mut RunCursor, mut more: Result<bool>, backward: bool) -> Result<Vec<Vec<u8>>> {
+    let mut payloads = Vec::new();
+    while more? {
+        payloads.push(cursor.message().payload.to_vec());
+        more = if backward { cursor.prev() } else { cursor.next() };
+    }
+    Ok(payloads)
+}
+
+#[test]
+fn windows_asked_for_hold_what_windows_read_in_place_hold() {
+    let (world, samples, meta, run) = long_run();
+    let idle = work_bytes(&world);
+    let forward: Vec<Vec<u8>> = samples.iter().map(|sample| sample.payload.clone()).collect();
+    let backward: Vec<Vec<u8>> = forward.iter().rev().cloned().collect();
+    let mut random = Random(5);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| while world.store.serve_ask() {});
+        }
+        for read_ahead_bytes in [0, 1 << 10, 4 << 10, 20 << 10, 64 << 10, 256 << 10, 4 << 20] {
+            for (is_long, fill_cache) in [(false, false), (false, true), (true, false), (true, true)] {
+                let mode = CursorMode { fill_cache, read_ahead_bytes, is_long, asks_ahead: true };
+                let fresh = || {
+                    world.forget_cached(&meta);
+                    run.cursor(mode)
+                };
+                let mut cursor = fresh();
+                let first = cursor.first();
+                assert!(walk(&mut cursor, first, false).expect("reads") == forward, "{mode:?}");
+                let mut cursor = fresh();
+                let last = cursor.last();
+                assert!(walk(&mut cursor, last, true).expect("reads") == backward, "{mode:?}");
+                // With turns and jumps.
+                let mut cursor = fresh();
+                for _ in 0..20 {
+                    let key = probe(&samples, &mut random);
+                    let at = samples.partition_point(|sample| sample.key < key);
+                    assert_eq!(cursor.seek(&key).expect("reads"), at < samples.len());
+                    let mut at = at as isize;
+                    for back in [false, true, false] {
+                        for _ in 0..random.below(300) {
+                            let Some(sample) = usize::try_from(at).ok().and_then(|at| samples.get(at)) else { break };
+                            assert!(cursor.message().payload == sample.payload, "{mode:?}");
+                            let moved = if back { cursor.prev() } else { cursor.next() };
+                            at += if back { -1 } else { 1 };
+                            assert_eq!(moved.expect("reads"), (0..samples.len() as isize).contains(&at));
+                        }
+                    }
+                }
+            }
+        }
+        world.store.stop_readers();
+    });
+    assert_eq!(work_bytes(&world), idle);
+}
+
+#[test]
+fn without_readers_the_same_reads_are_made_in_place() {
+    let (world, samples, meta, run) = long_run();
+    let reads = |mode: CursorMode| {
+        world.forget_cached(&meta);
+        let before = world.store.statistics();
+        let mut cursor = run.cursor(mode);
+        let first = cursor.first();
+        assert_eq!(walk(&mut cursor, first, false).expect("reads").len(), samples.len());
+        let after = world.store.statistics();
+        (after.reads - before.reads, after.read_bytes - before.read_bytes)
+    };
+    for is_long in [false, true] {
+        let mode = CursorMode { is_long, ..ASKING };
+        assert_eq!(reads(mode), reads(CursorMode { asks_ahead: false, ..mode }));
+    }
+}
+
+#[test]
+fn an_error_in_a_window_asked_for_is_told_when_its_block_is_needed() {
+    for backward in [false, true] {
+        let (world, samples, _, run) = long_run();
+        let mut cursor = run.cursor(ASKING);
+        assert!(if backward { cursor.last() } else { cursor.first() }.expect("reads"));
+        world.plan.add(FaultRule::once(CallClass::Read, 1, Fault::Error));
+        assert!(world.store.serve_ask());
+        assert_eq!(world.plan.fired(), 1);
+        let mut seen = Vec::new();
+        let error = loop {
+            seen.push(cursor.message().payload.to_vec());
+            match if backward { cursor.prev() } else { cursor.next() } {
+                Ok(more) => assert!(more, "the error is told"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(!cursor.valid());
+        let bytes: usize = seen.iter().map(Vec::len).sum();
+        assert!(bytes > 20 << 10 && bytes < 32 << 10, "the window before is used to its end, bytes={bytes}");
+        // The same cursor goes on from there.
+        let rest = match backward {
+            false => cursor.seek(&samples[seen.len()].key),
+            true => cursor.seek_before(&samples[samples.len() - seen.len()].key),
+        };
+        let rest = walk(&mut cursor, rest, backward).expect("reads");
+        let mut all: Vec<Vec<u8>> = samples.iter().map(|sample| sample.payload.clone()).collect();
+        if backward {
+            all.reverse();
+        }
+        assert!([seen, rest].concat() == all);
+    }
+}
+
+#[test]
+fn an_error_in_a_window_that_is_not_needed_is_told_nobody() {
+    let (world, samples, _, run) = long_run();
+    let mut cursor = run.cursor(ASKING);
+    assert!(cursor.first().expect("reads"));
+    world.plan.add(FaultRule::once(CallClass::Read, 1, Fault::Error));
+    assert!(world.store.serve_ask());
+    let far = samples.len() / 2;
+    let seek = cursor.seek(&samples[far].key);
+    assert_eq!(walk(&mut cursor, seek, false).expect("reads").len(), samples.len() - far);
+}
+
+#[test]
+fn dropping_a_cursor_waits_for_no_read_and_gives_the_memory_back() {
+    let (world, _, meta, run) = long_run();
+    let idle = work_bytes(&world);
+    let cursor = |world: &World| {
+        let mut cursor = run.cursor(ASKING);
+        assert!(cursor.first().expect("reads"));
+        assert!(work_bytes(world) > idle);
+        cursor
+    };
+    // Not begun: no reader finds it any more.
+    drop(cursor(&world));
+    assert_eq!(work_bytes(&world), idle);
+    // Read, and not taken.
+    world.forget_cached(&meta);
+    let standing = cursor(&world);
+    assert!(world.store.serve_ask());
+    drop(standing);
+    assert_eq!(work_bytes(&world), idle);
+    // Being read.
+    world.forget_cached(&meta);
+    let standing = cursor(&world);
+    let calls = world.plan.calls(CallClass::Read);
+    world.plan.add(FaultRule::once(CallClass::Read, 1, Fault::Latency(Duration::from_millis(500))));
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.store.serve_ask());
+        while world.plan.calls(CallClass::Read) == calls {
+            std::thread::yield_now();
+        }
+        drop(standing);
+        assert!(work_bytes(&world) > idle, "the read goes on");
+    });
+    assert_eq!(work_bytes(&world), idle);
+}
+
+#[test]
+fn nothing_is_read_ahead_of_the_keys_that_are_wanted() {
+    let (world, samples, meta, run) = long_run();
+    let keys: Vec<&Vec<u8>> = samples.iter().map(|sample| &sample.key).collect();
+    let (low, high) = (samples.len() / 2, samples.len() / 2 + 20);
+    let range = Arc::new(KeyRange { lower: keys[low].clone(), upper: Some(keys[high].clone()) });
+    for backward in [false, true] {
+        let read_bytes = |range: &Arc<KeyRange>| {
+            world.forget_cached(&meta);
+            let mut cursor = run.cursor_within(CursorMode { read_ahead_bytes: 256 << 10, ..ASKING }, range);
+            let before = world.store.statistics().read_bytes;
+            let mut more =
+                if backward { cursor.seek_before(keys[high]) } else { cursor.seek(keys[low]) }.expect("reads");
+            while more && (range.lower.as_slice()..range.upper.as_deref().unwrap_or_default()).contains(&cursor.key()) {
+                more = if backward { cursor.prev() } else { cursor.next() }.expect("reads");
+            }
+            world.store.statistics().read_bytes - before
+        };
+        let bytes = read_bytes(&range);
+        assert!(bytes < 32 << 10, "bytes={bytes}");
+    }
+}
+
+#[test]
+fn a_short_walk_asks_for_nothing() {
+    let (world, _, _, run) = long_run();
+    let mut cursor = run.cursor(CursorMode { read_ahead_bytes: 256 << 10, is_long: false, ..ASKING });
+    assert!(cursor.first().expect("reads"));
+    for _ in 0..200 {
+        assert!(cursor.next().expect("reads"));
+    }
+    assert!(!world.store.has_asks());
+}
