@@ -242,7 +242,7 @@ impl Cache {
     }
 
     /// True from when a block had to go until a good part of the allowance is free.
-    fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         if !self.full.load(Ordering::Relaxed) {
             return false;
         }

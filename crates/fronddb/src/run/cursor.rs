@@ -10,7 +10,9 @@
 //! have a thread each and many runs, whose windows take memory.
 //!
 //! The first blocks after a jump stay in the cache like those of point reads, because short scans come back to them, and
-//! to the small runs in buffers above all. What a cursor reads after that is the first to go.
+//! to the small runs in buffers above all. What a cursor reads after that is the first to go, and what a long scan reads
+//! does not come into a full cache. Blocks that are cached end a window, but for a long scan few of them in a row are read again: less than
+//! another read costs.
 
 use super::Run;
 use super::counters::Event;
@@ -27,6 +29,9 @@ use std::sync::Arc;
 
 /// First read-ahead of a cursor that fills the cache, in bytes: two blocks as most are stored.
 const READ_AHEAD_BYTES_MIN: usize = 24 << 10;
+
+/// Bytes of cached blocks in a row that a long scan reads again rather than read twice.
+const BRIDGE_BYTES_MAX: u64 = 48 << 10;
 
 /// Blocks after a jump that a short scan reads.
 const SHORT_BLOCKS: u32 = 8;
@@ -312,7 +317,8 @@ impl RunCursor {
             }
             None => run.read_stored(ptr, cause, visit),
         };
-        if !self.mode.fill_cache {
+        let passes_by = self.mode.is_long && !is_cached && run.cache.is_full();
+        if !self.mode.fill_cache || passes_by {
             return read(&mut |stored| decode(stored).map(Arc::new));
         }
         let is_far = self.mode.is_long || self.steps >= SHORT_BLOCKS;
@@ -362,22 +368,30 @@ impl RunCursor {
     }
 
     /// The blocks that one read of up to `limit` bytes brings: from the one of the path on or, where `after` is given, from the
-    /// first outside of it. None if the first is cached.
+    /// first outside of it. None if the first are cached.
     fn plan(&self, backward: bool, limit: usize, after: Option<&Range<u64>>) -> Option<Plan> {
         let mut plan: Option<Plan> = None;
+        // The plan and the cached blocks after it, to be read again if others follow.
+        let mut bridge: Option<Plan> = None;
         let blocks = self.path.as_ref()?.neighbours(backward, &self.range);
         for ptr in blocks.skip_while(|ptr| after.is_some_and(|after| after.contains(&ptr.offset))) {
             let is_cached =
                 (plan.is_some() || after.is_some()) && self.mode.fill_cache && self.run.cache.contains(ptr.offset);
             let block = ptr.offset..ptr.offset + u64::from(ptr.stored);
-            let longer = match &plan {
-                Some(plan) => plan.with(&block, backward).filter(|longer| longer.bytes() <= limit as u64),
+            let longer = match bridge.as_ref().or(plan.as_ref()) {
+                Some(before) => before.with(&block, backward).filter(|longer| longer.bytes() <= limit as u64),
                 None => Some(Plan { range: block, blocks: 1 }),
             };
-            if is_cached || longer.is_none() {
+            let Some(longer) = longer else { break };
+            if !is_cached {
+                (plan, bridge) = (Some(longer), None);
+                continue;
+            }
+            let cached_bytes = longer.bytes() - plan.as_ref().map_or(0, Plan::bytes);
+            if !self.mode.is_long || cached_bytes > BRIDGE_BYTES_MAX {
                 break;
             }
-            plan = longer;
+            bridge = Some(longer);
         }
         plan
     }
