@@ -217,3 +217,45 @@ fn a_short_walk_asks_for_nothing() {
     }
     assert!(!world.store.has_asks());
 }
+
+#[test]
+fn a_long_scan_bridges_cached_blocks_and_reads_nothing_where_all_are_cached() {
+    let (world, samples, meta, run) = long_run();
+    let reads = |warm: &dyn Fn(usize) -> bool, is_long: bool| {
+        world.forget_cached(&meta);
+        samples.iter().enumerate().filter(|(row, _)| warm(*row)).for_each(|(_, sample)| {
+            run.warm(&sample.key).expect("reads");
+        });
+        let before = world.counters.statistics();
+        let mut cursor = run.cursor(CursorMode { is_long, ..ASKING });
+        let first = cursor.first();
+        assert_eq!(walk(&mut cursor, first, false).expect("reads").len(), samples.len());
+        let after = world.counters.statistics();
+        (after.read_aheads - before.read_aheads, after.read_bytes - before.read_bytes)
+    };
+    let (cold, bytes) = reads(&|_| false, true);
+    let (bridged, _) = reads(&|row| row % 40 == 0, true);
+    let (broken, _) = reads(&|row| row % 40 == 0, false);
+    assert!(bridged <= cold + 1 && broken > 2 * bridged, "cold={cold} bridged={bridged} broken={broken}");
+    let half = samples.len() / 2;
+    let (_, second_half) = reads(&|row| row < half, true);
+    assert!(second_half < bytes * 2 / 3, "bytes={bytes} second_half={second_half}");
+    assert_eq!(reads(&|_| true, true), (0, 0));
+}
+
+#[test]
+fn a_long_scan_leaves_a_full_cache_alone() {
+    let (world, samples, _, run) = long_run();
+    let budget = world.cache.budget();
+    budget.set_limit(work_bytes(&world) + (300 << 10));
+    for sample in &samples {
+        run.warm(&sample.key).expect("reads");
+    }
+    assert!(world.cache.is_full());
+    let before = world.cache.statistics();
+    let mut cursor = run.cursor(CursorMode { asks_ahead: false, ..ASKING });
+    let first = cursor.first();
+    assert_eq!(walk(&mut cursor, first, false).expect("reads").len(), samples.len());
+    let after = world.cache.statistics();
+    assert!(after.insertions < before.insertions + 10, "{before:?} {after:?}");
+}
