@@ -10,9 +10,10 @@
 //!
 //! # Packed blocks
 //!
-//! While there is room, blocks are kept decoded. Where the cache is full, a block of messages that is read goes in *packed*:
-//! as it is stored, compressed, so that two or three blocks fit where one did; each use decodes it, which costs a fifth
-//! of a read from a fast device and nothing on a slow one. The few that were used last of each shard keep their decoded form
+//! While there is room, blocks are kept decoded. Where the cache is full and reads are slow, a block of messages that is read
+//! goes in *packed*: as it is stored, compressed, so that two or three blocks fit where one did; each use decodes it. Slow is a
+//! read of [`SLOW_READ`] times what decoding takes, as both are measured: on a device that answers as fast as a block is
+//! decoded, packing costs more than it saves. The few that were used last of each shard keep their decoded form
 //! beside, so that a statement that comes back to a row does not pay twice. A packed block that is decoded
 //! [`HOT_DECODES`](shard::HOT_DECODES) times between two visits of the hand, or while there is room again, is kept
 //! decoded from then on.
@@ -35,6 +36,7 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
@@ -115,6 +117,12 @@ pub struct CacheStatistics {
 const SHARDS: usize = 16;
 /// Rounds of the hand after which a trim gives up: more than any block survives unused.
 const ROUNDS_MAX: usize = 8;
+/// A read that takes so many times what decoding takes is slow.
+const SLOW_READ: u64 = 12;
+/// What takes less was not read from a device.
+const READ_NANOS_MIN: u64 = 2_000;
+/// Reads that a mean is over, about.
+const MEAN_OVER: u64 = 16;
 /// A cache that was full has room again when one part in so many of the allowance is free.
 const ROOM_PART: usize = 16;
 /// One part in so many of the allowance is left to holes.
@@ -133,6 +141,11 @@ pub struct Cache {
     /// See [`Cache::is_full`].
     full: AtomicBool,
     misses: [AtomicU64; 4],
+    /// What reading and decoding a block took lately, in nanoseconds.
+    read_nanos: AtomicU64,
+    decode_nanos: AtomicU64,
+    #[cfg(test)]
+    packs_always: AtomicBool,
 }
 
 impl Cache {
@@ -141,7 +154,19 @@ impl Cache {
         let shards = (0..SHARDS).map(|_| CachePadded::new(Shard::default())).collect();
         let pool = Pool::new(&budget);
         let (bytes, hand) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Cache { budget, shards, pool, bytes, hand, full: AtomicBool::new(false), misses: Default::default() }
+        Cache {
+            budget,
+            shards,
+            pool,
+            bytes,
+            hand,
+            full: AtomicBool::new(false),
+            misses: Default::default(),
+            read_nanos: AtomicU64::new(0),
+            decode_nanos: AtomicU64::new(0),
+            #[cfg(test)]
+            packs_always: AtomicBool::new(false),
+        }
     }
 
     /// The budget that it shares with all others.
@@ -254,9 +279,31 @@ impl Cache {
         full
     }
 
+    /// True when blocks that come in are to be packed.
+    fn packs(&self) -> bool {
+        #[cfg(test)]
+        if self.packs_always.load(Ordering::Relaxed) {
+            return self.is_full();
+        }
+        let (read, decode) = (self.read_nanos.load(Ordering::Relaxed), self.decode_nanos.load(Ordering::Relaxed));
+        read > SLOW_READ * decode && self.is_full()
+    }
+
+    /// Learns what reading and decoding a block took. Blocks that a scan had read ahead tell nothing.
+    fn learn(&self, read: Duration, decode: Duration) {
+        let (read, decode) = (read.as_nanos() as u64, decode.as_nanos() as u64);
+        if read < READ_NANOS_MIN {
+            return;
+        }
+        for (mean, new) in [(&self.read_nanos, read), (&self.decode_nanos, decode)] {
+            let old = mean.load(Ordering::Relaxed);
+            mean.store(if old == 0 { new } else { old - old / MEAN_OVER + new / MEAN_OVER }, Ordering::Relaxed);
+        }
+    }
+
     /// The stored form of `block` if it is to be kept instead of the block.
     fn pack(&self, stored: &[u8], block: &EntryBlock) -> Option<Piece> {
-        if stored.len() > block.raw_bytes() / 4 * 3 || !self.is_full() {
+        if stored.len() > block.raw_bytes() / 4 * 3 || !self.packs() {
             return None;
         }
         let mut piece = self.pool.take(stored.len());
@@ -353,8 +400,11 @@ impl Cache {
             Looked::Packed { stored, hot } => return self.unpack(offset, &stored, hot, priority, decode),
             Looked::Reserved => self.load(offset, priority, || {
                 let mut kept = None;
+                let begun = Instant::now();
                 let block = read(&mut |stored| {
+                    let read = begun.elapsed();
                     let block = Arc::new(decode(stored)?);
+                    self.learn(read, begun.elapsed() - read);
                     kept = self.pack(stored, &block);
                     Ok(block)
                 })?;
@@ -381,7 +431,7 @@ impl Cache {
         decode: impl Fn(&[u8]) -> Result<EntryBlock>,
     ) -> Result<Arc<EntryBlock>> {
         let block = Arc::new(decode(stored)?);
-        let keep = hot || !self.is_full();
+        let keep = hot || !self.packs();
         if priority > Priority::Low {
             let bytes = keep.then(|| shard::entry_bytes(&CachedBlock::Entries(Arc::clone(&block))));
             self.account(bytes.unwrap_or(0), 0);

@@ -221,6 +221,13 @@ fn unpack(cache: &Cache, stored: &[u8]) -> crate::base::Result<EntryBlock> {
     EntryBlock::decode_in(&raw, 0, cache.pool())
 }
 
+/// A cache that packs blocks whenever it is full, however fast they are read.
+fn packing(budget: &MemoryBudget) -> Cache {
+    let cache = Cache::new(budget.clone());
+    cache.packs_always.store(true, Ordering::Relaxed);
+    cache
+}
+
 /// Gets the block at `offset`, and tells whether it was read.
 fn get_entries(cache: &Cache, offset: u64, version: u64, priority: Priority) -> bool {
     let mut read = false;
@@ -241,7 +248,7 @@ fn get_entries(cache: &Cache, offset: u64, version: u64, priority: Priority) -> 
 #[test]
 fn a_full_cache_holds_packed_blocks_and_decodes_those_that_are_hot() {
     let budget = MemoryBudget::new(2 << 20);
-    let cache = Cache::new(budget.clone());
+    let cache = packing(&budget);
     let offsets = || (0..400u64).map(|slot| slot * 40_000);
     let reads = |offsets: &mut dyn Iterator<Item = u64>| {
         offsets.filter(|offset| get_entries(&cache, *offset, 1, Priority::Normal)).count()
@@ -277,7 +284,7 @@ fn a_full_cache_holds_packed_blocks_and_decodes_those_that_are_hot() {
 
 #[test]
 fn a_statement_that_comes_back_to_a_packed_block_finds_it_decoded() {
-    let cache = Cache::new(MemoryBudget::new(1 << 20));
+    let cache = packing(&MemoryBudget::new(1 << 20));
     (0..400u64).for_each(|slot| {
         get_entries(&cache, slot * 40_000, 1, Priority::Normal);
     });
@@ -290,7 +297,7 @@ fn a_statement_that_comes_back_to_a_packed_block_finds_it_decoded() {
 
 #[test]
 fn a_packed_block_that_is_damaged_is_an_error() {
-    let cache = Cache::new(MemoryBudget::new(1 << 20));
+    let cache = packing(&MemoryBudget::new(1 << 20));
     (0..400u64).for_each(|slot| {
         get_entries(&cache, slot * 40_000, 1, Priority::Low);
     });
@@ -299,6 +306,26 @@ fn a_packed_block_that_is_damaged_is_an_error() {
     let found = cache.entries(packed, Priority::Normal, damaged, |_| Err(Error::internal("is here")));
     assert_eq!(found.map(|_| ()).map_err(|error| error.kind()), Err(crate::base::ErrorKind::Corruption));
     assert!(!get_entries(&cache, packed, 1, Priority::Normal));
+}
+
+#[test]
+fn blocks_are_packed_only_where_reads_are_slow() {
+    let cache = Cache::new(MemoryBudget::new(1 << 20));
+    let micros = |micros| std::time::Duration::from_micros(micros);
+    let packed = || {
+        (0..400u64).for_each(|slot| {
+            get_entries(&cache, slot * 40_000, 1, Priority::Normal);
+        });
+        cache.remove_range(Extent { start: 0, pages: 400 });
+        cache.statistics().packed_blocks > 0
+    };
+    (0..100).for_each(|_| cache.learn(micros(30), micros(15)));
+    assert!(!cache.packs());
+    (0..100).for_each(|_| cache.learn(micros(0), micros(15)));
+    assert!(cache.read_nanos.load(Ordering::Relaxed) > 20_000, "what was not read from a device tells nothing");
+    assert!(!packed());
+    (0..100).for_each(|_| cache.learn(micros(5_000), micros(15)));
+    assert!(packed());
 }
 
 #[derive(Debug, Clone)]
@@ -321,7 +348,7 @@ proptest! {
     #[test]
     fn a_packed_block_is_never_an_earlier_one(steps in prop::collection::vec(packed_step(), 1..400)) {
         let budget = MemoryBudget::new(300_000);
-        let cache = Cache::new(budget.clone());
+        let cache = packing(&budget);
         let mut versions = vec![0u64; 200];
         let offset_of = |slot: u64| slot * 22_123;
         for step in steps {
@@ -359,7 +386,7 @@ proptest! {
 fn threads_that_share_packed_blocks_find_their_own() {
     const BLOCKS: u64 = 64;
     let budget = MemoryBudget::new(300_000);
-    let cache = Cache::new(budget.clone());
+    let cache = packing(&budget);
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
             let (cache, budget) = (&cache, &budget);
