@@ -3,7 +3,7 @@
 //! Blocks of many sizes come and go in the cache all the time, and many threads bring them. A general allocator keeps
 //! holes between them, and holes of each thread apart, so that the resident set may be far larger than the sum of what is
 //! in use (promise P7). Here a *piece* is cut from anonymous maps (*segments*) that belong to one [`Pool`]: the
-//! smallest hole that fits, one whose pages are resident before others, the lowest among equals, neighbouring holes joined.
+//! smallest hole that fits, the lowest among equals, neighbouring holes joined.
 //! The pool knows which pages it has touched and tells the budget of these, holes included; [`Pool::purge`] gives the pages
 //! of holes back to the system while the map stays.
 //!
@@ -185,7 +185,7 @@ impl Space {
     /// Takes `units` units out of the best hole, or of a new segment; the first of them.
     fn take_hole(&mut self, units: u64) -> u64 {
         let best = |holes: &BTreeSet<(u64, u64)>| holes.range((units, 0)..).next().copied();
-        let (length, first) = match best(&self.idle).or_else(|| best(&self.by_length)) {
+        let (length, first) = match best(&self.by_length) {
             Some(hole) => hole,
             None => {
                 let first = self.segments.len() as u64 * SEGMENT_UNITS;
