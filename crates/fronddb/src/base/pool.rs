@@ -3,9 +3,9 @@
 //! Blocks of many sizes come and go in the cache all the time, and many threads bring them. A general allocator keeps
 //! holes between them, and holes of each thread apart, so that the resident set may be far larger than the sum of what is
 //! in use (promise P7). Here a *piece* is cut from anonymous maps (*segments*) that belong to one [`Pool`]: the
-//! smallest hole that fits, the lowest among equals, neighbouring holes joined.
-//! The pool knows which pages it has touched and tells the budget of these, holes included; [`Pool::purge`] gives the pages
-//! of holes back to the system while the map stays.
+//! smallest hole that fits, the lowest among equals, neighbouring holes joined. The pool knows which pages it
+//! has touched and tells the budget of these, holes included; [`Pool::purge`] gives the pages of holes back to the
+//! system while the map stays.
 //!
 //! A hole costs nothing but the parts of pages at its two ends once it is purged; until then, the next piece that goes in
 //! costs no page fault.
@@ -21,7 +21,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,7 +62,7 @@ struct Space {
     /// Length of each hole by its first unit, and the same by length (L1).
     holes: BTreeMap<u64, u64>,
     by_length: BTreeSet<(u64, u64)>,
-    /// Those by length that were not purged since a piece was there (L4).
+    /// Those of a page and more that were not purged since a piece was there (L4), by length.
     idle: BTreeSet<(u64, u64)>,
 }
 
@@ -93,6 +93,11 @@ unsafe impl Sync for Piece {}
 
 fn units(bytes: usize) -> u64 {
     bytes.div_ceil(UNIT_BYTES).max(1) as u64
+}
+
+/// Pages that lie wholly in `length` units of a segment from `unit` on.
+fn whole_pages(unit: u64, length: u64) -> Range<usize> {
+    unit.div_ceil(PAGE_UNITS) as usize..((unit + length) / PAGE_UNITS) as usize
 }
 
 impl Pool {
@@ -143,10 +148,6 @@ impl Pool {
         while purged < bytes
             && let Some((length, first)) = idle.pop_last()
         {
-            if length < PAGE_UNITS {
-                idle.clear();
-                break;
-            }
             purged += segments[(first / SEGMENT_UNITS) as usize].purge(first % SEGMENT_UNITS, length);
         }
         self.0.count(-(purged as isize));
@@ -184,8 +185,7 @@ impl Drop for Shared {
 impl Space {
     /// Takes `units` units out of the best hole, or of a new segment; the first of them.
     fn take_hole(&mut self, units: u64) -> u64 {
-        let best = |holes: &BTreeSet<(u64, u64)>| holes.range((units, 0)..).next().copied();
-        let (length, first) = match best(&self.by_length) {
+        let (length, first) = match self.by_length.range((units, 0)..).next().copied() {
             Some(hole) => hole,
             None => {
                 let first = self.segments.len() as u64 * SEGMENT_UNITS;
@@ -204,7 +204,7 @@ impl Space {
     fn add_hole(&mut self, first: u64, length: u64, is_idle: bool) {
         self.holes.insert(first, length);
         self.by_length.insert((length, first));
-        if is_idle {
+        if is_idle && length >= PAGE_UNITS {
             self.idle.insert((length, first));
         }
     }
@@ -252,14 +252,18 @@ impl Segment {
         Segment { memory: PageBuf::scattered(SEGMENT_BYTES), resident: [0; SEGMENT_PAGES / 64] }
     }
 
+    fn is_resident(&self, page: usize) -> bool {
+        self.resident[page / 64] & (1 << (page % 64)) != 0
+    }
+
     /// Gives the whole resident pages in a hole back; their bytes.
     fn purge(&mut self, unit: u64, length: u64) -> usize {
         let mut purged = 0;
-        let pages = unit.div_ceil(PAGE_UNITS) as usize..((unit + length) / PAGE_UNITS) as usize;
+        let pages = whole_pages(unit, length);
         let mut page = pages.start;
         while page < pages.end {
             let from = page;
-            while page < pages.end && self.resident[page / 64] & (1 << (page % 64)) != 0 {
+            while page < pages.end && self.is_resident(page) {
                 self.resident[page / 64] &= !(1 << (page % 64));
                 page += 1;
             }
@@ -349,10 +353,8 @@ mod tests {
             assert!(space.by_length.contains(&(*length, *first)));
             if !space.idle.contains(&(*length, *first)) {
                 let segment = &space.segments[(first / SEGMENT_UNITS) as usize];
-                let unit = first % SEGMENT_UNITS;
-                let pages = unit.div_ceil(PAGE_UNITS) as usize..((unit + length) / PAGE_UNITS) as usize;
-                let resident = |page: usize| segment.resident[page / 64] & (1 << (page % 64)) != 0;
-                assert!(!pages.into_iter().any(resident), "L4: what is resident is idle");
+                let mut pages = whole_pages(first % SEGMENT_UNITS, *length);
+                assert!(!pages.any(|page| segment.is_resident(page)), "L4: what is resident is idle");
             }
             end = first + length;
             assert_eq!(first / SEGMENT_UNITS, (end - 1) / SEGMENT_UNITS);
@@ -445,7 +447,7 @@ mod tests {
             for segment in &mut pool.0.space.lock().segments {
                 let base = segment.memory.raw(0, 0).as_ptr() as usize;
                 for page in 0..SEGMENT_PAGES {
-                    let counted = segment.resident[page / 64] & (1 << (page % 64)) != 0;
+                    let counted = segment.is_resident(page);
                     assert_eq!(counted, present(base + page * PAGE), "page={page}");
                     pages += usize::from(counted);
                 }
