@@ -108,8 +108,6 @@ pub struct CacheStatistics {
     pub bytes: u64,
     /// Blocks held.
     pub blocks: u64,
-    /// Of them, packed.
-    pub packed_blocks: u64,
     /// Hits that decoded a packed block.
     pub decodes: u64,
 }
@@ -368,6 +366,11 @@ impl Cache {
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) + self.pool.resident_bytes()
+    }
+
+    #[cfg(test)]
+    fn packed_blocks(&self) -> usize {
+        self.shards.iter().map(|shard| shard.packed_blocks()).sum()
     }
 
     /// Counters.

@@ -145,13 +145,9 @@ const SWEEP_MAX: usize = 64;
 impl Shard {
     #[inline]
     pub(super) fn lookup(&self, offset: u64) -> Option<CachedBlock> {
-        let mut table = self.table.lock();
-        match table.by_offset.get(&offset)?.form {
-            Form::Packed { recent: None, .. } => None,
-            _ => match table.find(offset)? {
-                Looked::Found(block) => Some(block),
-                _ => None,
-            },
+        match self.table.lock().find(offset)? {
+            Looked::Found(block) => Some(block),
+            Looked::Packed { .. } | Looked::Reserved => None,
         }
     }
 
@@ -177,8 +173,12 @@ impl Shard {
     pub(super) fn lookup_or_reserve(&self, offset: u64) -> Looked {
         let mut table = self.table.lock();
         loop {
-            if let Some(found) = table.find(offset) {
-                return found;
+            match table.find(offset) {
+                Some(Looked::Packed { stored, .. }) => {
+                    return Looked::Packed { stored, hot: table.count_decode(offset) };
+                }
+                Some(found) => return found,
+                None => {}
             }
             if table.loading.insert(offset) {
                 return Looked::Reserved;
@@ -275,6 +275,11 @@ impl Shard {
         Swept { freed: 0, at_end: false }
     }
 
+    #[cfg(test)]
+    pub(super) fn packed_blocks(&self) -> usize {
+        self.table.lock().by_offset.values().filter(|held| matches!(held.form, Form::Packed { .. })).count()
+    }
+
     pub(super) fn add_to(&self, statistics: &mut CacheStatistics) {
         let table = self.table.lock();
         for (sum, hits) in statistics.hits.iter_mut().zip(table.hits) {
@@ -283,13 +288,12 @@ impl Shard {
         statistics.insertions += table.insertions;
         statistics.evictions += table.evictions;
         statistics.blocks += table.by_offset.len() as u64;
-        statistics.packed_blocks +=
-            table.by_offset.values().filter(|held| matches!(held.form, Form::Packed { .. })).count() as u64;
         statistics.decodes += table.decodes;
     }
 }
 
 impl Table {
+    /// The block at `offset`, used unless it has to be decoded first.
     #[inline]
     fn find(&mut self, offset: u64) -> Option<Looked> {
         let held = self.by_offset.get(&offset)?;
@@ -298,11 +302,7 @@ impl Table {
             Form::Decoded(block) => (block.clone(), 0),
             Form::Packed { recent: Some(block), .. } => (CachedBlock::Entries(Arc::clone(block)), *count & !ROUNDS),
             Form::Packed { stored, recent: None } => {
-                let decodes = (*count & !ROUNDS).saturating_add(DECODE) & !ROUNDS;
-                *count = decodes | full;
-                self.hits[0] += 1;
-                self.decodes += 1;
-                return Some(Looked::Packed { stored: Arc::clone(stored), hot: decodes / DECODE >= HOT_DECODES });
+                return Some(Looked::Packed { stored: Arc::clone(stored), hot: false });
             }
         };
         if *count != decodes | full {
@@ -310,6 +310,17 @@ impl Table {
         }
         self.hits[block.cause()] += 1;
         Some(Looked::Found(block))
+    }
+
+    /// The packed block at `offset` is about to be decoded; true if it is hot.
+    fn count_decode(&mut self, offset: u64) -> bool {
+        let Some(held) = self.by_offset.get(&offset) else { return false };
+        let count = &mut self.counts[held.at as usize];
+        let decodes = (*count & !ROUNDS).saturating_add(DECODE) & !ROUNDS;
+        *count = decodes | (held.priority as u8 + 1);
+        self.hits[0] += 1;
+        self.decodes += 1;
+        decodes / DECODE >= HOT_DECODES
     }
 
     /// The recent form of entry `at` is the newest; the oldest goes.
