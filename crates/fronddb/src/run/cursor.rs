@@ -304,8 +304,7 @@ impl RunCursor {
         let run = Arc::clone(&self.run);
         let tree = self.path.as_ref().map_or(run.tree(), IndexPath::tree);
         // A packed block is in the cache as well.
-        let is_cached = self.mode.fill_cache && run.cache.contains(ptr.offset);
-        if !is_cached && self.stored(ptr).is_none() {
+        if self.stored(ptr).is_none() && !(self.mode.fill_cache && run.cache.contains(ptr.offset)) {
             self.next_window(ptr, backward)?;
         }
         let cause = if self.mode.fill_cache { Event::BlockReadScan } else { Event::BlockReadBulk };
@@ -317,8 +316,8 @@ impl RunCursor {
             }
             None => run.read_stored(ptr, cause, visit),
         };
-        let passes_by = self.mode.is_long && !is_cached && run.cache.is_full();
-        if !self.mode.fill_cache || passes_by {
+        let passes_by = || self.mode.is_long && run.cache.is_full() && !run.cache.contains(ptr.offset);
+        if !self.mode.fill_cache || passes_by() {
             return read(&mut |stored| decode(stored).map(Arc::new));
         }
         let is_far = self.mode.is_long || self.steps >= SHORT_BLOCKS;

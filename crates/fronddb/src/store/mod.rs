@@ -226,16 +226,10 @@ impl Store {
         thread_local! {
             static SCRATCH: std::cell::Cell<PageBuf> = std::cell::Cell::default();
         }
-        self.data.check_range(offset, bytes as u64)?;
-        let (start, length, range) = aligned(offset, bytes);
-        let mut buf = SCRATCH.take();
-        if buf.capacity() < length {
-            buf = PageBuf::zeroed(length.next_power_of_two());
-        }
-        buf.set_len(length);
-        let result = self.data.read(&mut buf, start).and_then(|()| with(&buf[range]));
-        if buf.capacity() <= SCRATCH_BYTES_MAX {
-            SCRATCH.set(buf);
+        let mut buf = self.buffer(offset, bytes, SCRATCH.take())?;
+        let result = self.fill(&mut buf, offset).and_then(|()| with(&buf));
+        if buf.buf.capacity() <= SCRATCH_BYTES_MAX {
+            SCRATCH.set(buf.buf);
         }
         result
     }

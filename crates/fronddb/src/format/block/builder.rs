@@ -115,9 +115,7 @@ pub struct EntryBlockBuilder {
     key_bytes: usize,
     last_start: usize,
     ints: Vec<u64>,
-    plane: Vec<u8>,
-    bodies: Vec<u8>,
-    scratch: Vec<u8>,
+    planes: Planes,
 }
 
 impl Default for EntryBlockBuilder {
@@ -141,9 +139,7 @@ impl EntryBlockBuilder {
             key_bytes: 0,
             last_start: 0,
             ints: Vec::new(),
-            plane: Vec::new(),
-            bodies: Vec::new(),
-            scratch: Vec::new(),
+            planes: Planes::default(),
         };
         builder.clear();
         builder
@@ -285,11 +281,7 @@ impl EntryBlockBuilder {
             self.ints.extend(self.keys.iter().map(|key| key.len() as u64));
             put_ints(&self.ints, out);
             let columns = self.keys.shortest;
-            for column in 0..columns {
-                gather(&self.keys, column, &mut self.plane);
-                put_plane(&self.plane, &mut self.scratch, out, &mut self.bodies);
-            }
-            out.append(&mut self.bodies);
+            self.planes.put(&self.keys, columns, out);
             if self.keys.longest > columns {
                 self.keys.iter().for_each(|key| out.extend_from_slice(&key[columns..]));
             }
@@ -322,14 +314,29 @@ impl EntryBlockBuilder {
             return;
         }
         let columns = self.payloads.iter().map(<[u8]>::len).filter(|length| *length > 0).min().unwrap_or(0);
-        for column in 0..columns {
-            gather(&self.payloads, column, &mut self.plane);
-            put_plane(&self.plane, &mut self.scratch, out, &mut self.bodies);
-        }
-        out.append(&mut self.bodies);
+        self.planes.put(&self.payloads, columns, out);
         if self.payloads.longest > columns {
             self.payloads.iter().for_each(|payload| out.extend_from_slice(payload.get(columns..).unwrap_or_default()));
         }
+    }
+}
+
+/// Working memory of planes.
+#[derive(Debug, Default)]
+struct Planes {
+    plane: Vec<u8>,
+    bodies: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl Planes {
+    /// Appends the first `columns` bytes of all strings as planes: the heads, then the bodies.
+    fn put(&mut self, strings: &Strings, columns: usize, out: &mut Vec<u8>) {
+        for column in 0..columns {
+            gather(strings, column, &mut self.plane);
+            put_plane(&self.plane, &mut self.scratch, out, &mut self.bodies);
+        }
+        out.append(&mut self.bodies);
     }
 }
 
