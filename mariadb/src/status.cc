@@ -294,7 +294,8 @@ void put_storage(Text &text, const frond_statistics &s)
             write_amplification(s), ratio(s.log_bytes_written, s.user_bytes), ratio(s.seal_bytes, s.user_bytes),
             ratio(s.flush_bytes, s.user_bytes), ratio(s.compact_bytes, s.user_bytes), ratio(s.publish_bytes, s.user_bytes),
             ratio(s.blob_bytes, s.user_bytes));
-  text.line("flushes and compactions %llu", ulonglong(s.compactions));
+  text.line("flushes and compactions %llu, of these for readers %llu", ulonglong(s.compactions),
+            ulonglong(s.compactions_for_reads));
 
   text.section("ADMISSION");
   text.line("writers slowed or stopped %llu times", ulonglong(s.stalls));

@@ -805,6 +805,7 @@ typedef struct frond_statistics {
   uint64_t publish_bytes;          /* bytes written by publications: nodes, space map, statuses, superblocks */
   uint64_t seals;                  /* memtables sealed */
   uint64_t compactions;            /* flushes and compactions done */
+  uint64_t compactions_for_reads;  /* of these, those that readers had paid for by merging */
   uint64_t publications;           /* publications */
   uint64_t checkpoints_by_time;    /* checkpoints by the period */
   uint64_t checkpoints_by_size;    /* checkpoints because level 0 was full */

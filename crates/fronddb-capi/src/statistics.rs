@@ -75,7 +75,7 @@ statistics! {
     numbers:
         uptime_micros begins commits commits_read_only rollbacks gets gets_found cursor_seeks cursor_steps
         messages user_bytes log_bytes log_bytes_written log_records log_syncs blob_bytes seal_bytes flush_bytes
-        compact_bytes publish_bytes seals compactions publications checkpoints_by_time checkpoints_by_size
+        compact_bytes publish_bytes seals compactions compactions_for_reads publications checkpoints_by_time checkpoints_by_size
         checkpoints_by_target checkpoints_by_request blocks_read bytes_read cache_hits cache_misses cache_decodes
         lock_waits lock_timeouts deadlocks stalls memory_bytes_max memory_bytes memory_level0_bytes memory_metadata_bytes
         memory_cache_bytes memory_lock_bytes memory_work_bytes level0_bytes level0_bytes_max sealed_memtables

@@ -3,7 +3,7 @@
 //! | thread | does |
 //! |---|---|
 //! | `frond-flush` | seals memtables into the tree and publishes; the work of the next as well when `background_threads` is 1 |
-//! | `frond-work-N` | flushes and compactions, the most urgent first, then cleans up after bulk loads; `background_threads` less one of them |
+//! | `frond-work-N` | flushes and compactions, the most urgent first, then cleans up after bulk loads, then what readers would have flushed; `background_threads` less one of them |
 //! | `frond-tick` | prepares log segments, syncs the log, begins checkpoints that are due, forgets, shrinks, warms the cache |
 //! | `frond-read-N` | reads what scans ask for ahead ([`crate::store::Store::ask`]) |
 //!
@@ -232,12 +232,26 @@ impl Engine {
     fn move_down(&self) -> Result<()> {
         self.begin_once()?;
         let since = self.wake.announced();
-        if self.tree.work_step(&self.retention(), WORK_THRESHOLD)? || self.clean_grafts_step()? {
+        let work = || self.tree.work_step(&self.retention(), WORK_THRESHOLD);
+        if work()? || self.clean_grafts_step()? || self.work_for_readers()? {
             self.wake.progress();
         } else {
             self.wake.wait_for_work(since, IDLE);
         }
         Ok(())
+    }
+
+    /// A flush or compaction that readers have paid for; where processors are idle, in part.
+    fn work_for_readers(&self) -> Result<bool> {
+        if !self.tree.has_rents() {
+            return Ok(false);
+        }
+        let began = self.clock.micros();
+        self.processors.watch(began);
+        let are_idle = self.processors.are_idle();
+        let done = self.tree.flush_for_reads(&self.retention(), are_idle)?;
+        self.processors.count_own(self.clock.micros().saturating_sub(began));
+        Ok(done)
     }
 
     /// The turn of a thread that is alone: level 0 comes first, because writers wait for it.
@@ -319,7 +333,9 @@ impl Engine {
             self.checkpoint(cause)?;
             return Ok(true);
         }
-        if self.tree.work_step(&self.retention(), WORK_THRESHOLD)? || self.clean_grafts_step()? {
+        let work = || self.tree.work_step(&self.retention(), WORK_THRESHOLD);
+        let for_readers = || self.tree.flush_for_reads(&self.retention(), false);
+        if work()? || self.clean_grafts_step()? || for_readers()? {
             self.publish()?;
             return Ok(true);
         }

@@ -37,6 +37,7 @@ use super::report::RecoveryReport;
 use super::sessions::Sessions;
 use crate::base::clock::Clock;
 use crate::base::memory::{Charge, MemoryBudget};
+use crate::base::processors::Processors;
 use crate::base::sync::{Mutex, RwLock};
 use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::cache::Cache;
@@ -76,6 +77,7 @@ pub(crate) struct Engine {
     pub(crate) covered: CoveredGate,
     pub(crate) grafts: Grafts,
     pub(crate) wake: Wake,
+    pub(crate) processors: Processors,
     pub(crate) report: RecoveryReport,
 
     pub(crate) gate: RwLock<()>,

@@ -80,6 +80,7 @@ impl Engine {
             ),
             seals: tree.seals.get(),
             compactions: tree.flushes.get() + tree.compactions.get() + tree.drops.get(),
+            compactions_for_reads: tree.for_reads.get(),
             publications: counters.publications.get(),
             checkpoints_by_time: counters.checkpoints_by_time.get(),
             checkpoints_by_size: counters.checkpoints_by_size.get(),

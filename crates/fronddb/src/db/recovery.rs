@@ -32,6 +32,7 @@ use super::sessions::Sessions;
 use crate::base::clock::Clock;
 use crate::base::compress::Codec;
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
+use crate::base::processors::Processors;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
 use crate::base::{Error, ErrorKind, Lsn, Result, TxnId};
@@ -486,6 +487,7 @@ impl Recovery<'_> {
             covered: Default::default(),
             grafts,
             wake: Wake::default(),
+            processors: Processors::default(),
             report: self.report.clone(),
             gate: Default::default(),
             switching: Default::default(),

@@ -94,6 +94,8 @@ statistics! {
     seals,
     /// Flushes and compactions done.
     compactions,
+    /// Of these, those done because readers would have merged what was pending for longer than they took.
+    compactions_for_reads,
     /// Publications.
     publications,
     /// Checkpoints by the period.

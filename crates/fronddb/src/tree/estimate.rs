@@ -7,6 +7,7 @@
 //! two, mostly much nearer).
 
 use super::node::{Node, Slot, Target};
+use super::rent::Read;
 use super::{BeTree, Version};
 use crate::base::Result;
 use crate::format::message::Kind;
@@ -42,8 +43,7 @@ impl BeTree {
     /// Those of loading nodes and indexes.
     pub fn estimate(&self, version: &Version, lower: &[u8], upper: Option<&[u8]>) -> Result<RangeEstimate> {
         let mut sum = Sum::default();
-        let active = Level0::Active(version.active.clone());
-        for level0 in std::iter::once(&active).chain(&version.sealed) {
+        for level0 in version.level0() {
             count_level0(level0, lower, upper, &mut sum);
         }
         self.add_node(&version.root, None, lower, upper, &mut sum)?;
@@ -77,6 +77,7 @@ impl BeTree {
                 sum.deletes += totals.pending_deletes;
                 sum.bytes += totals.base_bytes + totals.pending_bytes;
             } else {
+                self.charge(node.height(), slot, Read::Seek);
                 self.add_part(slot, slot_upper, lower, upper, sum)?;
             }
         }

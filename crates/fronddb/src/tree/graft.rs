@@ -28,7 +28,6 @@ use super::{BeTree, TreeEnv, Version};
 use crate::base::{Error, Extent, Result, key};
 use crate::format::message::{Kind, Message, Stamp};
 use crate::format::visibility::Retention;
-use crate::memtable::Level0;
 use crate::run::{CursorMode, Run, RunOptions, RunWriter, write_blob};
 use crate::store::Urgency;
 
@@ -263,8 +262,7 @@ impl BeTree {
     pub fn is_bare(&self, version: &Version, lower: &[u8], upper: Option<&[u8]>) -> Result<bool> {
         let inside = |key: &[u8]| key >= lower && upper.is_none_or(|upper| key < upper);
         let meets = |start: &[u8], end: &[u8]| lower < end && upper.is_none_or(|upper| start < upper);
-        let active = Level0::Active(version.active.clone());
-        for level0 in std::iter::once(&active).chain(&version.sealed) {
+        for level0 in version.level0() {
             let mut cursor = level0.cursor();
             cursor.seek(lower);
             let ranges = level0.range_deletes();

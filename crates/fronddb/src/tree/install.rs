@@ -24,7 +24,7 @@ impl BeTree {
         sealed.push(Level0::Active(version.active.clone()));
         sealed.extend(version.sealed.iter().cloned());
         let root = version.root.clone();
-        self.install(&mut state, |number, grafts| Version { number, active, sealed, root, grafts });
+        self.install(&mut state, |number, grafts| Version::new(number, active, sealed, root, grafts));
     }
 
     /// Puts a new version in place and hands the space to the store that no older version can read.
@@ -63,7 +63,7 @@ impl BeTree {
     fn install_root(&self, state: &mut State, root: Arc<Node>) {
         let version = self.version.load_full();
         let (active, sealed) = (version.active.clone(), version.sealed.clone());
-        self.install(state, |number, grafts| Version { number, active, sealed, root, grafts });
+        self.install(state, |number, grafts| Version::new(number, active, sealed, root, grafts));
     }
 
     /// Installs the runs of a seal on top of the root's buffers and removes the memtable from level 0.
@@ -84,7 +84,7 @@ impl BeTree {
         let mut sealed = version.sealed.clone();
         sealed.pop();
         let active = version.active.clone();
-        self.install(state, |number, grafts| Version { number, active, sealed, root, grafts });
+        self.install(state, |number, grafts| Version::new(number, active, sealed, root, grafts));
     }
 
     /// Installs a flush: `outputs` go on top of the child's buffers, the job's runs leave the slot.

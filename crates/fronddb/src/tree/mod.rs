@@ -33,7 +33,7 @@
 //!
 //! # Latches
 //!
-//! `state` (reservations, retired space, installation) → the store's and the cache's own. `sealing` and
+//! `state` (reservations, retired space, installation) → the list of what readers paid for, the store's and the cache's own. `sealing` and
 //! `publishing` are held for the length of a seal and a publication and come before `state`.
 //!
 //! # Failure
@@ -41,7 +41,7 @@
 //! Steps do all their I/O before they install; a failed step changes nothing and can be tried again.
 //!
 //! Rooms, in reading order: [`tuning`], [`node`], [`source`], [`merge`], [`compact`] (the merge rules on
-//! streams), [`plan`] (what next), [`step`] (flush, compaction, drop, seal, join), [`pass`] (compacting a range on request), [`graft`], [`install`] (new versions),
+//! streams), [`plan`] (what next), [`step`] (flush, compaction, drop, seal, join), [`pass`] (compacting a range on request), [`rent`] (flushing for readers), [`graft`], [`install`] (new versions),
 //! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`verify`], [`salvage`],
 //! [`shape`].
 
@@ -57,6 +57,7 @@ pub mod pass;
 pub mod plan;
 pub mod publish;
 pub mod read;
+pub mod rent;
 pub mod salvage;
 pub mod shape;
 pub mod source;
@@ -148,6 +149,21 @@ pub struct Version {
     pub root: Arc<Node>,
     /// Grafts installed before it.
     pub grafts: u64,
+    /// `active`, as a part of level 0.
+    front: Level0,
+}
+
+impl Version {
+    fn new(number: u64, active: Arc<Memtable>, sealed: Vec<Level0>, root: Arc<Node>, grafts: u64) -> Version {
+        let front = Level0::Active(active.clone());
+        Version { number, active, sealed, root, grafts, front }
+    }
+
+    /// The memtables, newest first.
+    #[inline]
+    pub fn level0(&self) -> impl Iterator<Item = &Level0> {
+        std::iter::once(&self.front).chain(&self.sealed)
+    }
 }
 
 /// Space that left the tree with version `since`; versions before it may still read it.
@@ -193,6 +209,7 @@ pub struct BeTree {
     publishing: Mutex<publish::LastPublished>,
     counters: step::TreeCounters,
     dead: dead::DeadRanges,
+    noted: rent::Noted,
 }
 
 impl std::fmt::Debug for BeTree {
@@ -215,7 +232,7 @@ impl BeTree {
     /// As [`BeTree::open`], with a root that has been loaded.
     pub fn with_root(env: TreeEnv, saved: Option<Arc<Node>>, sealed: Vec<Level0>, active: Arc<Memtable>) -> BeTree {
         let root = saved.clone().unwrap_or_else(|| Node::empty_root(&env));
-        let version = Arc::new(Version { number: 1, active, sealed, root, grafts: 0 });
+        let version = Arc::new(Version::new(1, active, sealed, root, 0));
         let mut state = State::default();
         state.past.push_back((1, Arc::downgrade(&version)));
         BeTree {
@@ -226,6 +243,7 @@ impl BeTree {
             publishing: Mutex::new(publish::LastPublished::new(saved)),
             counters: step::TreeCounters::default(),
             dead: dead::DeadRanges::default(),
+            noted: rent::Noted::default(),
         }
     }
 

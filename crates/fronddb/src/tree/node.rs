@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::TreeEnv;
+use super::rent::Rent;
 use super::tuning::TreeTuning;
 use crate::base::key::{head, tree_of};
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
@@ -63,6 +64,8 @@ pub struct Slot {
     fill: Option<f32>,
     /// What its own work would read is damaged: it asks for none.
     is_damaged: bool,
+    /// What reads have paid for what is in its buffer.
+    rent: Rent,
 }
 
 /// What a slot leads to.
@@ -219,17 +222,19 @@ impl Node {
 impl Slot {
     /// A slot from its parts.
     pub fn new(tuning: &TreeTuning, lower: Arc<[u8]>, buffer: Vec<Arc<Run>>, target: Target) -> Arc<Slot> {
-        Slot::assemble(tuning, lower, buffer, target, false)
+        Slot::assemble(tuning, lower, buffer, target, false, Rent::default())
     }
 
     /// This slot with another buffer and target.
     pub(super) fn with(&self, tuning: &TreeTuning, buffer: Vec<Arc<Run>>, target: Target) -> Arc<Slot> {
-        Slot::assemble(tuning, self.lower.clone(), buffer, target, self.is_damaged)
+        let rent = if buffer.len() >= self.buffer.len() { self.rent.continued() } else { Rent::default() };
+        Slot::assemble(tuning, self.lower.clone(), buffer, target, self.is_damaged, rent)
     }
 
     /// This slot, known to be damaged.
     pub(super) fn damaged(&self, tuning: &TreeTuning) -> Arc<Slot> {
-        Slot::assemble(tuning, self.lower.clone(), self.buffer.clone(), self.target.clone(), true)
+        let (lower, buffer, target) = (self.lower.clone(), self.buffer.clone(), self.target.clone());
+        Slot::assemble(tuning, lower, buffer, target, true, Rent::default())
     }
 
     fn assemble(
@@ -238,6 +243,7 @@ impl Slot {
         buffer: Vec<Arc<Run>>,
         target: Target,
         is_damaged: bool,
+        rent: Rent,
     ) -> Arc<Slot> {
         let mut totals = match &target {
             Target::Leaf(None) => Totals::default(),
@@ -269,7 +275,7 @@ impl Slot {
             }
             _ => None,
         };
-        Arc::new(Slot { lower, buffer, target, totals, urgency, fill, is_damaged })
+        Arc::new(Slot { lower, buffer, target, totals, urgency, fill, is_damaged, rent })
     }
 
     /// The lowest key that belongs to it.
@@ -324,6 +330,11 @@ impl Slot {
     /// True when what its own work would read is damaged.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged
+    }
+
+    /// What reads have paid for what is in its buffer.
+    pub(super) fn rent(&self) -> &Rent {
+        &self.rent
     }
 
     /// The highest urgency below it.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::compact::blob_ref;
 use super::node::{Node, Target};
+use super::rent::{self, Read};
 use super::value::Value;
 use super::{BeTree, Version};
 use crate::base::checksum::key_hash;
@@ -28,6 +29,10 @@ enum Stop<'a> {
 trait PathVisitor {
     /// A range-delete that covers the key, before any older message.
     fn range_delete(&mut self, range: &RangeDelete);
+    /// True when this read charges the slots that it goes through, for all of its kind.
+    fn is_charged(&self) -> bool {
+        false
+    }
     /// Looks at one place; breaks when no older one matters.
     fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>>;
 }
@@ -53,6 +58,11 @@ struct Getter<'a> {
 impl PathVisitor for Getter<'_> {
     fn range_delete(&mut self, range: &RangeDelete) {
         self.reader.range_delete(self.view, range.seq, range.stamp);
+    }
+
+    #[inline]
+    fn is_charged(&self) -> bool {
+        rent::is_charged(self.hash)
     }
 
     #[inline]
@@ -227,8 +237,8 @@ impl BeTree {
     /// Shows `visitor` every place on the path of `key`, newest first, until it breaks.
     #[inline]
     fn visit_path(&self, version: &Version, key: &[u8], visitor: &mut impl PathVisitor) -> Result<()> {
-        let active = Level0::Active(version.active.clone());
-        for level0 in std::iter::once(&active).chain(&version.sealed) {
+        let is_charged = visitor.is_charged();
+        for level0 in version.level0() {
             if level0.has_range_deletes() {
                 level0
                     .range_deletes()
@@ -247,6 +257,9 @@ impl BeTree {
                 Target::Leaf(base) => (base.as_ref(), None),
                 Target::Node(child) => (None, Some(child)),
             };
+            if is_charged {
+                self.charge(node.height(), slot, Read::Probes);
+            }
             for run in slot.buffer().iter().chain(base) {
                 if run.has_range_deletes() {
                     run.range_deletes()?

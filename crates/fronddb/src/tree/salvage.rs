@@ -14,7 +14,7 @@ use crate::base::{CommitNumber, Error, ErrorKind, Extent, Result, TreeId, key};
 use crate::format::message::{Kind, Message, RangeDelete};
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::View;
-use crate::memtable::{Level0, Level0Cursor};
+use crate::memtable::Level0Cursor;
 use crate::run::{self, Lost, Run, SalvageCursor};
 
 /// A part of the tree that could not be read.
@@ -74,8 +74,7 @@ impl BeTree {
     pub fn salvage(&self, sink: &mut dyn SalvageSink) -> Result<()> {
         let version = self.version();
         let mut walk = Walk { env: &self.env, sink, sources: Vec::new(), ranges: Vec::new(), torn: false };
-        let active = Level0::Active(version.active.clone());
-        for level0 in std::iter::once(&active).chain(&version.sealed) {
+        for level0 in version.level0() {
             let mut cursor = level0.cursor();
             cursor.first();
             walk.sources.push(Source::Level0(cursor));

@@ -48,6 +48,8 @@ pub struct TreeCounters {
     pub compactions: Counter,
     /// Stored bytes written by compactions and grafts.
     pub compaction_bytes: Counter,
+    /// Flushes and compactions done because readers had paid for them.
+    pub for_reads: Counter,
     /// Pairs of leaves that have become one.
     pub joins: Counter,
     /// Subtrees dropped whole.

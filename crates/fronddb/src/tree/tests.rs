@@ -1,5 +1,7 @@
 //! The tree against a model: random writes, seals, flushes, publications and reopenings, with tiny nodes.
 
+mod rent;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -221,6 +223,17 @@ impl Harness {
     }
 }
 
+impl Harness {
+    /// Positions cursors at `key`.
+    fn seek_often(&self, key: &[u8], times: usize) {
+        let view = self.view(CommitNumber(self.now));
+        let mut cursor = self.tree.cursor(view, Vec::new(), None, CursorOptions::default());
+        for _ in 0..times {
+            cursor.seek(key).expect("seek");
+        }
+    }
+}
+
 fn key(number: u16) -> Vec<u8> {
     crate::base::key::inner(TreeId(1 + u32::from(number % 3)), format!("{:05}", number / 3).as_bytes())
 }
@@ -237,6 +250,7 @@ enum Step {
     Forget,
     Seal,
     Work(u8),
+    Read(u16, bool),
     Compact(u16, u16),
     Publish,
     Reopen,
@@ -255,6 +269,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Forget),
         4 => Just(Step::Seal),
         6 => (0u8..4).prop_map(Step::Work),
+        3 => (number.clone(), any::<bool>()).prop_map(|(key, idle)| Step::Read(key, idle)),
         1 => (number.clone(), number.clone()).prop_map(|(a, b)| Step::Compact(a.min(b), a.max(b))),
         2 => Just(Step::Publish),
         1 => Just(Step::Reopen),
@@ -287,6 +302,10 @@ fn play(harness: &mut Harness, step: &Step) {
         Step::Seal => harness.seal_all(),
         Step::Work(threshold) => {
             harness.tree.work_step(&harness.retention(), f32::from(threshold) / 3.0).expect("work");
+        }
+        Step::Read(number, idle) => {
+            harness.seek_often(&key(number), 200);
+            harness.tree.flush_for_reads(&harness.retention(), idle).expect("work");
         }
         Step::Compact(from, to) => harness.compact(key(from), Some(key(to))),
         Step::Publish => harness.publish(),

@@ -146,3 +146,31 @@ fn writers_and_readers_go_on_meanwhile() {
     .unwrap();
     assert_eq!(findings, 0);
 }
+
+#[test]
+fn what_readers_merge_again_and_again_is_moved_down() {
+    let (_storage, db, tree) = fresh();
+    let mut random = Random::new(5);
+    fill(&db, &tree, &mut random, 2000);
+    db.compact(Some(&tree), b"", b"", &mut quietly).unwrap();
+    for number in 0..40u32 {
+        db.put(&tree, &(number * 50).to_be_bytes(), b"changed").unwrap();
+    }
+    db.checkpoint().unwrap();
+    while db.step_background().unwrap() {}
+    let pending = || db.statistics().unwrap().pending_bytes;
+    assert!(pending() > 0, "too little for the buffers to ask");
+    let txn = begin(&db);
+    let rows = collect(&mut txn.cursor(&tree, CursorOptions::default()).unwrap()).unwrap();
+    for round in 0.. {
+        assert!(round < 20_000, "pending: {}", pending());
+        let mut cursor = txn.cursor(&tree, CursorOptions::default()).unwrap();
+        cursor.seek(&(round % 2000u32).to_be_bytes()).unwrap();
+        while db.step_background().unwrap() {}
+        if pending() == 0 {
+            break;
+        }
+    }
+    assert!(db.statistics().unwrap().compactions_for_reads > 0);
+    assert_eq!(collect(&mut txn.cursor(&tree, CursorOptions::default()).unwrap()).unwrap(), rows);
+}

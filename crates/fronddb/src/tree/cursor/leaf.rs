@@ -9,6 +9,7 @@ use crate::format::visibility::View;
 use crate::memtable::Level0;
 use crate::run::CursorMode;
 use crate::tree::node::{Node, Target};
+use crate::tree::rent::Read;
 use crate::tree::source::Source;
 use crate::tree::{BeTree, Version};
 
@@ -75,6 +76,7 @@ impl Leaf {
             lower = if index == 0 { lower } else { slot.lower() };
             upper = node.upper(index, upper);
             runs.extend(slot.buffer().iter());
+            tree.charge(node.height(), slot, if mode.is_long { Read::Scan } else { Read::Seek });
             match slot.target() {
                 Target::Leaf(base) => {
                     runs.extend(base.iter());
@@ -100,8 +102,7 @@ impl Leaf {
             ranges.extend(list.iter().filter(wanted).cloned());
         };
         let mut streams = Vec::with_capacity(runs.len() + 2);
-        let active = Level0::Active(version.active.clone());
-        for level0 in std::iter::once(&active).chain(&version.sealed) {
+        for level0 in version.level0() {
             if level0.has_range_deletes() {
                 keep(&level0.range_deletes());
             }

@@ -1,0 +1,221 @@
+//! Flushing where reads pay for what is pending.
+//!
+//! By its size a buffer asks for a flush when writers have filled it ([`super::node`]). One that they left before stays as
+//! it is, and every read on that path goes through its runs. So each slot keeps an account: a read charges it with about the
+//! time that a flush would have spared ([`Rent`]). When the charges come to what the flush costs, it is done: whoever
+//! rents skis until he has paid their price, and then buys them, pays at most twice what he might have
+//! (Karlin et al., "Competitive snoopy caching", Algorithmica 3, 1988). Work that idle processors do is had
+//! cheaper, and is done at a part of its price.
+//!
+//! A slot whose account has reached that part is noted in a list, from which [`BeTree::flush_for_reads`] takes
+//! the one that is worth it most. The jobs are those that [`super::plan`] chooses by size, under the same reservations.
+//!
+//! - An account lives in memory, with its slot. It goes on when the slot gets a run, and a flush ends it.
+//! - Charges are rough, and some are lost (to a slot that is just being replaced). They decide when work is done and
+//!   nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use super::BeTree;
+use super::node::{Node, Slot, Target};
+use super::plan::{self, SlotName};
+use crate::base::Result;
+use crate::base::sync::Mutex;
+use crate::format::visibility::Retention;
+
+/// What a flush costs per stored byte that it reads, in nanoseconds of a processor and a disk.
+const FLUSH_NANOS_PER_BYTE: u64 = 15;
+/// What a run costs a read that positions a cursor in it or estimates a range.
+const SEEK_NANOS: u64 = 1000;
+/// What a run costs a point read, which mostly asks its filter alone.
+const PROBE_NANOS: u64 = 100;
+/// What each message of a run costs a scan that merges it.
+const MERGE_NANOS: u64 = 50;
+/// One point read in so many charges, for all of them.
+const PROBES_PER_CHARGE: u64 = 16;
+/// Idle processors work for readers at this part of the price.
+const IDLE_PART: u64 = 8;
+/// Slots noted at once, about; what finds no place comes again with the next read.
+const NOTED_MAX: usize = 64;
+
+/// A slot's account.
+#[derive(Debug, Default)]
+pub(super) struct Rent {
+    /// Nanoseconds.
+    paid: AtomicU64,
+    is_noted: AtomicBool,
+}
+
+impl Rent {
+    /// The account of the slot that takes the place of this one with no fewer runs.
+    pub(super) fn continued(&self) -> Rent {
+        Rent {
+            paid: AtomicU64::new(self.paid.load(Ordering::Relaxed)),
+            is_noted: AtomicBool::new(self.is_noted.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// A read, as far as its charges go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Read {
+    /// Point reads: as many as charge at once.
+    Probes,
+    /// A cursor or an estimate goes to a key.
+    Seek,
+    /// A scan goes through all of it.
+    Scan,
+}
+
+/// True when a point read of the key with this hash charges.
+#[inline]
+pub(super) fn is_charged(hash: u64) -> bool {
+    hash.is_multiple_of(PROBES_PER_CHARGE)
+}
+
+/// The slots whose readers have paid enough to be looked at.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    names: Mutex<Vec<SlotName>>,
+    /// Their number, for readers that find no place and workers that find no work.
+    count: AtomicUsize,
+}
+
+impl Slot {
+    /// Runs that a flush spares each read. Those above a node lie above a leaf after it, where they are spared next.
+    fn runs_spared(&self) -> u64 {
+        if self.is_damaged() { 0 } else { self.buffer().len() as u64 }
+    }
+
+    /// What its flush costs, in nanoseconds: for each byte that is rewritten, now and, of a buffer above a node, once more.
+    fn flush_nanos(&self) -> u64 {
+        let bytes = match self.target() {
+            Target::Leaf(base) => self.buffer_bytes() + base.as_ref().map_or(0, |base| base.meta().bytes),
+            Target::Node(_) => 2 * self.buffer_bytes(),
+        };
+        bytes * FLUSH_NANOS_PER_BYTE
+    }
+
+    /// What its readers have paid, in parts of what its flush costs.
+    fn rent_paid(&self) -> f64 {
+        let paid = if self.runs_spared() > 0 { self.rent().paid.load(Ordering::Relaxed) } else { 0 };
+        paid as f64 / self.flush_nanos().max(1) as f64
+    }
+
+    /// Messages in its buffer that a scan of one leaf below it merges, about.
+    fn messages_per_leaf(&self) -> u64 {
+        let messages: u64 = self.buffer().iter().map(|run| run.meta().messages).sum();
+        match self.target() {
+            Target::Leaf(_) => messages,
+            Target::Node(child) => messages / child.loaded().map_or(1, |child| child.slots().len().max(1) as u64),
+        }
+    }
+}
+
+impl BeTree {
+    /// Charges the account of a slot of a node at `height` for a read.
+    #[inline]
+    pub(super) fn charge(&self, height: u8, slot: &Slot, read: Read) {
+        let runs = slot.runs_spared();
+        if runs > 0 {
+            let nanos = match read {
+                Read::Probes => runs * PROBE_NANOS * PROBES_PER_CHARGE,
+                Read::Seek => runs * SEEK_NANOS,
+                Read::Scan => runs * SEEK_NANOS + slot.messages_per_leaf() * MERGE_NANOS,
+            };
+            self.charge_nanos(height, slot, nanos);
+        }
+    }
+
+    fn charge_nanos(&self, height: u8, slot: &Slot, nanos: u64) {
+        // Ordering, here and below: accounts lead to no other memory, and who misses a charge sees it the next time.
+        let paid = slot.rent().paid.fetch_add(nanos, Ordering::Relaxed) + nanos;
+        let is_due = paid >= slot.flush_nanos() / IDLE_PART;
+        let has_room = || self.noted.count.load(Ordering::Relaxed) < NOTED_MAX;
+        if is_due && has_room() && !slot.rent().is_noted.swap(true, Ordering::Relaxed) {
+            let mut names = self.noted.names.lock();
+            names.push(SlotName { height, lower: slot.lower().clone() });
+            self.noted.count.store(names.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// True when there may be something for [`BeTree::flush_for_reads`] to do, were the machine idle.
+    pub fn has_rents(&self) -> bool {
+        self.noted.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Does the flush or compaction for which readers have paid most, in proportion to what it costs; with `idle` processors at
+    /// a part of that. False when there is none, or none that can be begun now.
+    ///
+    /// # Errors
+    /// As [`BeTree::work_step`].
+    pub fn flush_for_reads(&self, retention: &Retention<'_>, idle: bool) -> Result<bool> {
+        if !self.has_rents() {
+            return Ok(false);
+        }
+        let least = if idle { 1.0 / IDLE_PART as f64 } else { 1.0 };
+        let mut state = self.state.lock();
+        let root = self.version.load().root.clone();
+        let mut dear = self.noted_slots(&root);
+        dear.retain(|noted| noted.paid >= least);
+        dear.sort_by(|a, b| b.paid.total_cmp(&a.paid));
+        for noted in dear {
+            let upper = noted.upper.as_deref();
+            let reserved = plan::reserve(&self.env, &mut state.reservations, noted.name.height, &noted.slot, upper);
+            let job = reserved.inspect_err(|error| self.leave_if_damaged(&mut state, &noted.name, error))?;
+            if let Some(job) = job {
+                drop(state);
+                self.do_job(retention, &job)?;
+                self.counters.for_reads.add(1);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The noted slots as they are now. Those whose readers have not paid a part of the price any more leave the list.
+    fn noted_slots(&self, root: &Arc<Node>) -> Vec<NotedSlot> {
+        let mut names = self.noted.names.lock();
+        let mut slots = Vec::with_capacity(names.len());
+        names.retain(|name| {
+            let Some(found) = find(root, name) else { return false };
+            let is_due = found.paid >= 1.0 / IDLE_PART as f64;
+            if is_due {
+                slots.push(found);
+            } else {
+                found.slot.rent().is_noted.store(false, Ordering::Relaxed);
+            }
+            is_due
+        });
+        self.noted.count.store(names.len(), Ordering::Relaxed);
+        slots
+    }
+}
+
+/// A slot that was noted, as it is now.
+struct NotedSlot {
+    name: SlotName,
+    slot: Arc<Slot>,
+    upper: Option<Vec<u8>>,
+    /// In parts of the price.
+    paid: f64,
+}
+
+/// The slot of that name, if there still is one.
+fn find(root: &Arc<Node>, name: &SlotName) -> Option<NotedSlot> {
+    let (mut node, mut upper) = (root, None);
+    while node.height() >= name.height {
+        let index = node.find(&name.lower);
+        let slot = &node.slots()[index];
+        upper = node.upper(index, upper);
+        if node.height() == name.height {
+            let is_it = slot.lower() == &name.lower;
+            let (slot, upper, paid) = (slot.clone(), upper.map(<[u8]>::to_vec), slot.rent_paid());
+            return is_it.then(|| NotedSlot { name: name.clone(), slot, upper, paid });
+        }
+        let Target::Node(child) = slot.target() else { return None };
+        node = child.loaded()?;
+    }
+    None
+}
