@@ -4,7 +4,7 @@
 //! ([`crate::format::record`]), nor which memtable a segment belongs to.
 //!
 //! Rooms, in reading order: this file (what a writer of records calls), [`compression`] (of long records), [`frame`] (one
-//! record's wrapping), [`ring`] (where records are copied in parallel), [`writer`] (from the ring to the files),
+//! record's wrapping), [`ring`] (where records are copied in parallel), [`writer`] (from the ring to the files), [`waiters`] (who waits for that),
 //! [`segment`] (one file), [`pool`] (which files there are), [`room`] (space in them for what comes), [`reader`] (what
 //! recovery and `frond log` call), [`evidence`] (torn end or damage?).
 //!
@@ -35,7 +35,7 @@
 //! - G3: `durable` moves only after a successful sync of every file that holds bytes below it.
 //!
 //! Latches, in the order in which they may be taken: sync role, write role, writer, syncing, boundaries, pool (`preparing`, `state`),
-//! a segment's `filling`, `cause`, `waiters`; `compressors` alone.
+//! a segment's `filling`, `cause`, the queues of [`waiters`]; `compressors` alone.
 //!
 //! # On failure
 //!
@@ -53,6 +53,7 @@ pub mod reader;
 mod ring;
 mod room;
 mod segment;
+mod waiters;
 mod writer;
 
 #[cfg(test)]
@@ -73,10 +74,11 @@ use self::compression::Compression;
 use self::frame::Header;
 use self::pool::Pool;
 use self::ring::Ring;
+use self::waiters::Waiters;
 use self::writer::Writer;
 use crate::base::compress::Codec;
 use crate::base::memory::Purpose;
-use crate::base::sync::{Condvar, Mutex, MutexGuard};
+use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::io::{File, Storage};
 
@@ -102,15 +104,6 @@ struct Boundaries {
     pending: VecDeque<u64>,
     /// The latest rotation, or where the log was opened.
     latest: u64,
-}
-
-/// Those who wait for a sync are two groups: who is served by the one under way, and who came too late for it.
-#[derive(Debug)]
-struct Groups {
-    /// What the sync under way makes durable ends here.
-    covered: u64,
-    /// The group that it serves, an index of `Log::wake`; the other one is served next.
-    turn: usize,
 }
 
 /// What a pass of the writer is for.
@@ -143,10 +136,9 @@ pub struct Log {
     /// Of those who wait for the write alone; others write beside it.
     write_role: Mutex<()>,
     syncing: Mutex<()>,
-    waiters: Mutex<Groups>,
-    /// Of the group whose sync is under way, and of the next; `Groups::turn` says which is which.
-    wake: [Condvar; 2],
-    wake_written: Condvar,
+    /// Those who wait for a sync, and those who wait for the write alone.
+    wait_sync: Waiters,
+    wait_write: Waiters,
     pool: Pool,
     compressors: Mutex<Vec<Compression>>,
     cause: Mutex<Option<Error>>,
@@ -209,9 +201,8 @@ impl Log {
             sync_role: Mutex::new(()),
             write_role: Mutex::new(()),
             syncing: Mutex::new(()),
-            waiters: Mutex::new(Groups { covered: 0, turn: 0 }),
-            wake: [Condvar::new(), Condvar::new()],
-            wake_written: Condvar::new(),
+            wait_sync: Waiters::default(),
+            wait_write: Waiters::default(),
             pool,
             compressors: Mutex::new(Vec::new()),
             cause: Mutex::new(None),
@@ -300,18 +291,15 @@ impl Log {
                 Some(role) => {
                     let result = self.write_pass(Wanted::Write);
                     drop(role);
-                    drop(self.waiters.lock());
-                    self.wake_written.notify_all();
+                    self.wait_write.served(self.written.load(Ordering::Acquire));
                     result?;
                     if self.is_unwritten(end)? {
                         crate::base::sync::yield_now();
                     }
                 }
                 None => {
-                    let mut guard = self.waiters.lock();
-                    if self.written.load(Ordering::Acquire) < end.0 && self.write_role.is_locked() {
-                        self.wake_written.wait(&mut guard);
-                    }
+                    let is_unwritten = || self.written.load(Ordering::Acquire) < end.0;
+                    self.wait_write.wait(end.0, || is_unwritten() && self.write_role.is_locked());
                 }
             }
         }
@@ -340,27 +328,20 @@ impl Log {
             match self.sync_role.try_lock() {
                 Some(role) => self.lead(role, end.0)?,
                 None => {
-                    let mut guard = self.waiters.lock();
-                    if self.durable.load(Ordering::Acquire) < end.0 && self.sync_role.is_locked() {
-                        let group = if end.0 <= guard.covered { guard.turn } else { 1 - guard.turn };
-                        self.wake[group].wait(&mut guard);
-                    }
+                    let is_lost = || self.durable.load(Ordering::Acquire) < end.0;
+                    self.wait_sync.wait(end.0, || is_lost() && self.sync_role.is_locked());
                 }
             }
         }
         Ok(())
     }
 
-    /// Writes and syncs for the group of those who wait, and hands the role to one of the next group. Those sleep on,
-    /// because they would be woken only to wait again.
+    /// Writes and syncs for those who wait, wakes those whom that served, and hands the role to one of the others.
     fn lead(&self, role: MutexGuard<'_, ()>, end: u64) -> Result<()> {
         let result = self.write_up_to(Lsn(end)).and_then(|()| self.sync_pass());
         drop(role);
-        let served = result.inspect_err(|_| self.wake_all())?;
-        drop(self.waiters.lock());
-        self.wake[1 - served].notify_one();
-        self.wake[served].notify_all();
-        Ok(())
+        self.wait_sync.served(self.durable.load(Ordering::Acquire));
+        result.inspect_err(|_| self.wake_all())
     }
 
     /// Writes everything below `end`, beside whoever else writes.
@@ -396,11 +377,8 @@ impl Log {
     }
 
     fn wake_all(&self) {
-        drop(self.waiters.lock());
-        for group in &self.wake {
-            group.notify_all();
-        }
-        self.wake_written.notify_all();
+        self.wait_sync.wake_all();
+        self.wait_write.wake_all();
     }
 
     fn write_pass(&self, wanted: Wanted) -> Result<()> {
@@ -415,20 +393,15 @@ impl Log {
         self.or_poison(writer.drain(self, limit))
     }
 
-    /// Syncs what is written; under the sync role. Returns whose turn it was: the group that need wait no more.
-    fn sync_pass(&self) -> Result<usize> {
+    /// Syncs what is written; under the sync role.
+    fn sync_pass(&self) -> Result<()> {
         let (files, written) = {
             let writer = self.writer.lock();
             (writer.unsynced(), self.written.load(Ordering::Acquire))
         };
-        let turn = {
-            let mut groups = self.waiters.lock();
-            *groups = Groups { covered: written, turn: 1 - groups.turn };
-            groups.turn
-        };
         self.sync_files(&files, written)?;
         self.writer.lock().forget_synced(&files);
-        Ok(turn)
+        Ok(())
     }
 
     /// Syncs `files`, which are all that hold bytes below `written` that are not durable (G3). One thread at a time,

@@ -111,6 +111,40 @@ impl Condvar {
     }
 }
 
+/// Wakes the owner of the parker that it belongs to.
+#[derive(Clone, Debug)]
+pub struct Unparker(Arc<(Mutex<bool>, Condvar)>);
+
+impl Unparker {
+    pub fn unpark(&self) {
+        *self.0.0.lock() = true;
+        self.0.1.notify_one();
+    }
+}
+
+#[derive(Debug)]
+pub struct Parker(Unparker);
+
+impl Parker {
+    #[allow(clippy::new_without_default, reason = "as what it stands in for")]
+    pub fn new() -> Parker {
+        Parker(Unparker(Arc::new((Mutex::new(false), Condvar::new()))))
+    }
+
+    pub fn unparker(&self) -> &Unparker {
+        &self.0
+    }
+
+    pub fn park(&self) {
+        let (token, given) = &*self.0.0;
+        let mut token = token.lock();
+        while !*token {
+            given.wait(&mut token);
+        }
+        *token = false;
+    }
+}
+
 #[derive(Default)]
 pub struct RwLock<T: ?Sized>(shuttle::sync::RwLock<T>);
 
