@@ -198,6 +198,15 @@ impl RunCursor {
         self.entries.message()
     }
 
+    /// Payload it stands on.
+    ///
+    /// # Panics
+    /// When it stands nowhere.
+    #[inline]
+    pub fn payload_bytes(&self) -> &[u8] {
+        self.entries.payload()
+    }
+
     /// Payload it stands on, keeping the block alive.
     ///
     /// # Panics

@@ -260,7 +260,7 @@ impl TreeCursor {
     #[inline]
     pub fn value(&self) -> &[u8] {
         match (&self.current, &self.leaf) {
-            (Current::Stream(rank), Some(leaf)) => leaf.streams[*rank as usize].source.message().payload,
+            (Current::Stream(rank), Some(leaf)) => leaf.streams[*rank as usize].source.payload(),
             (Current::Buffer, _) => &self.buffer,
             _ => &[],
         }
@@ -293,9 +293,12 @@ impl TreeCursor {
     fn skip_key(&mut self) -> Result<()> {
         let Some(leaf) = &mut self.leaf else { return Ok(()) };
         while let Some(place) = leaf.order.last().copied() {
-            if !leaf.stands_at(place, &self.key, self.head) {
+            // The source that the value lies in has not moved.
+            let is_current = matches!(self.current, Current::Stream(rank) if rank == place.rank);
+            if !is_current && !leaf.stands_at(place, &self.key, self.head) {
                 break;
             }
+            self.current = Current::None;
             leaf.order.pop();
             let source = &mut leaf.streams[place.rank as usize].source;
             loop {
@@ -353,26 +356,26 @@ impl TreeCursor {
         self.head = first.head;
         self.reader.clear();
         let view = self.view.view();
-        let newest = leaf.streams[first.rank as usize].source.message();
-        if matches!(newest.kind, Kind::Delete | Kind::SingleDelete) {
-            self.dead_since = view.committed(newest.stamp).filter(|number| *number <= view.snapshot);
-        }
         for range in leaf.ranges.iter().filter(|range| range.covers(&self.key)) {
             self.reader.range_delete(&view, range.seq, range.stamp);
         }
         let mut found = None;
+        let mut is_newest = true;
         // A source that leaves the key undecided is put back in order, so the next older one with the key,
         // if there is one, is always the last.
         while let Some(place @ Place { rank, .. }) = leaf.order.last().copied() {
-            if !leaf.stands_at(place, &self.key, self.head) {
+            if !is_newest && !leaf.stands_at(place, &self.key, self.head) {
                 break;
             }
             let source = &mut leaf.streams[rank as usize].source;
             let decided = loop {
                 let message = source.message();
+                if std::mem::take(&mut is_newest) && matches!(message.kind, Kind::Delete | Kind::SingleDelete) {
+                    self.dead_since = view.committed(message.stamp).filter(|number| *number <= view.snapshot);
+                }
                 match self.reader.message(&view, &message) {
                     Found::Here => {
-                        found = Some(rank);
+                        found = Some((rank, message.blob));
                         break true;
                     }
                     Found::Absent => break true,
@@ -392,26 +395,16 @@ impl TreeCursor {
             leaf.place(rank, Direction::Forward)?;
         }
         match found {
-            Some(rank) if self.reader.is_plain() => {
-                let message = leaf.streams[rank as usize].source.message();
-                if message.blob {
-                    self.buffer = self.tree.load_blob(message.payload, self.options.keys_only)?;
-                    self.current = Current::Buffer;
-                } else {
-                    self.current = Current::Stream(rank);
-                }
+            Some((rank, false)) if self.reader.is_plain() => {
+                self.current = Current::Stream(rank);
                 Ok(true)
             }
             None if self.reader.is_plain() => Ok(false),
             found => {
-                let older = match found {
-                    Some(rank) => {
-                        let message = leaf.streams[rank as usize].source.message();
-                        Some(match message.blob {
-                            true => self.tree.load_blob(message.payload, self.options.keys_only)?,
-                            false => message.payload.to_vec(),
-                        })
-                    }
+                let payload = found.map(|(rank, blob)| (leaf.streams[rank as usize].source.payload(), blob));
+                let older = match payload {
+                    Some((reference, true)) => Some(self.tree.load_blob(reference, self.options.keys_only)?),
+                    Some((value, false)) => Some(value.to_vec()),
                     None => None,
                 };
                 self.finish_value(older)

@@ -73,4 +73,13 @@ impl Source {
             Source::Run(cursor) => cursor.message(),
         }
     }
+
+    /// The payload of the message; only while [`Source::valid`].
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        match self {
+            Source::Level0(cursor) => cursor.message().payload,
+            Source::Run(cursor) => cursor.payload_bytes(),
+        }
+    }
 }

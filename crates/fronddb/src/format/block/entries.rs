@@ -236,8 +236,14 @@ impl EntryBlock {
             stamp,
             kind: kind_of(tag),
             blob: tag & TAG_BLOB != 0,
-            payload: &bytes[self.payloads.get(bytes, index)],
+            payload: self.payload_bytes(index),
         }
+    }
+
+    /// Payload of message `index`.
+    #[inline]
+    pub fn payload_bytes(&self, index: usize) -> &[u8] {
+        &self.bytes[self.payloads.get(&self.bytes, index)]
     }
 
     /// Payload of message `index`, keeping the block alive.
@@ -403,6 +409,18 @@ impl EntryCursor {
     pub fn message(&self) -> Message<'_> {
         match &self.block {
             Some(block) if self.index < block.count() => block.message(self.index, &self.key),
+            _ => panic!("{}", Error::internal("the cursor stands on no message")),
+        }
+    }
+
+    /// Payload it stands on.
+    ///
+    /// # Panics
+    /// When it stands nowhere.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        match &self.block {
+            Some(block) if self.index < block.count() => block.payload_bytes(self.index),
             _ => panic!("{}", Error::internal("the cursor stands on no message")),
         }
     }
