@@ -47,7 +47,7 @@ pub fn verify(connection: &mut Connection, expected: &Expected) -> Result<Verdic
         .first()
         .into_iter()
         .flatten()
-        .map(|value| crate::wire::text(value).parse::<f64>().map_or(u64::MAX, |number| number as u64))
+        .map(|value| whole_number(&crate::wire::text(value)).unwrap_or(u64::MAX))
         .collect();
     let rows = found.first().copied().unwrap_or(0);
     let mut verdict = Verdict { rows, faults: Vec::new() };
@@ -71,6 +71,11 @@ pub fn verify(connection: &mut Connection, expected: &Expected) -> Result<Verdic
         }
     }
     Ok(verdict)
+}
+
+/// A sum as SQL writes it: sums of whole numbers exactly, which a float is not beyond 2^53, and sums of floats as they come.
+fn whole_number(text: &str) -> Option<u64> {
+    text.parse().ok().or_else(|| text.parse::<f64>().ok().map(|number| number as u64))
 }
 
 fn expected_sums(expected: &Expected, rows: u64) -> [u64; 5] {
@@ -110,6 +115,15 @@ fn crc32(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sums_are_read_exactly() {
+        assert_eq!(whole_number("11639656670639157"), Some(11_639_656_670_639_157), "odd, and above 2^53");
+        assert_eq!(whole_number("135529977882"), Some(135_529_977_882));
+        assert_eq!(whole_number("1.35529977882e11"), Some(135_529_977_882));
+        assert_eq!(whole_number("42.0"), Some(42));
+        assert_eq!(whole_number("none"), None);
+    }
 
     #[test]
     fn the_checksum_is_that_of_sql() {
