@@ -1,4 +1,7 @@
-//! Whether processors of the machine have nothing to do, so that work that nobody waits for is nearly free.
+//! Whether processors have nothing to do, so that work that nobody waits for is nearly free.
+//!
+//! Two things are looked at: how long the machine's processors were idle, and how much of what this process may use (its
+//! affinity, its control group's quota) it did not use. The less counts.
 
 use super::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,8 +12,10 @@ const WATCH_MICROS: u64 = 150_000;
 const STALE_MICROS: u64 = 2_000_000;
 /// So much of one processor must be idle.
 const IDLE_MIN: f64 = 0.5;
+/// What the system counts processor time in: a hundredth of a second on every Linux; see proc_stat(5), `USER_HZ`.
+const TICK_MICROS: f64 = 10_000.0;
 
-/// Watches the machine's processors. Work that begins because they are idle is told to it, or it would look as if they
+/// Watches the processors. Work that begins because they are idle is told to it, or it would look as if they
 /// no longer were.
 #[derive(Debug, Default)]
 pub struct Processors {
@@ -23,13 +28,22 @@ pub struct Processors {
 struct Sample {
     /// When it was taken.
     micros: u64,
-    /// Time that processors have been idle, and time of all of them, in ticks.
-    ticks: (u64, u64),
+    times: Times,
+    /// What [`Processors::count_own`] has been told of.
     own_micros: u64,
 }
 
+/// Processor time since the machine, or the process, started, in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Times {
+    /// All of the machine's processors, idle.
+    idle: u64,
+    /// This process.
+    process: u64,
+}
+
 impl Processors {
-    /// Looks at the machine, if it has not for a while; `now` in microseconds.
+    /// Looks, if it has not for a while; `now` in microseconds.
     pub fn watch(&self, now: u64) {
         let mut last = self.last.lock();
         if last.is_some_and(|last| now < last.micros + WATCH_MICROS) {
@@ -37,9 +51,10 @@ impl Processors {
         }
         // Ordering: a hint.
         let own_micros = self.own_micros.load(Ordering::Relaxed);
-        let sample = ticks().map(|ticks| Sample { micros: now, ticks, own_micros });
+        let sample = times().map(|times| Sample { micros: now, times, own_micros });
         let recent = last.filter(|last| now < last.micros + STALE_MICROS);
-        let idle = recent.zip(sample).is_some_and(|(last, sample)| idle_between(&last, &sample) >= IDLE_MIN);
+        let usable = std::thread::available_parallelism().map_or(1, |count| count.get()) as f64;
+        let idle = recent.zip(sample).is_some_and(|(last, sample)| idle_between(&last, &sample, usable) >= IDLE_MIN);
         self.are_idle.store(idle, Ordering::Relaxed);
         *last = sample;
     }
@@ -55,27 +70,34 @@ impl Processors {
     }
 }
 
-/// Processors that were idle, or were only working because others were idle.
-fn idle_between(last: &Sample, now: &Sample) -> f64 {
+/// Processors that this process, which may use `usable`, could have used as well, or used only because they were idle.
+fn idle_between(last: &Sample, now: &Sample, usable: f64) -> f64 {
     let span = (now.micros - last.micros).max(1) as f64;
-    let (idle, all) = (now.ticks.0.saturating_sub(last.ticks.0), now.ticks.1.saturating_sub(last.ticks.1));
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get()) as f64;
+    let spent = |last: u64, now: u64| now.saturating_sub(last) as f64 * TICK_MICROS / span;
+    let machine = spent(last.times.idle, now.times.idle);
+    let left = usable - spent(last.times.process, now.times.process);
     let own = now.own_micros.saturating_sub(last.own_micros) as f64 / span;
-    idle as f64 / all.max(1) as f64 * processors + own.min(1.0)
+    machine.min(left) + own.min(1.0)
 }
 
-/// Time that processors have been idle, and time of all of them, since the machine started, in ticks; see proc_stat(5). None where the
-/// system does not say.
-fn ticks() -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string("/proc/stat").ok()?;
-    parse(text.lines().next()?)
+/// None where the system does not say.
+fn times() -> Option<Times> {
+    let machine = std::fs::read_to_string("/proc/stat").ok()?;
+    let process = std::fs::read_to_string("/proc/self/stat").ok()?;
+    Some(Times { idle: machine_idle(machine.lines().next()?)?, process: process_used(&process)? })
 }
 
-fn parse(line: &str) -> Option<(u64, u64)> {
-    // user nice system idle iowait irq softirq steal; time of guests is in user time already.
-    let times: Vec<u64> =
-        line.strip_prefix("cpu ")?.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
-    Some((times.get(3)? + times.get(4)?, times.iter().sum()))
+/// From the first line of `/proc/stat`: idle, and waiting for a disk.
+fn machine_idle(line: &str) -> Option<u64> {
+    let mut times = line.strip_prefix("cpu ")?.split_whitespace().skip(3).map(|time| time.parse::<u64>().ok());
+    Some(times.next()?? + times.next()??)
+}
+
+/// From `/proc/self/stat`: in user mode and in the kernel. The name, in brackets, may hold anything.
+fn process_used(line: &str) -> Option<u64> {
+    let (_, fields) = line.rsplit_once(')')?;
+    let mut times = fields.split_whitespace().skip(11).map(|time| time.parse::<u64>().ok());
+    Some(times.next()?? + times.next()??)
 }
 
 #[cfg(test)]
@@ -83,18 +105,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_line_of_the_system_is_understood() {
-        assert_eq!(parse("cpu  10 1 5 80 4 0 0 0 7 0"), Some((84, 100)));
-        assert_eq!(parse("cpu0 10 1 5 80 4 0 0 0"), None);
-        assert_eq!(parse("cpu  10 one 5"), None);
+    fn what_the_system_says_is_understood() {
+        assert_eq!(machine_idle("cpu  10 1 5 80 4 0 0 0 7 0"), Some(84));
+        assert_eq!(machine_idle("cpu0 10 1 5 80 4 0 0 0"), None);
+        assert_eq!(machine_idle("cpu  10 one 5"), None);
+        assert_eq!(process_used("17 (a ) b) S 1 17 17 0 -1 0 1 2 3 4 250 50 9 9 20 0"), Some(300));
+        assert_eq!(process_used("17 (short) S 1"), None);
     }
 
     #[test]
-    fn own_work_counts_as_idle_time() {
-        let at = |micros, ticks, own_micros| Sample { micros, ticks, own_micros };
-        assert_eq!(idle_between(&at(0, (0, 0), 0), &at(1000, (0, 100), 0)), 0.0);
-        assert_eq!(idle_between(&at(0, (0, 0), 0), &at(1000, (0, 100), 700)), 0.7);
-        assert!(idle_between(&at(0, (0, 0), 0), &at(1000, (100, 100), 0)) >= 1.0);
+    fn the_less_of_machine_and_process_counts_and_own_work_is_idle_time() {
+        let at = |micros, idle, process, own_micros| Sample { micros, times: Times { idle, process }, own_micros };
+        let (begin, second) = (at(0, 0, 0, 0), 1_000_000);
+        assert_eq!(idle_between(&begin, &at(second, 0, 0, 0), 2.0), 0.0, "others use the machine");
+        assert_eq!(idle_between(&begin, &at(second, 6200, 200, 0), 2.0), 0.0, "the quota is used up");
+        assert_eq!(idle_between(&begin, &at(second, 150, 50, 0), 2.0), 1.5);
+        assert_eq!(idle_between(&begin, &at(second, 0, 200, 700_000), 2.0), 0.7);
     }
 
     #[test]

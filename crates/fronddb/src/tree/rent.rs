@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use super::BeTree;
 use super::node::{Node, Slot, Target};
 use super::plan::{self, SlotName};
-use crate::base::Result;
 use crate::base::sync::Mutex;
+use crate::base::{ErrorKind, Result};
 use crate::format::visibility::Retention;
 
 /// What a flush costs per stored byte that it reads, in nanoseconds of a processor and a disk.
@@ -145,16 +145,18 @@ impl BeTree {
         self.noted.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Does the flush or compaction for which readers have paid most, in proportion to what it costs; with `idle` processors at
-    /// a part of that. False when there is none, or none that can be begun now.
+    /// Does the flush or compaction for which readers have paid most, in proportion to what it costs; with `idle` processors, unless
+    /// the cache is full, at a part of that. False when there is none, none that can be begun now, or no space for it.
     ///
     /// # Errors
-    /// As [`BeTree::work_step`].
+    /// As [`BeTree::work_step`], but for `NoSpace`.
     pub fn flush_for_reads(&self, retention: &Retention<'_>, idle: bool) -> Result<bool> {
         if !self.has_rents() {
             return Ok(false);
         }
-        let least = if idle { 1.0 / IDLE_PART as f64 } else { 1.0 };
+        // In a full cache, what is rewritten is read from the file: before that, and after.
+        let is_cheap = idle && !self.env.cache.is_full();
+        let least = if is_cheap { 1.0 / IDLE_PART as f64 } else { 1.0 };
         let mut state = self.state.lock();
         let root = self.version.load().root.clone();
         let mut dear = self.noted_slots(&root);
@@ -166,9 +168,17 @@ impl BeTree {
             let job = reserved.inspect_err(|error| self.leave_if_damaged(&mut state, &noted.name, error))?;
             if let Some(job) = job {
                 drop(state);
-                self.do_job(retention, &job)?;
-                self.counters.for_reads.add(1);
-                return Ok(true);
+                return match self.do_job(retention, &job) {
+                    // It can wait, so the disk is not full on its account. Its readers pay once more.
+                    Err(error) if error.kind() == ErrorKind::NoSpace => {
+                        noted.slot.rent().paid.store(0, Ordering::Relaxed);
+                        Ok(false)
+                    }
+                    done => done.map(|()| {
+                        self.counters.for_reads.add(1);
+                        true
+                    }),
+                };
             }
         }
         Ok(false)

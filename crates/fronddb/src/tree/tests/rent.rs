@@ -1,6 +1,7 @@
 //! Flushes that readers pay for.
 
 use super::*;
+use crate::store::Urgency;
 
 /// A tree at rest: no buffer asks for a flush by its size, and the one above the leaf of `key(300)` has two runs.
 fn at_rest() -> Harness {
@@ -89,4 +90,21 @@ fn a_slot_that_is_gone_leaves_the_list() {
     harness.compact(Vec::new(), None);
     assert!(!flush(&harness, true));
     assert!(!harness.tree.has_rents());
+}
+
+#[test]
+fn without_space_it_waits_and_nobody_hears_of_it() {
+    let harness = at_rest();
+    let store = &harness.tree.env().store;
+    harness.storage.set_capacity(0);
+    let taken: Vec<Extent> = std::iter::from_fn(|| store.allocate(1, Urgency::Ordinary).ok()).collect();
+    harness.seek_often(&key(300), 100_000);
+    let before = harness.tree.shape().expect("shape");
+    while flush(&harness, false) {}
+    assert_eq!(harness.tree.shape().expect("shape"), before, "nothing could be written");
+    assert!(!flush(&harness, true), "its readers pay once more");
+    harness.storage.set_capacity(u64::MAX);
+    taken.into_iter().for_each(|extent| store.free_unpublished(extent));
+    assert!(reads_until_flushed(&harness, false) > 10);
+    harness.check();
 }
