@@ -250,7 +250,12 @@ impl Engine {
         self.processors.watch(began);
         let are_idle = self.processors.are_idle();
         let done = self.tree.flush_for_reads(&self.retention(), are_idle)?;
-        self.processors.count_own(self.clock.micros().saturating_sub(began));
+        let took = self.clock.micros().saturating_sub(began);
+        self.processors.count_own(took);
+        if done {
+            // For as long again the readers have the machine's memory and caches to themselves, unless there is other work.
+            self.wake.rest(Duration::from_micros(took));
+        }
         Ok(done)
     }
 

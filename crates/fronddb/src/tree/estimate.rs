@@ -3,17 +3,20 @@
 //! Slots that lie wholly inside the range count by their totals; at its two borders the indexes of the
 //! runs say how much lies inside, exact to a block. Puts in buffers count as new rows and deletes as rows
 //! gone, so the figure is exact once buffers are compacted, and cannot drift: it is added up from what
-//! runs record about themselves. Of level 0 few messages are counted and many are estimated from samples (within a factor of
-//! two, mostly much nearer).
+//! runs record about themselves. Of many runs in a buffer that reach beyond the range, the largest is taken as a sample. Of level 0
+//! few messages are counted and many are estimated from samples (within a factor of two, mostly much nearer).
+
+use std::sync::Arc;
 
 use super::node::{Node, Slot, Target};
-use super::rent::Read;
 use super::{BeTree, Version};
 use crate::base::Result;
 use crate::format::message::Kind;
 use crate::memtable::Level0;
 use crate::run::Run;
 
+/// Runs of a buffer that are looked at one by one though they reach beyond the range; of more, the largest stands for all.
+const RUNS_COUNTED_MAX: usize = 2;
 /// Messages of a memtable that are counted one by one; where there are more, all are estimated.
 const LEVEL0_COUNTED_MAX: u64 = 200;
 
@@ -77,7 +80,6 @@ impl BeTree {
                 sum.deletes += totals.pending_deletes;
                 sum.bytes += totals.base_bytes + totals.pending_bytes;
             } else {
-                self.charge(node.height(), slot, Read::Seek);
                 self.add_part(slot, slot_upper, lower, upper, sum)?;
             }
         }
@@ -92,8 +94,8 @@ impl BeTree {
         upper: Option<&[u8]>,
         sum: &mut Sum,
     ) -> Result<()> {
-        for run in slot.buffer() {
-            let (messages, bytes) = part_of_run(run, lower, upper)?;
+        let parts = parts_of_buffer(slot.buffer(), lower, upper)?;
+        for (run, (messages, bytes)) in slot.buffer().iter().zip(parts) {
             let kinds = &run.meta().kinds;
             let share =
                 |count: u64| (u128::from(count) * u128::from(messages) / u128::from(run.meta().messages.max(1))) as u64;
@@ -112,6 +114,33 @@ impl BeTree {
             Target::Node(child) => self.add_node(child.load(&self.env)?, slot_upper, lower, upper, sum),
         }
     }
+}
+
+/// The (messages, bytes) in the range of each run of a buffer. Of many that reach beyond it on both sides only the largest
+/// is looked at, as a sample of the others: each look costs a read of a small range as much as merging the run does.
+fn parts_of_buffer(buffer: &[Arc<Run>], lower: &[u8], upper: Option<&[u8]>) -> Result<Vec<(u64, u64)>> {
+    let is_wide = |run: &Run| {
+        let meta = run.meta();
+        meta.first_key.as_slice() <= lower && upper.is_some_and(|upper| upper <= meta.last_key.as_slice())
+    };
+    let wide = buffer.iter().filter(|run| is_wide(run)).count();
+    let sampled = if wide > RUNS_COUNTED_MAX {
+        buffer.iter().filter(|run| is_wide(run)).max_by_key(|run| run.meta().messages)
+    } else {
+        None
+    };
+    let sample = sampled.map(|run| part_of_run(run, lower, upper).map(|part| (run.meta().messages.max(1), part)));
+    let sample = sample.transpose()?;
+    let scaled = |part: u64, run: &Run, whole: u64| {
+        (u128::from(part) * u128::from(run.meta().messages) / u128::from(whole)) as u64
+    };
+    let part_of = |run: &Arc<Run>| match sample {
+        Some((whole, (messages, bytes))) if is_wide(run) => {
+            Ok((scaled(messages, run, whole), scaled(bytes, run, whole)))
+        }
+        _ => part_of_run(run, lower, upper),
+    };
+    buffer.iter().map(part_of).collect()
 }
 
 fn part_of_run(run: &Run, lower: &[u8], upper: Option<&[u8]>) -> Result<(u64, u64)> {

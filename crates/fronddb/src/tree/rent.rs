@@ -26,8 +26,8 @@ use crate::format::visibility::Retention;
 
 /// What a flush costs per stored byte that it reads, in nanoseconds of a processor and a disk.
 const FLUSH_NANOS_PER_BYTE: u64 = 15;
-/// What a run costs a read that positions a cursor in it or estimates a range.
-const SEEK_NANOS: u64 = 1000;
+/// What a run costs a read that positions a cursor in it.
+const SEEK_NANOS: u64 = 1500;
 /// What a run costs a point read, which mostly asks its filter alone.
 const PROBE_NANOS: u64 = 100;
 /// What each message of a run costs a scan that merges it.
@@ -62,7 +62,7 @@ impl Rent {
 pub(super) enum Read {
     /// Point reads: as many as charge at once.
     Probes,
-    /// A cursor or an estimate goes to a key.
+    /// A cursor goes to a key.
     Seek,
     /// A scan goes through all of it.
     Scan,
