@@ -1,5 +1,6 @@
 //! The tree against a model: random writes, seals, flushes, publications and reopenings, with tiny nodes.
 
+mod estimate;
 mod rent;
 
 use std::collections::BTreeMap;
