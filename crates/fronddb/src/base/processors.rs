@@ -4,7 +4,7 @@
 //! affinity, its control group's quota) it did not use. The less counts.
 
 use super::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How long it is watched before it says anything, in microseconds.
 const WATCH_MICROS: u64 = 150_000;
@@ -19,9 +19,9 @@ const TICK_MICROS: f64 = 10_000.0;
 /// no longer were.
 #[derive(Debug, Default)]
 pub struct Processors {
-    last: Mutex<Option<Sample>>,
+    /// The last look, and what it said.
+    last: Mutex<(Option<Sample>, bool)>,
     own_micros: AtomicU64,
-    are_idle: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -43,25 +43,20 @@ struct Times {
 }
 
 impl Processors {
-    /// Looks, if it has not for a while; `now` in microseconds.
-    pub fn watch(&self, now: u64) {
-        let mut last = self.last.lock();
+    /// Whether half a processor or more is idle, as of a look a moment ago; `now` in microseconds.
+    pub fn are_idle(&self, now: u64) -> bool {
+        let (last, are_idle) = &mut *self.last.lock();
         if last.is_some_and(|last| now < last.micros + WATCH_MICROS) {
-            return;
+            return *are_idle;
         }
         // Ordering: a hint.
         let own_micros = self.own_micros.load(Ordering::Relaxed);
         let sample = times().map(|times| Sample { micros: now, times, own_micros });
         let recent = last.filter(|last| now < last.micros + STALE_MICROS);
         let usable = std::thread::available_parallelism().map_or(1, |count| count.get()) as f64;
-        let idle = recent.zip(sample).is_some_and(|(last, sample)| idle_between(&last, &sample, usable) >= IDLE_MIN);
-        self.are_idle.store(idle, Ordering::Relaxed);
+        *are_idle = recent.zip(sample).is_some_and(|(last, sample)| idle_between(&last, &sample, usable) >= IDLE_MIN);
         *last = sample;
-    }
-
-    /// Whether, when last looked at, half a processor or more was idle.
-    pub fn are_idle(&self) -> bool {
-        self.are_idle.load(Ordering::Relaxed)
+        *are_idle
     }
 
     /// A thread has worked for `micros` because processors were idle.
@@ -126,11 +121,8 @@ mod tests {
     #[test]
     fn nothing_is_said_before_it_was_watched() {
         let processors = Processors::default();
-        processors.watch(0);
-        assert!(!processors.are_idle());
-        processors.watch(WATCH_MICROS / 2);
-        assert!(!processors.are_idle(), "not yet long enough");
-        processors.watch(STALE_MICROS);
-        assert!(!processors.are_idle(), "too long ago");
+        assert!(!processors.are_idle(0));
+        assert!(!processors.are_idle(WATCH_MICROS / 2), "not yet long enough");
+        assert!(!processors.are_idle(STALE_MICROS), "too long ago");
     }
 }

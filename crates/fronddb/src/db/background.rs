@@ -247,8 +247,7 @@ impl Engine {
             return Ok(false);
         }
         let began = self.clock.micros();
-        self.processors.watch(began);
-        let are_idle = self.processors.are_idle();
+        let are_idle = self.processors.are_idle(began);
         let done = self.tree.flush_for_reads(&self.retention(), are_idle)?;
         let took = self.clock.micros().saturating_sub(began);
         self.processors.count_own(took);

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::TreeEnv;
-use super::rent::Rent;
+use super::rent::{self, Rent};
 use super::tuning::TreeTuning;
 use crate::base::key::{head, tree_of};
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
@@ -66,6 +66,7 @@ pub struct Slot {
     is_damaged: bool,
     /// What reads have paid for what is in its buffer.
     rent: Rent,
+    flush_nanos: u64,
 }
 
 /// What a slot leads to.
@@ -275,7 +276,9 @@ impl Slot {
             }
             _ => None,
         };
-        Arc::new(Slot { lower, buffer, target, totals, urgency, fill, is_damaged, rent })
+        // Asked for by each read that goes through the buffer.
+        let flush_nanos = rent::flush_nanos(&buffer, &target);
+        Arc::new(Slot { lower, buffer, target, totals, urgency, fill, is_damaged, rent, flush_nanos })
     }
 
     /// The lowest key that belongs to it.
@@ -335,6 +338,11 @@ impl Slot {
     /// What reads have paid for what is in its buffer.
     pub(super) fn rent(&self) -> &Rent {
         &self.rent
+    }
+
+    /// What its flush costs, in nanoseconds.
+    pub(super) fn flush_nanos(&self) -> u64 {
+        self.flush_nanos
     }
 
     /// The highest urgency below it.

@@ -23,6 +23,7 @@ use super::plan::{self, SlotName};
 use crate::base::sync::Mutex;
 use crate::base::{ErrorKind, Result};
 use crate::format::visibility::Retention;
+use crate::run::Run;
 
 /// What a flush costs per stored byte that it reads, in nanoseconds of a processor and a disk.
 const FLUSH_NANOS_PER_BYTE: u64 = 15;
@@ -74,6 +75,16 @@ pub(super) fn is_charged(hash: u64) -> bool {
     hash.is_multiple_of(PROBES_PER_CHARGE)
 }
 
+/// What the flush of a slot costs, in nanoseconds: for each byte that is rewritten, now and, of a buffer above a node, once more.
+pub(super) fn flush_nanos(buffer: &[Arc<Run>], target: &Target) -> u64 {
+    let pending: u64 = buffer.iter().map(|run| run.meta().bytes).sum();
+    let bytes = match target {
+        Target::Leaf(base) => pending + base.as_ref().map_or(0, |base| base.meta().bytes),
+        Target::Node(_) => 2 * pending,
+    };
+    bytes * FLUSH_NANOS_PER_BYTE
+}
+
 /// The slots whose readers have paid enough to be looked at.
 #[derive(Debug, Default)]
 pub(super) struct Noted {
@@ -86,15 +97,6 @@ impl Slot {
     /// Runs that a flush spares each read. Those above a node lie above a leaf after it, where they are spared next.
     fn runs_spared(&self) -> u64 {
         if self.is_damaged() { 0 } else { self.buffer().len() as u64 }
-    }
-
-    /// What its flush costs, in nanoseconds: for each byte that is rewritten, now and, of a buffer above a node, once more.
-    fn flush_nanos(&self) -> u64 {
-        let bytes = match self.target() {
-            Target::Leaf(base) => self.buffer_bytes() + base.as_ref().map_or(0, |base| base.meta().bytes),
-            Target::Node(_) => 2 * self.buffer_bytes(),
-        };
-        bytes * FLUSH_NANOS_PER_BYTE
     }
 
     /// What its readers have paid, in parts of what its flush costs.
