@@ -241,6 +241,19 @@ int ha_frond::failure(frond_status status)
   return statement_error(ha_thd(), status);
 }
 
+/* Whether a locking walk over an index locks the entries, and the gaps between them. Below REPEATABLE READ the lock of the row is
+   enough: its entries change only under it. */
+bool ha_frond::locks_entries(uint index) const
+{
+  return index == MAX_KEY || is_primary(index) || !session->read_committed();
+}
+
+frond::Scan_mode ha_frond::scan_mode() const
+{
+  bool locks= locks_entries(active_index);
+  return {locks ? lock_mode : static_cast<frond_lock_mode>(FROND_LOCK_NONE), locking(), wait_ms()};
+}
+
 THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock_type lock_type)
 {
   if (lock_type == TL_IGNORE)
@@ -297,7 +310,7 @@ int ha_frond::external_lock(THD *thd, int lock_type)
     lock_mode= stored_lock_mode= FROND_LOCK_SHARED;
   if (is_sequence())
     lock_mode= stored_lock_mode= FROND_LOCK_NONE;
-  scan.resume(txn(), lock_mode, wait_ms());
+  scan.resume(txn(), scan_mode());
   return 0;
 }
 
@@ -305,7 +318,7 @@ int ha_frond::external_lock(THD *thd, int lock_type)
 void ha_frond::init_table_handle_for_HANDLER()
 {
   lock_mode= stored_lock_mode= FROND_LOCK_NONE;
-  scan.resume(txn(), lock_mode, wait_ms());
+  scan.resume(txn(), scan_mode());
 }
 
 int ha_frond::start_stmt(THD *thd, thr_lock_type lock_type)
@@ -374,7 +387,7 @@ void ha_frond::unlock_row()
   if (!locking() || !session->read_committed())
     return;
   frond_txn_unlock(txn(), share->primary, slice(primary_key));
-  if (active_index != MAX_KEY && !is_primary(active_index))
+  if (active_index != MAX_KEY && !is_primary(active_index) && (at_point || has_virtual_part(active_index)))
     frond_txn_unlock(txn(), tree_of(active_index), slice(compared));
 }
 
@@ -896,19 +909,60 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
     if (error || *skip || (covered && !locking()))
       return error;
   }
+  if (!locking())
+    return read_primary(primary, record, skip);
+  int error= lock_entry_row(index, entry.key, primary, pushed, record, skip);
+  if (!error && *skip)
+    unlock_row();
+  return error;
+}
+
+/* The row to which an entry belonged when it was read, locked and as it is now. Where the lock has been waited for, the row may have
+   another entry by now, and the walk may have passed that: a row that is still within the bounds of the walk is taken here, or a
+   row that was there all the time would be missed. It comes once, since the walk sees one state of the index, and nobody moves it
+   any more. */
+int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip)
+{
   compared.clear();
-  if (locking())
-    compared.append(entry.key.data, entry.key.size);
+  compared.append(entry_key.data, entry_key.size);
   int error= read_primary(primary, record, skip);
-  if (error || *skip || !locking())
+  if (error || *skip)
     return error;
-  /* The row is locked now, and as it is now; the entry was read before: it may be another row's past. */
-  if (has_virtual_part(index))
-    return check_entry(index, record, skip);
+  bool may_take= takes_moved && !locks_entries(index) && !at_point && record == table->record[0];
+  if (has_virtual_part(index)) {
+    error= check_entry(index, record, skip);
+    if (error || !*skip || !may_take)
+      return error;
+    for (uint part= 0; part < table->key_info[index].user_defined_key_parts; part++) {
+      Field *field= table->key_info[index].key_part[part].field;
+      if (!field->stored_in_db() && table->update_virtual_field(field, false))
+        return HA_ERR_INTERNAL_ERROR;
+    }
+  }
   compare_key.clear();
   append_entry_key(index, record, primary_key, compare_key);
-  *skip= compare_key.size() != compared.size() || memcmp(compare_key.data(), compared.data(), compared.size()) != 0;
-  return 0;
+  if (compare_key.size() == compared.size() && memcmp(compare_key.data(), compared.data(), compared.size()) == 0) {
+    *skip= false;
+    return 0;
+  }
+  *skip= !may_take || !is_walked(compare_key);
+  if (*skip || !pushed)
+    return 0;
+  error= check_pushed(skip);
+  *skip= *skip || error == HA_ERR_END_OF_FILE;
+  return error == HA_ERR_END_OF_FILE ? 0 : error;
+}
+
+/* Whether a key is within the bounds of the walk. */
+bool ha_frond::is_walked(const Bytes &key) const
+{
+  auto is_below= [](frond_slice a, frond_slice b) {
+    int order= memcmp(a.data, b.data, std::min(a.size, b.size));
+    return order != 0 ? order < 0 : a.size < b.size;
+  };
+  if (walked.lower.data && is_below(slice(key), walked.lower))
+    return false;
+  return !walked.upper.data || is_below(slice(key), walked.upper);
 }
 
 /* Virtual columns are not in the row: that the entry is the row's still, the entry says, which stays while the row is locked.
@@ -952,8 +1006,10 @@ int ha_frond::read_walked(const frond_row &row, uchar *record, bool *skip)
   return error;
 }
 
-int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record)
+int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one_prefix)
 {
+  walked= bounds;
+  takes_moved= in_range || one_prefix;
   frond_row row;
   frond_status status= move == Move::first ? scan.first(bounds, &row) : scan.last(bounds, &row);
   at_point= exact_walk= false;
@@ -1049,7 +1105,7 @@ int ha_frond::rnd_init(bool whole)
       return failure(status);
   }
   if (whole)
-    scan.prepare(txn(), share->primary, lock_mode, wait_ms());
+    scan.prepare(txn(), share->primary, scan_mode());
   return 0;
 }
 
@@ -1116,7 +1172,7 @@ int ha_frond::index_init(uint index, bool)
   active_index= index;
   at_point= false;
   has_range_end= false;
-  scan.prepare(txn(), tree_of(index), lock_mode, wait_ms());
+  scan.prepare(txn(), tree_of(index), scan_mode());
   return 0;
 }
 
@@ -1149,7 +1205,7 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     bounds.lower= slice(search_key);
     bounds.upper= upper_slice(search_end);
     bounds.final_upper= false;
-    error= walk(Move::first, bounds, record);
+    error= walk(Move::first, bounds, record, true);
     exact_walk= error == 0;
     break;
   case HA_READ_KEY_OR_NEXT:
@@ -1173,7 +1229,7 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     bounds= Scan_bounds();
     bounds.lower= slice(search_key);
     bounds.upper= upper_slice(search_end);
-    error= walk(Move::last, bounds, record);
+    error= walk(Move::last, bounds, record, true);
     break;
   default:
     return HA_ERR_UNSUPPORTED;
@@ -1233,8 +1289,9 @@ int ha_frond::read_range_first(const key_range *start, const key_range *end, boo
     else
       prefix_end(key, range_end);
   }
+  in_range= true;
   int error= handler::read_range_first(start, end, eq_range_arg, sorted);
-  has_range_end= false;
+  has_range_end= in_range= false;
   return error;
 }
 

@@ -169,6 +169,8 @@ private:
   frond_txn *txn() const;
   bool locking() const { return lock_mode != FROND_LOCK_NONE; }
   int64_t wait_ms() const { return skip_locked ? FROND_WAIT_SKIP : statement_wait_ms; }
+  bool locks_entries(uint index) const;
+  frond::Scan_mode scan_mode() const;
   int failure(frond_status status);
   bool is_sequence() const { return table_share->table_type == TABLE_TYPE_SEQUENCE; }
   bool has_primary_key() const { return table_share->primary_key != MAX_KEY; }
@@ -209,10 +211,12 @@ private:
 
   /* Reads */
   enum class Move { first, last, next, prev };
-  int walk(Move move, const frond::Scan_bounds &bounds, uchar *record);
+  int walk(Move move, const frond::Scan_bounds &bounds, uchar *record, bool one_prefix= false);
   int step(Move move, uchar *record);
   int read_walked(const frond_row &row, uchar *record, bool *skip);
   int read_entry(uint index, const frond_row &entry, uchar *record, bool *skip);
+  int lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip);
+  bool is_walked(const frond::Bytes &key) const;
   int check_entry(uint index, uchar *record, bool *skip);
   bool has_virtual_part(uint index) const;
   int read_index_columns(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record);
@@ -247,11 +251,14 @@ private:
   bool has_range_end= false;
   bool at_point= false;     /* the last search was for one row by its whole key */
   bool exact_walk= false;   /* the walk ends with the rows of the search key */
+  bool in_range= false;     /* a range is begun: read_range_first */
+  frond::Scan_bounds walked; /* the bounds of the walk; what they refer to stays until the next search */
+  bool takes_moved= false;  /* a row found inside them is wanted wherever in them it is now */
   frond::Bytes row_memory;  /* value of the row that was read by its key: blobs of the record point into it */
   frond::Bytes primary_key; /* of the row read last */
   frond::Bytes primary_tuple; /* columns of a search by an extended key */
   frond::Bytes new_primary_key, compare_key, compare_other;
-  frond::Bytes compared;
+  frond::Bytes compared;    /* the entry by which a row that is locked was found */
   DsMrr_impl multi_range;
 };
 

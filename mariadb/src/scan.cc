@@ -15,13 +15,12 @@ constexpr frond_slice NO_KEY= {nullptr, 0};
 
 } // namespace
 
-void Scan::prepare(frond_txn *txn_arg, const frond_tree *tree_arg, frond_lock_mode lock_arg, int64_t wait_ms_arg)
+void Scan::prepare(frond_txn *txn_arg, const frond_tree *tree_arg, const Scan_mode &mode_arg)
 {
   close();
   txn= txn_arg;
   tree= tree_arg;
-  lock= lock_arg;
-  wait_ms= wait_ms_arg;
+  mode= mode_arg;
 }
 
 void Scan::close()
@@ -52,13 +51,12 @@ void Scan::park()
   }
 }
 
-void Scan::resume(frond_txn *txn_arg, frond_lock_mode lock_arg, int64_t wait_ms_arg)
+void Scan::resume(frond_txn *txn_arg, const Scan_mode &mode_arg)
 {
   if (!tree)
     return;
   txn= txn_arg;
-  lock= lock_arg;
-  wait_ms= wait_ms_arg;
+  mode= mode_arg;
 }
 
 frond_status Scan::open(const Scan_bounds &bounds)
@@ -67,10 +65,11 @@ frond_status Scan::open(const Scan_bounds &bounds)
   frond_cursor_options options= {};
   options.lower= bounds.lower;
   options.upper= bounds.upper;
-  options.lock= lock;
-  options.wait_ms= wait_ms;
+  options.lock= mode.lock;
+  options.wait_ms= mode.wait_ms;
+  options.flags= mode.committed ? FROND_CURSOR_COMMITTED : 0;
   bounded= (bounds.lower.data || bounds.upper.data) && !bounds.final_upper;
-  rows_max= lock == FROND_LOCK_NONE ? ROWS_FIRST : 1;
+  rows_max= mode.lock == FROND_LOCK_NONE ? ROWS_FIRST : 1;
   return frond_cursor_open(txn, tree, &options, &cursor);
 }
 
@@ -157,7 +156,7 @@ frond_status Scan::fetch(frond_move move, frond_slice key, frond_row *row)
       move= move == FROND_MOVE_LAST || move == FROND_MOVE_PREV ? FROND_MOVE_PREV : FROND_MOVE_NEXT;
       continue;
     }
-    if (lock == FROND_LOCK_NONE)
+    if (mode.lock == FROND_LOCK_NONE)
       rows_max= std::min(rows_max * 2, ROWS_MAX);
     at= buffer.data();
     if (rows_left == 0) {

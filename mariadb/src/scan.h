@@ -27,6 +27,13 @@ struct Scan_bounds {
   bool final_upper= false;
 };
 
+/* What a walk sees and locks. */
+struct Scan_mode {
+  frond_lock_mode lock= FROND_LOCK_NONE;
+  bool committed= false; /* without lock: nothing that is not committed, also at READ UNCOMMITTED */
+  int64_t wait_ms= FROND_WAIT_DEFAULT;
+};
+
 class Scan {
 public:
   Scan()= default;
@@ -34,13 +41,13 @@ public:
   Scan(const Scan &)= delete;
   Scan &operator=(const Scan &)= delete;
 
-  /* What the following walks range over and how they lock. Nothing is read. */
-  void prepare(frond_txn *txn, const frond_tree *tree, frond_lock_mode lock, int64_t wait_ms);
+  /* What the following walks range over, and how. Nothing is read. */
+  void prepare(frond_txn *txn, const frond_tree *tree, const Scan_mode &mode);
   void close();
   bool is_open() const { return cursor != nullptr || parked; }
   /* The transaction may end; the walk goes on from the last row that was lent, after resume(). */
   void park();
-  void resume(frond_txn *txn, frond_lock_mode lock, int64_t wait_ms);
+  void resume(frond_txn *txn, const Scan_mode &mode);
 
   /* The first or last row within the bounds. FROND_OK with row->key.data NULL at the end. */
   frond_status first(const Scan_bounds &bounds, frond_row *row);
@@ -57,8 +64,7 @@ private:
 
   frond_txn *txn= nullptr;
   const frond_tree *tree= nullptr;
-  frond_lock_mode lock= FROND_LOCK_NONE;
-  int64_t wait_ms= FROND_WAIT_DEFAULT;
+  Scan_mode mode;
 
   frond_cursor *cursor= nullptr;
   bool forward= true;

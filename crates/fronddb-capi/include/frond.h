@@ -430,7 +430,8 @@ enum {
   FROND_CURSOR_UPPER_INCLUDED = 2, /* upper itself is in; without it, out */
   FROND_CURSOR_KEYS_ONLY = 4,      /* values kept apart as blobs are not loaded; all values are empty */
   FROND_CURSOR_NO_READ_AHEAD = 8,
-  FROND_CURSOR_NO_FILL_CACHE = 16 /* for one-off scans of large trees */
+  FROND_CURSOR_NO_FILL_CACHE = 16, /* for one-off scans of large trees */
+  FROND_CURSOR_COMMITTED = 32 /* without lock: at read uncommitted sees what read committed sees */
 };
 
 /* What a cursor ranges over. All zeros: everything, without locks. */

@@ -233,6 +233,14 @@ impl TxnCore {
         }
     }
 
+    /// As [`TxnCore::snapshot`], and at READ UNCOMMITTED as at READ COMMITTED.
+    pub(crate) fn committed_snapshot(&self, state: &mut TxnState) -> Option<Arc<Snapshot>> {
+        match self.options.isolation {
+            Isolation::ReadUncommitted => Some(state.statement.snapshot(|| self.engine.snapshots.acquire())),
+            _ => self.snapshot(state),
+        }
+    }
+
     /// The number of the snapshot that its writes must not overtake, where it asked for that.
     pub(crate) fn conflict_snapshot(&self, state: &mut TxnState) -> Option<CommitNumber> {
         let strict = self.options.first_updater_wins && self.options.isolation == Isolation::RepeatableRead;

@@ -6,7 +6,9 @@
 //! (see `covered`) in between can have changed that, so the look is repeated when there was one. Where another transaction
 //! has written without locking, it waits for that one's end and looks again: once before it locks the gap, so that the
 //! writer may go on writing there, and from then on with the gap locked. At READ COMMITTED it locks rows and no gaps, and
-//! waits where an undecided change stands at a row that it stops at.
+//! waits where an undecided change stands at a row that it stops at. Each look sees one committed state, and when the
+//! row is gone once it is locked, the look is repeated from where it began: a commit that moves a row, by deleting one
+//! key and writing another, is seen whole, to whichever side the row went.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -39,6 +41,7 @@ pub struct Cursor {
     lock: Option<Mode>,
     gaps: bool,
     wait: Wait,
+    committed: bool,
     keys_only: bool,
     read: ReadOptions,
     source: Option<Source>,
@@ -90,6 +93,7 @@ impl TxnCore {
             lock: lock.map(mode_of),
             gaps: matches!(self.options.isolation, Isolation::RepeatableRead | Isolation::Serializable),
             wait: options.wait,
+            committed: options.committed,
             keys_only: options.keys_only,
             read: ReadOptions {
                 fill_cache: options.fill_cache,
@@ -285,7 +289,7 @@ impl Cursor {
         if core.lock_point(&mut state, self.tree.id, user_key(&key), mode_of(mode), wait)? == Attempt::Busy {
             return Ok(false);
         }
-        self.take_row(&core, &mut state, key, mode_of(mode), wait)
+        Ok(self.take_row(&core, &mut state, key, mode_of(mode), wait)? == Taken::Row)
     }
 
     /// Gives back the lock of the row that it is at, where this statement took it and nothing was written to the row since;
@@ -323,7 +327,11 @@ impl Cursor {
     fn source(&mut self, state: &mut TxnState) -> &mut TreeCursor {
         let core = &self.core;
         let own = state.writer.as_ref().map(|writer| writer.txn);
-        let snapshot = if self.lock.is_some() { None } else { core.snapshot(state) };
+        let snapshot = match (self.lock, self.committed) {
+            (Some(_), _) => None,
+            (None, false) => core.snapshot(state),
+            (None, true) => core.committed_snapshot(state),
+        };
         let same = |source: &Source| {
             let number = |snapshot: &Option<Arc<Snapshot>>| snapshot.as_ref().map(|snapshot| snapshot.number());
             source.own == own && number(&source.snapshot) == number(&snapshot)
@@ -331,7 +339,8 @@ impl Cursor {
         let reusable = self.source.take().filter(same);
         let source = reusable.unwrap_or_else(|| {
             let number = snapshot.as_ref().map_or(CommitNumber::LATEST, |snapshot| snapshot.number());
-            let uncommitted = core.options.isolation == Isolation::ReadUncommitted && self.lock.is_none();
+            let is_dirty = core.options.isolation == Isolation::ReadUncommitted;
+            let uncommitted = is_dirty && self.lock.is_none() && !self.committed;
             let view = core.engine.owned_view(number, own, uncommitted);
             let mut cursor = core.engine.tree.cursor(view, self.lower.clone(), self.upper.clone(), self.read);
             if self.lock.is_some() {
@@ -392,7 +401,9 @@ impl Cursor {
         let mut looked = Looked::default();
         loop {
             looked.at = Moment::now(core);
+            let one_state = self.one_state(core);
             let source = self.source(state);
+            source.see(one_state.as_ref().map_or(CommitNumber::LATEST, Snapshot::number));
             let row = if source.seek(&from)? { Some(source.cursor_row()) } else { None };
             looked.undecided = source.undecided().map(|(txn, key)| (txn, key.to_vec()));
             if self.locks_gaps() {
@@ -405,10 +416,11 @@ impl Cursor {
                 return self.accept(core, state, key, value);
             }
             let Some((key, _)) = row else { return Ok(false) };
-            if self.lock_found(core, state, &key)? {
-                return Ok(true);
+            match self.lock_found(core, state, &key)? {
+                Taken::Row => return Ok(true),
+                Taken::Busy => from = successor(&key),
+                Taken::Gone => {}
             }
-            from = successor(&key);
         }
     }
 
@@ -420,7 +432,9 @@ impl Cursor {
         let mut looked = Looked::default();
         loop {
             looked.at = Moment::now(core);
+            let one_state = self.one_state(core);
             let source = self.source(state);
+            source.see(one_state.as_ref().map_or(CommitNumber::LATEST, Snapshot::number));
             let found = match &below {
                 Some(below) => source.seek_before(below)?,
                 None => source.last()?,
@@ -436,10 +450,11 @@ impl Cursor {
                 return self.accept(core, state, key, value);
             }
             let Some((key, _)) = row else { return Ok(false) };
-            if self.lock_found(core, state, &key)? {
-                return Ok(true);
+            match self.lock_found(core, state, &key)? {
+                Taken::Row => return Ok(true),
+                Taken::Busy => below = Some(key),
+                Taken::Gone => {}
             }
-            below = Some(key);
         }
     }
 
@@ -473,6 +488,12 @@ impl Cursor {
         self.gaps && self.wait != Wait::SkipLocked
     }
 
+    /// What a look sees where no gaps are locked: commits go on meanwhile, and it must not see half of one. (Who locks gaps
+    /// looks again when there was a commit.)
+    fn one_state(&self, core: &TxnCore) -> Option<Snapshot> {
+        (!self.locks_gaps()).then(|| core.engine.snapshots.acquire())
+    }
+
     /// Locks the inner keys from `start` up to `end` (`None`: to the end of the tree).
     fn lock_gap(&self, core: &TxnCore, state: &mut TxnState, start: &[u8], end: Option<&[u8]>) -> Result<()> {
         let tree_end = tree_end(self.tree.id);
@@ -481,11 +502,11 @@ impl Cursor {
         core.lock_span(state, self.tree.id, user_key(start), end, mode, core.lock_wait(self.wait)).map(|_| ())
     }
 
-    /// Locks the row at `key` and stands there; false when it is held and such rows are to be skipped, or gone.
-    fn lock_found(&mut self, core: &TxnCore, state: &mut TxnState, key: &[u8]) -> Result<bool> {
+    /// Locks the row at `key` and stands there, if it is there still and can be had.
+    fn lock_found(&mut self, core: &TxnCore, state: &mut TxnState, key: &[u8]) -> Result<Taken> {
         let mode = self.lock.unwrap_or(Mode::Shared);
         if core.lock_point(state, self.tree.id, user_key(key), mode, self.wait)? == Attempt::Busy {
-            return Ok(false);
+            return Ok(Taken::Busy);
         }
         self.take_row(core, state, key.to_vec(), mode, self.wait)
     }
@@ -500,9 +521,15 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Reads the row at `key`, which is locked, as it is now; false, and the lock given back, when there is none any more or
-    /// another transaction is changing it and such rows are to be skipped.
-    fn take_row(&mut self, core: &TxnCore, state: &mut TxnState, key: Vec<u8>, mode: Mode, wait: Wait) -> Result<bool> {
+    /// Reads the row at `key`, which is locked, as it is now, and stands there; the lock is given back where it does not.
+    fn take_row(
+        &mut self,
+        core: &TxnCore,
+        state: &mut TxnState,
+        key: Vec<u8>,
+        mode: Mode,
+        wait: Wait,
+    ) -> Result<Taken> {
         let snapshot = core.conflict_snapshot(state);
         core.check_conflict(state, snapshot, &key)?;
         match core.read_settled(state, &key, mode, wait, self.keys_only)? {
@@ -510,14 +537,28 @@ impl Cursor {
                 self.value = value.into_vec();
                 self.key = key;
                 self.at = At::Own;
-                Ok(true)
+                Ok(Taken::Row)
             }
-            Settled::Value(None) | Settled::Busy => {
+            Settled::Value(None) => {
                 core.unlock_fresh(state, &key);
-                Ok(false)
+                Ok(Taken::Gone)
+            }
+            Settled::Busy => {
+                core.unlock_fresh(state, &key);
+                Ok(Taken::Busy)
             }
         }
     }
+}
+
+/// What became of a row that was found, when it was to be locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Row,
+    /// There is none any more.
+    Gone,
+    /// Another transaction holds or changes it, and such rows are to be skipped.
+    Busy,
 }
 
 /// When a cursor looked: what had been committed, and which covered writes had gone in.

@@ -315,6 +315,9 @@ pub struct CursorOptions {
     pub lock: Option<LockMode>,
     /// What to do about rows locked by others. Only with `lock`.
     pub wait: Wait,
+    /// Without `lock`: at READ UNCOMMITTED sees what READ COMMITTED sees. For who locks rows that it finds by a
+    /// cursor over something else.
+    pub committed: bool,
     /// Does not load values kept apart as blobs; [`crate::Cursor::value`] is then empty for all rows.
     pub keys_only: bool,
     /// How far to read ahead of a scan, in bytes, but not past its bounds; 0: not at all. Long scans hold twice as much for each
@@ -332,6 +335,7 @@ impl Default for CursorOptions {
             prefix: Vec::new(),
             lock: None,
             wait: Wait::Default,
+            committed: false,
             keys_only: false,
             read_ahead_bytes: 256 << 10,
             fill_cache: true,

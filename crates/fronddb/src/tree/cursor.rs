@@ -151,6 +151,11 @@ impl BeTree {
 }
 
 impl TreeCursor {
+    /// Sees the state of this commit number, from the next positioning by key or end on.
+    pub fn see(&mut self, snapshot: CommitNumber) {
+        self.view.snapshot = snapshot;
+    }
+
     /// To the first row.
     ///
     /// # Errors

@@ -168,6 +168,81 @@ fn at_read_committed_a_row_waits_for_its_delete_and_an_insertion_is_not_seen() {
     });
 }
 
+/// Moves the row's entry.
+fn move_entry(txn: &Transaction, rows: &Tree, index: &Tree, from: &[u8], to: &[u8], key: &[u8]) -> Result<()> {
+    let mut batch = WriteBatch::new();
+    batch.put(rows, key, b"row")?;
+    batch.set_covered(true);
+    batch.single_delete(index, from)?;
+    batch.put(index, to, key)?;
+    txn.write(&batch)
+}
+
+#[test]
+fn an_entry_that_moves_back_while_it_is_waited_for_is_found_where_it_is() {
+    let levels = [Isolation::ReadUncommitted, Isolation::ReadCommitted, Isolation::RepeatableRead];
+    for isolation in levels.into_iter().chain([Isolation::Serializable]) {
+        for (backward, place) in [(false, b"c"), (true, b"k")] {
+            let (_storage, db, rows, index) = table();
+            let setup = begin(&db);
+            insert(&setup, &rows, &index, b"e", b"1").unwrap();
+            setup.commit().unwrap();
+            let writer = patient(&db, Isolation::ReadCommitted);
+            move_entry(&writer, &rows, &index, b"e", place, b"1").unwrap();
+            let reader = patient(&db, isolation);
+            std::thread::scope(|scope| {
+                let found = scope.spawn(|| scan(&reader, &index, Some(LockMode::Exclusive), backward));
+                until_someone_waits(&db);
+                writer.commit().unwrap();
+                assert_eq!(found.join().unwrap().unwrap(), 1, "{isolation:?}, backward: {backward}");
+            });
+        }
+    }
+}
+
+#[test]
+fn an_entry_that_moves_to_and_fro_is_always_found() {
+    for isolation in [Isolation::ReadUncommitted, Isolation::ReadCommitted, Isolation::RepeatableRead] {
+        let (_storage, db, rows, index) = table();
+        let setup = begin(&db);
+        insert(&setup, &rows, &index, b"e", b"1").unwrap();
+        setup.commit().unwrap();
+        let mover_is_done = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let places = [b"e", b"c", b"k"];
+                for step in 0..3000 {
+                    let (from, to) = (places[step % 3], places[(step + 1) % 3]);
+                    loop {
+                        let writer = patient(&db, Isolation::ReadCommitted);
+                        let moved = move_entry(&writer, &rows, &index, from, to, b"1");
+                        match kind(moved.and_then(|()| writer.commit())) {
+                            Some(ErrorKind::Deadlock) => continue,
+                            other => break assert_eq!(other, None),
+                        }
+                    }
+                    if step % 100 == 0 {
+                        db.checkpoint().unwrap();
+                    }
+                }
+                mover_is_done.store(1, Ordering::Release);
+            });
+            let mut backward = false;
+            while mover_is_done.load(Ordering::Acquire) == 0 {
+                let reader = patient(&db, isolation);
+                let options = CursorOptions { lock: Some(LockMode::Shared), ..CursorOptions::range(*b"b", *b"y") };
+                let mut cursor = reader.cursor(&index, options).unwrap();
+                let found = if backward { cursor.last() } else { cursor.first() };
+                match found {
+                    Err(error) if error.kind() == ErrorKind::Deadlock => {}
+                    found => assert!(found.unwrap(), "{isolation:?}, backward: {backward}"),
+                }
+                backward = !backward;
+            }
+        });
+    }
+}
+
 #[test]
 fn a_covered_write_waits_for_a_range_lock_and_fails_without_effect() {
     let (_storage, db, rows, index) = table();
