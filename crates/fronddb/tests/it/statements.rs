@@ -70,6 +70,29 @@ fn the_reads_of_a_statement_see_one_snapshot_and_the_next_statement_a_newer_one(
 }
 
 #[test]
+fn a_committed_cursor_sees_the_snapshot_of_the_statement_at_read_uncommitted_too() {
+    let (_storage, db, tree) = fresh();
+    db.put(&tree, b"a", b"1").unwrap();
+    let writer = at(&db, Isolation::ReadCommitted);
+    writer.put(&tree, b"b", b"1").unwrap();
+    for (isolation, plain) in [(Isolation::ReadUncommitted, 2), (Isolation::ReadCommitted, 1)] {
+        let reader = at(&db, isolation);
+        let rows = |committed| {
+            let options = CursorOptions { committed, ..CursorOptions::default() };
+            collect(&mut reader.cursor(&tree, options).unwrap()).unwrap().len()
+        };
+        reader.begin_statement().unwrap();
+        assert_eq!((rows(false), rows(true)), (plain, 1), "{isolation:?}");
+        db.put(&tree, b"c", b"1").unwrap();
+        assert_eq!(rows(true), 1, "{isolation:?}");
+        reader.begin_statement().unwrap();
+        assert_eq!(rows(true), 2, "{isolation:?}");
+        reader.rollback().unwrap();
+        db.delete(&tree, b"c").unwrap();
+    }
+}
+
+#[test]
 fn statements_change_nothing_at_other_levels() {
     let (_storage, db, tree) = fresh();
     db.put(&tree, b"a", b"1").unwrap();
