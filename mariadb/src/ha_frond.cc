@@ -37,6 +37,12 @@ frond_slice upper_slice(const Bytes &bytes)
   return bytes.empty() ? frond_slice{nullptr, 0} : slice(bytes);
 }
 
+int compare(frond_slice a, frond_slice b)
+{
+  int order= memcmp(a.data, b.data, std::min(a.size, b.size));
+  return order != 0 || a.size == b.size ? order : a.size < b.size ? -1 : 1;
+}
+
 constexpr size_t HIDDEN_KEY_BYTES= 8;
 constexpr size_t REF_LENGTH_BYTES= 2;
 /* What the optimizer counts reads in, as for InnoDB. */
@@ -251,7 +257,8 @@ bool ha_frond::locks_entries(uint index) const
 frond::Scan_mode ha_frond::scan_mode() const
 {
   bool locks= locks_entries(active_index);
-  return {locks ? lock_mode : static_cast<frond_lock_mode>(FROND_LOCK_NONE), locking(), wait_ms()};
+  uint32_t sees= locking() ? FROND_CURSOR_COMMITTED : 0;
+  return {locks ? lock_mode : static_cast<frond_lock_mode>(FROND_LOCK_NONE), sees, wait_ms()};
 }
 
 THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock_type lock_type)
@@ -294,6 +301,7 @@ int ha_frond::external_lock(THD *thd, int lock_type)
   if (lock_type == F_UNLCK) {
     /* HANDLER … READ NEXT goes on after the statement and its transaction. */
     scan.park();
+    end_passes();
     if (session)
       session->statement_release();
     lock_mode= stored_lock_mode= FROND_LOCK_NONE;
@@ -361,6 +369,7 @@ int ha_frond::extra(enum ha_extra_function operation)
 int ha_frond::reset()
 {
   scan.close();
+  end_passes();
   cancel_pushed_idx_cond();
   cancel_pushed_rowid_filter();
   multi_range.dsmrr_close();
@@ -841,6 +850,7 @@ int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip)
     status= frond_txn_get(txn(), share->primary, slice(primary_key), &value);
   if (status != FROND_OK)
     return failure(status);
+  row_busy= skipped;
   if (!value.data || skipped) {
     *skip= true;
     return 0;
@@ -911,58 +921,148 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
   }
   if (!locking())
     return read_primary(primary, record, skip);
+  if (passes) {
+    int error= was_walked(index, entry, primary, record, skip);
+    if (error || *skip)
+      return error;
+  }
   int error= lock_entry_row(index, entry.key, primary, pushed, record, skip);
   if (!error && *skip)
     unlock_row();
   return error;
 }
 
-/* The row to which an entry belonged when it was read, locked and as it is now. Where the lock has been waited for, the row may have
-   another entry by now, and the walk may have passed that: a row that is still within the bounds of the walk is taken here, or a
-   row that was there all the time would be missed. It comes once, since the walk sees one state of the index, and nobody moves it
-   any more. */
+/* The row to which an entry belonged when it was read, locked and as it is now. Where the lock has been waited for, the row may
+   have another entry by now, and the walk may have passed that: a row that is still within the bounds of the walk is taken here, or a
+   row that was there all the time would be missed. It comes once, since the walk sees one state of the index, and nobody
+   moves the row any more. */
 int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip)
 {
   compared.clear();
   compared.append(entry_key.data, entry_key.size);
-  int error= read_primary(primary, record, skip);
-  if (error || *skip)
-    return error;
   bool may_take= takes_moved && !locks_entries(index) && !at_point && record == table->record[0];
+  int error= read_primary(primary, record, skip);
+  if (error)
+    return error;
+  if (*skip) {
+    has_left= has_left || (may_take && !row_busy);
+    return 0;
+  }
   if (has_virtual_part(index)) {
     error= check_entry(index, record, skip);
     if (error || !*skip || !may_take)
       return error;
-    for (uint part= 0; part < table->key_info[index].user_defined_key_parts; part++) {
-      Field *field= table->key_info[index].key_part[part].field;
-      if (!field->stored_in_db() && table->update_virtual_field(field, false))
-        return HA_ERR_INTERNAL_ERROR;
-    }
-  }
-  compare_key.clear();
-  append_entry_key(index, record, primary_key, compare_key);
-  if (compare_key.size() == compared.size() && memcmp(compare_key.data(), compared.data(), compared.size()) == 0) {
     *skip= false;
+  }
+  if (!append_present_key(index, record))
+    return HA_ERR_INTERNAL_ERROR;
+  if (compare_key.size() == compared.size() && memcmp(compare_key.data(), compared.data(), compared.size()) == 0)
+    return 0;
+  if (!may_take || !is_walked(compare_key)) {
+    *skip= true;
+    has_left= has_left || may_take;
     return 0;
   }
-  *skip= !may_take || !is_walked(compare_key);
-  if (*skip || !pushed)
-    return 0;
-  error= check_pushed(skip);
+  error= pushed ? check_pushed(skip) : 0;
   *skip= *skip || error == HA_ERR_END_OF_FILE;
   return error == HA_ERR_END_OF_FILE ? 0 : error;
+}
+
+/* Into compare_key: the entry of the row with primary_key, whose stored columns are in the record. */
+bool ha_frond::append_present_key(uint index, const uchar *record)
+{
+  const KEY &key= table->key_info[index];
+  if (record == table->record[0])
+    for (uint part= 0; part < key.user_defined_key_parts; part++) {
+      Field *field= key.key_part[part].field;
+      if (!field->stored_in_db() && table->update_virtual_field(field, false))
+        return false;
+    }
+  compare_key.clear();
+  append_entry_key(index, record, primary_key, compare_key);
+  return true;
+}
+
+/* Whether a row that is met in a later pass was within the bounds in the first one, or has been met since. The record is a place
+   to work at. */
+int ha_frond::was_walked(uint index, const frond_row &entry, frond_slice primary, uchar *record, bool *was)
+{
+  /* Most entries are the same in both. */
+  int order= -1;
+  while (first_row.key.data) {
+    order= compare(first_row.key, entry.key);
+    if (!first_pass.is_forward())
+      order= -order;
+    if (order >= 0)
+      break;
+    frond_status status= first_pass.is_forward() ? first_pass.next(&first_row, false) : first_pass.prev(&first_row, false);
+    if (status != FROND_OK)
+      return failure(status);
+  }
+  *was= order == 0 && compare(first_row.value, entry.value) == 0;
+  if (*was)
+    return 0;
+  primary_key.clear();
+  primary_key.append(primary.data, primary.size);
+  *was= !passed.emplace(reinterpret_cast<const char *>(primary.data), primary.size).second;
+  if (*was)
+    return 0;
+  Scan row_then;
+  row_then.prepare(txn(), share->primary, {FROND_LOCK_NONE, FROND_CURSOR_COMMITTED, FROND_WAIT_DEFAULT});
+  Scan_bounds bounds;
+  Bytes end;
+  end.append(primary.data, primary.size);
+  end.append_byte(0);
+  bounds.lower= slice(primary_key);
+  bounds.upper= slice(end);
+  frond_row row;
+  frond_status status= row_then.first(bounds, &row);
+  if (status != FROND_OK)
+    return failure(status);
+  if (!row.key.data)
+    return 0;
+  int error= rows.decode(row.key.data, row.key.size, row.value.data, row.value.size, nullptr, record);
+  if (error)
+    return error;
+  if (!append_present_key(index, record))
+    return HA_ERR_INTERNAL_ERROR;
+  *was= is_walked(compare_key);
+  return 0;
+}
+
+/* At the end of a walk: goes through its bounds once more where it has to. A row that has left them may have been replaced by another in
+   the same transaction, which the snapshot of the statement does not have; who looks for *the* row of a key must not find none.
+   Each pass sees what is committed when it begins, and takes the rows that were not there in the first. */
+frond_status ha_frond::begin_pass(Move move, frond_row *row)
+{
+  if (!has_left) {
+    row->key.data= nullptr;
+    return FROND_OK;
+  }
+  has_left= false;
+  passes= true;
+  scan.set_sees(FROND_CURSOR_LATEST);
+  first_pass.prepare(txn(), tree_of(active_index), {FROND_LOCK_NONE, FROND_CURSOR_COMMITTED, FROND_WAIT_DEFAULT});
+  bool ahead= move == Move::first || move == Move::next;
+  frond_status status= ahead ? first_pass.first(walked, &first_row) : first_pass.last(walked, &first_row);
+  if (status != FROND_OK)
+    return status;
+  return ahead ? scan.first(walked, row) : scan.last(walked, row);
+}
+
+void ha_frond::end_passes()
+{
+  passes= false;
+  passed.clear();
+  first_pass.close();
 }
 
 /* Whether a key is within the bounds of the walk. */
 bool ha_frond::is_walked(const Bytes &key) const
 {
-  auto is_below= [](frond_slice a, frond_slice b) {
-    int order= memcmp(a.data, b.data, std::min(a.size, b.size));
-    return order != 0 ? order < 0 : a.size < b.size;
-  };
-  if (walked.lower.data && is_below(slice(key), walked.lower))
+  if (walked.lower.data && compare(slice(key), walked.lower) < 0)
     return false;
-  return !walked.upper.data || is_below(slice(key), walked.upper);
+  return !walked.upper.data || compare(slice(key), walked.upper) < 0;
 }
 
 /* Virtual columns are not in the row: that the entry is the row's still, the entry says, which stays while the row is locked.
@@ -1010,12 +1110,19 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
 {
   walked= bounds;
   takes_moved= in_range || one_prefix;
+  has_left= false;
+  if (passes) {
+    end_passes();
+    scan.set_sees(scan_mode().sees);
+  }
   frond_row row;
   frond_status status= move == Move::first ? scan.first(bounds, &row) : scan.last(bounds, &row);
   at_point= exact_walk= false;
   Move onward= move == Move::first ? Move::next : Move::prev;
   for (;;) {
     if (status != FROND_OK)
+      return failure(status);
+    if (!row.key.data && (status= begin_pass(move, &row)) != FROND_OK)
       return failure(status);
     if (!row.key.data)
       return HA_ERR_END_OF_FILE;
@@ -1044,7 +1151,9 @@ int ha_frond::step(Move move, uchar *record)
   }
   for (;;) {
     frond_row row;
-    frond_status status= move == Move::next ? scan.next(&row, !exact_walk) : scan.prev(&row);
+    frond_status status= move == Move::next ? scan.next(&row, !exact_walk && !passes) : scan.prev(&row, !passes);
+    if (status == FROND_OK && !row.key.data)
+      status= begin_pass(move, &row);
     if (status != FROND_OK)
       return failure(status);
     if (!row.key.data)
@@ -1179,6 +1288,7 @@ int ha_frond::index_init(uint index, bool)
 int ha_frond::index_end()
 {
   scan.close();
+  end_passes();
   active_index= MAX_KEY;
   return 0;
 }

@@ -21,6 +21,8 @@
 #include "server.h"
 
 #include <memory>
+#include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "bulk_load.h"
@@ -217,6 +219,10 @@ private:
   int read_entry(uint index, const frond_row &entry, uchar *record, bool *skip);
   int lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip);
   bool is_walked(const frond::Bytes &key) const;
+  bool append_present_key(uint index, const uchar *record);
+  int was_walked(uint index, const frond_row &entry, frond_slice primary, uchar *record, bool *was);
+  frond_status begin_pass(Move move, frond_row *row);
+  void end_passes();
   int check_entry(uint index, uchar *record, bool *skip);
   bool has_virtual_part(uint index) const;
   int read_index_columns(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record);
@@ -249,11 +255,17 @@ private:
   frond::Bytes search_end;  /* its end as a prefix */
   frond::Bytes range_end;   /* where read_range_first says that the range ends */
   bool has_range_end= false;
+  bool row_busy= false;     /* another transaction holds it, and such rows are skipped */
   bool at_point= false;     /* the last search was for one row by its whole key */
   bool exact_walk= false;   /* the walk ends with the rows of the search key */
   bool in_range= false;     /* a range is begun: read_range_first */
   frond::Scan_bounds walked; /* the bounds of the walk; what they refer to stays until the next search */
   bool takes_moved= false;  /* a row found inside them is wanted wherever in them it is now */
+  bool has_left= false;     /* a row found inside them was not there any more */
+  bool passes= false;       /* the walk has been through them once, in the snapshot of the statement */
+  frond::Scan first_pass;   /* that one again, beside the others */
+  frond_row first_row= {{nullptr, 0}, {nullptr, 0}}; /* where it stands; none at its end */
+  std::unordered_set<std::string> passed; /* primary keys that later passes have met */
   frond::Bytes row_memory;  /* value of the row that was read by its key: blobs of the record point into it */
   frond::Bytes primary_key; /* of the row read last */
   frond::Bytes primary_tuple; /* columns of a search by an extended key */

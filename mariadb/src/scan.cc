@@ -67,7 +67,7 @@ frond_status Scan::open(const Scan_bounds &bounds)
   options.upper= bounds.upper;
   options.lock= mode.lock;
   options.wait_ms= mode.wait_ms;
-  options.flags= mode.committed ? FROND_CURSOR_COMMITTED : 0;
+  options.flags= mode.sees;
   bounded= (bounds.lower.data || bounds.upper.data) && !bounds.final_upper;
   rows_max= mode.lock == FROND_LOCK_NONE ? ROWS_FIRST : 1;
   return frond_cursor_open(txn, tree, &options, &cursor);

@@ -30,7 +30,7 @@ struct Scan_bounds {
 /* What a walk sees and locks. */
 struct Scan_mode {
   frond_lock_mode lock= FROND_LOCK_NONE;
-  bool committed= false; /* without lock: nothing that is not committed, also at READ UNCOMMITTED */
+  uint32_t sees= 0; /* without lock: 0, FROND_CURSOR_COMMITTED or FROND_CURSOR_LATEST */
   int64_t wait_ms= FROND_WAIT_DEFAULT;
 };
 
@@ -43,7 +43,9 @@ public:
 
   /* What the following walks range over, and how. Nothing is read. */
   void prepare(frond_txn *txn, const frond_tree *tree, const Scan_mode &mode);
+  void set_sees(uint32_t sees) { mode.sees= sees; }
   void close();
+  bool is_forward() const { return forward; }
   bool is_open() const { return cursor != nullptr || parked; }
   /* The transaction may end; the walk goes on from the last row that was lent, after resume(). */
   void park();

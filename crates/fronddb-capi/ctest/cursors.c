@@ -69,7 +69,7 @@ static void bounds(frond_txn *txn, frond_tree *tree)
     CHECK(is(row.key, cases[i].last));
     frond_cursor_close(cursor);
   }
-  options.flags = 64;
+  options.flags = 128;
   WRONG(frond_cursor_open(txn, tree, &options, &cursor));
   options.flags = 0;
   options.lock = 3;

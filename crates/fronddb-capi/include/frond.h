@@ -431,7 +431,8 @@ enum {
   FROND_CURSOR_KEYS_ONLY = 4,      /* values kept apart as blobs are not loaded; all values are empty */
   FROND_CURSOR_NO_READ_AHEAD = 8,
   FROND_CURSOR_NO_FILL_CACHE = 16, /* for one-off scans of large trees */
-  FROND_CURSOR_COMMITTED = 32 /* without lock: at read uncommitted sees what read committed sees */
+  FROND_CURSOR_COMMITTED = 32, /* without lock: at read uncommitted sees what read committed sees */
+  FROND_CURSOR_LATEST = 64 /* without lock: sees what is committed when it is moved by key or to an end */
 };
 
 /* What a cursor ranges over. All zeros: everything, without locks. */

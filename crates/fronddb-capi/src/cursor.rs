@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use engine::{Cursor, CursorOptions, Result};
+use engine::{Cursor, CursorOptions, Result, Sees};
 
 use crate::border::{Bytes, Out, Status, check_flags, enter, guard, need, unknown};
 use crate::constants::*;
@@ -89,7 +89,8 @@ fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions
         | FROND_CURSOR_KEYS_ONLY
         | FROND_CURSOR_NO_READ_AHEAD
         | FROND_CURSOR_NO_FILL_CACHE
-        | FROND_CURSOR_COMMITTED;
+        | FROND_CURSOR_COMMITTED
+        | FROND_CURSOR_LATEST;
     check_flags(options.flags, known)?;
     let set = |flag: u32| options.flags & flag != 0;
     let bound = |bytes: Bytes<'_>, included: bool| -> Result<Bound<Vec<u8>>> {
@@ -106,7 +107,11 @@ fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions
         prefix: options.prefix.get()?.to_vec(),
         lock: lock_mode_or_none(options.lock)?,
         wait: wait(options.wait_ms)?,
-        committed: set(FROND_CURSOR_COMMITTED),
+        sees: match (set(FROND_CURSOR_COMMITTED), set(FROND_CURSOR_LATEST)) {
+            (_, true) => Sees::Latest,
+            (true, false) => Sees::Committed,
+            (false, false) => Sees::Level,
+        },
         keys_only: set(FROND_CURSOR_KEYS_ONLY),
         read_ahead_bytes: match options.read_ahead_bytes {
             _ if set(FROND_CURSOR_NO_READ_AHEAD) => 0,

@@ -42,7 +42,7 @@ pub use db::events::{LogCallback, LogLevel};
 pub use db::log_print::{LogAction, LogEvent, log_records};
 pub use db::monitor::{Finding, LockInfo, PreparedInfo, TransactionInfo};
 pub use db::options::{
-    CursorOptions, Durability, Isolation, LockMode, MEMORY_BYTES_MIN, Options, ProgressCallback, TreeOptions,
+    CursorOptions, Durability, Isolation, LockMode, MEMORY_BYTES_MIN, Options, ProgressCallback, Sees, TreeOptions,
     TxnOptions, VictimCallback, Wait, WaitCallback,
 };
 pub use db::report::{RecoveryEstimate, RecoveryPhase, RecoveryProgress, RecoveryReport};

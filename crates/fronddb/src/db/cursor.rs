@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::core::{TxnCore, TxnState};
 use super::engine::Engine;
-use super::options::{CursorOptions, Isolation, LockMode, Wait};
+use super::options::{CursorOptions, Isolation, LockMode, Sees, Wait};
 use super::read::{Settled, mode_of};
 use super::tree_handle::{Tree, TreeInner};
 use crate::base::key::{PREFIX_BYTES, check_key, inner, prefix_end, tree_end, tree_start};
@@ -41,7 +41,7 @@ pub struct Cursor {
     lock: Option<Mode>,
     gaps: bool,
     wait: Wait,
-    committed: bool,
+    sees: Sees,
     keys_only: bool,
     read: ReadOptions,
     source: Option<Source>,
@@ -93,7 +93,7 @@ impl TxnCore {
             lock: lock.map(mode_of),
             gaps: matches!(self.options.isolation, Isolation::RepeatableRead | Isolation::Serializable),
             wait: options.wait,
-            committed: options.committed,
+            sees: options.sees,
             keys_only: options.keys_only,
             read: ReadOptions {
                 fill_cache: options.fill_cache,
@@ -327,10 +327,11 @@ impl Cursor {
     fn source(&mut self, state: &mut TxnState) -> &mut TreeCursor {
         let core = &self.core;
         let own = state.writer.as_ref().map(|writer| writer.txn);
-        let snapshot = match (self.lock, self.committed) {
+        let snapshot = match (self.lock, self.sees) {
             (Some(_), _) => None,
-            (None, false) => core.snapshot(state),
-            (None, true) => core.committed_snapshot(state),
+            (None, Sees::Level) => core.snapshot(state),
+            (None, Sees::Committed) => core.committed_snapshot(state),
+            (None, Sees::Latest) => Some(Arc::new(core.engine.snapshots.acquire())),
         };
         let same = |source: &Source| {
             let number = |snapshot: &Option<Arc<Snapshot>>| snapshot.as_ref().map(|snapshot| snapshot.number());
@@ -340,7 +341,7 @@ impl Cursor {
         let source = reusable.unwrap_or_else(|| {
             let number = snapshot.as_ref().map_or(CommitNumber::LATEST, |snapshot| snapshot.number());
             let is_dirty = core.options.isolation == Isolation::ReadUncommitted;
-            let uncommitted = is_dirty && self.lock.is_none() && !self.committed;
+            let uncommitted = is_dirty && self.lock.is_none() && self.sees == Sees::Level;
             let view = core.engine.owned_view(number, own, uncommitted);
             let mut cursor = core.engine.tree.cursor(view, self.lower.clone(), self.upper.clone(), self.read);
             if self.lock.is_some() {

@@ -302,6 +302,18 @@ pub struct TreeOptions {
     pub metadata: Vec<u8>,
 }
 
+/// What a cursor that does not lock sees. The last two are for who finds rows with it and locks them then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Sees {
+    /// What the isolation level says.
+    #[default]
+    Level,
+    /// The same, and at READ UNCOMMITTED what READ COMMITTED says.
+    Committed,
+    /// What is committed when it is positioned by key or end, at every level.
+    Latest,
+}
+
 /// What a cursor ranges over.
 #[derive(Debug, Clone)]
 pub struct CursorOptions {
@@ -315,9 +327,8 @@ pub struct CursorOptions {
     pub lock: Option<LockMode>,
     /// What to do about rows locked by others. Only with `lock`.
     pub wait: Wait,
-    /// Without `lock`: at READ UNCOMMITTED sees what READ COMMITTED sees. For who locks rows that it finds by a
-    /// cursor over something else.
-    pub committed: bool,
+    /// What it sees without `lock`.
+    pub sees: Sees,
     /// Does not load values kept apart as blobs; [`crate::Cursor::value`] is then empty for all rows.
     pub keys_only: bool,
     /// How far to read ahead of a scan, in bytes, but not past its bounds; 0: not at all. Long scans hold twice as much for each
@@ -335,7 +346,7 @@ impl Default for CursorOptions {
             prefix: Vec::new(),
             lock: None,
             wait: Wait::Default,
-            committed: false,
+            sees: Sees::Level,
             keys_only: false,
             read_ahead_bytes: 256 << 10,
             fill_cache: true,

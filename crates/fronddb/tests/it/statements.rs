@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fronddb::{CursorOptions, Database, ErrorKind, Isolation, LockMode, Locked, Transaction, Tree, TxnOptions, Wait};
+use fronddb::{
+    CursorOptions, Database, ErrorKind, Isolation, LockMode, Locked, Sees, Transaction, Tree, TxnOptions, Wait,
+};
 
 use crate::support::{collect, fresh};
 
@@ -70,23 +72,24 @@ fn the_reads_of_a_statement_see_one_snapshot_and_the_next_statement_a_newer_one(
 }
 
 #[test]
-fn a_committed_cursor_sees_the_snapshot_of_the_statement_at_read_uncommitted_too() {
+fn a_cursor_sees_the_committed_snapshot_of_the_statement_or_the_latest_where_it_is_told_so() {
     let (_storage, db, tree) = fresh();
     db.put(&tree, b"a", b"1").unwrap();
     let writer = at(&db, Isolation::ReadCommitted);
     writer.put(&tree, b"b", b"1").unwrap();
-    for (isolation, plain) in [(Isolation::ReadUncommitted, 2), (Isolation::ReadCommitted, 1)] {
+    for (isolation, plain) in LEVELS.into_iter().take(3).zip([2, 1, 1]) {
         let reader = at(&db, isolation);
-        let rows = |committed| {
-            let options = CursorOptions { committed, ..CursorOptions::default() };
+        let rows = |sees| {
+            let options = CursorOptions { sees, ..CursorOptions::default() };
             collect(&mut reader.cursor(&tree, options).unwrap()).unwrap().len()
         };
         reader.begin_statement().unwrap();
-        assert_eq!((rows(false), rows(true)), (plain, 1), "{isolation:?}");
+        assert_eq!((rows(Sees::Level), rows(Sees::Committed), rows(Sees::Latest)), (plain, 1, 1), "{isolation:?}");
         db.put(&tree, b"c", b"1").unwrap();
-        assert_eq!(rows(true), 1, "{isolation:?}");
-        reader.begin_statement().unwrap();
-        assert_eq!(rows(true), 2, "{isolation:?}");
+        assert_eq!((rows(Sees::Committed), rows(Sees::Latest)), (1, 2), "{isolation:?}");
+        if isolation != Isolation::ReadUncommitted {
+            assert_eq!(rows(Sees::Level), 1, "{isolation:?}");
+        }
         reader.rollback().unwrap();
         db.delete(&tree, b"c").unwrap();
     }
