@@ -119,8 +119,9 @@ const ROUNDS_MAX: usize = 8;
 const SLOW_READ: u64 = 12;
 /// What takes less was not read from a device.
 const READ_NANOS_MIN: u64 = 2_000;
-/// Reads that a mean is over, about.
-const MEAN_OVER: u64 = 16;
+/// Reads that a mean is over, about. A volume that limits its I/Os answers many at once and lets others wait long: they count
+/// together.
+const MEAN_OVER: u64 = 1024;
 /// A cache that was full has room again when one part in so many of the allowance is free.
 const ROOM_PART: usize = 16;
 /// One part in so many of the allowance is left to holes.
@@ -139,7 +140,7 @@ pub struct Cache {
     /// See [`Cache::is_full`].
     full: AtomicBool,
     misses: [AtomicU64; 4],
-    /// What reading and decoding a block took lately, in nanoseconds.
+    /// What reading and decoding [`MEAN_OVER`] blocks took lately, in nanoseconds.
     read_nanos: AtomicU64,
     decode_nanos: AtomicU64,
     #[cfg(test)]
@@ -293,9 +294,9 @@ impl Cache {
         if read < READ_NANOS_MIN {
             return;
         }
-        for (mean, new) in [(&self.read_nanos, read), (&self.decode_nanos, decode)] {
-            let old = mean.load(Ordering::Relaxed);
-            mean.store(if old == 0 { new } else { old - old / MEAN_OVER + new / MEAN_OVER }, Ordering::Relaxed);
+        for (lately, new) in [(&self.read_nanos, read), (&self.decode_nanos, decode)] {
+            let old = lately.load(Ordering::Relaxed);
+            lately.store(if old == 0 { new * MEAN_OVER } else { old - old / MEAN_OVER + new }, Ordering::Relaxed);
         }
     }
 
