@@ -94,8 +94,12 @@ impl BeTree {
         upper: Option<&[u8]>,
         sum: &mut Sum,
     ) -> Result<()> {
-        let parts = parts_of_buffer(slot.buffer(), lower, upper)?;
-        for (run, (messages, bytes)) in slot.buffer().iter().zip(parts) {
+        let sample = Sample::of(slot.buffer(), lower, upper)?;
+        for run in slot.buffer() {
+            let (messages, bytes) = match &sample {
+                Some(sample) if is_wide(run, lower, upper) => sample.part_of(run),
+                _ => part_of_run(run, lower, upper)?,
+            };
             let kinds = &run.meta().kinds;
             let share =
                 |count: u64| (u128::from(count) * u128::from(messages) / u128::from(run.meta().messages.max(1))) as u64;
@@ -116,33 +120,40 @@ impl BeTree {
     }
 }
 
-/// The (messages, bytes) in the range of each run of a buffer. Of many that reach beyond it on both sides only the largest
-/// is looked at, as a sample of the others: each look costs a read of a small range as much as merging the run does.
-fn parts_of_buffer(buffer: &[Arc<Run>], lower: &[u8], upper: Option<&[u8]>) -> Result<Vec<(u64, u64)>> {
-    let is_wide = |run: &Run| {
-        let meta = run.meta();
-        meta.first_key.as_slice() <= lower && upper.is_some_and(|upper| upper <= meta.last_key.as_slice())
-    };
-    let wide = buffer.iter().filter(|run| is_wide(run)).count();
-    let sampled = if wide > RUNS_COUNTED_MAX {
-        buffer.iter().filter(|run| is_wide(run)).max_by_key(|run| run.meta().messages)
-    } else {
-        None
-    };
-    let sample = sampled.map(|run| part_of_run(run, lower, upper).map(|part| (run.meta().messages.max(1), part)));
-    let sample = sample.transpose()?;
-    let scaled = |part: u64, run: &Run, whole: u64| {
-        (u128::from(part) * u128::from(run.meta().messages) / u128::from(whole)) as u64
-    };
-    let part_of = |run: &Arc<Run>| match sample {
-        Some((whole, (messages, bytes))) if is_wide(run) => {
-            Ok((scaled(messages, run, whole), scaled(bytes, run, whole)))
-        }
-        _ => part_of_run(run, lower, upper),
-    };
-    buffer.iter().map(part_of).collect()
+/// The largest of many runs that reach beyond a range on both sides, and its part in the range.
+struct Sample {
+    messages: u64,
+    part: (u64, u64),
 }
 
+impl Sample {
+    /// A look at the sample of a buffer; none where its runs are few enough to be looked at each. One look costs a read of a
+    /// small range as much as merging the run does.
+    fn of(buffer: &[Arc<Run>], lower: &[u8], upper: Option<&[u8]>) -> Result<Option<Sample>> {
+        let wide = buffer.iter().filter(|run| is_wide(run, lower, upper));
+        let (count, largest) = wide.fold((0, None::<&Arc<Run>>), |(count, largest), run| {
+            let is_larger = largest.is_none_or(|largest| run.meta().messages >= largest.meta().messages);
+            (count + 1, if is_larger { Some(run) } else { largest })
+        });
+        let Some(run) = largest.filter(|_| count > RUNS_COUNTED_MAX) else { return Ok(None) };
+        Ok(Some(Sample { messages: run.meta().messages.max(1), part: part_of_run(run, lower, upper)? }))
+    }
+
+    /// What a run like it has in the range.
+    fn part_of(&self, run: &Run) -> (u64, u64) {
+        let scaled =
+            |part: u64| (u128::from(part) * u128::from(run.meta().messages) / u128::from(self.messages)) as u64;
+        (scaled(self.part.0), scaled(self.part.1))
+    }
+}
+
+/// True when a run reaches beyond the range on both sides.
+fn is_wide(run: &Run, lower: &[u8], upper: Option<&[u8]>) -> bool {
+    let meta = run.meta();
+    meta.first_key.as_slice() <= lower && upper.is_some_and(|upper| upper <= meta.last_key.as_slice())
+}
+
+/// The (messages, bytes) of a run that lie in the range.
 fn part_of_run(run: &Run, lower: &[u8], upper: Option<&[u8]>) -> Result<(u64, u64)> {
     let meta = run.meta();
     if meta.last_key.as_slice() < lower || upper.is_some_and(|upper| meta.first_key.as_slice() >= upper) {
