@@ -401,12 +401,7 @@ impl Cursor {
         let mut from = from.max(self.lower.clone());
         let mut looked = Looked::default();
         loop {
-            looked.at = Moment::now(core);
-            let one_state = self.one_state(core);
-            let source = self.source(state);
-            source.see(one_state.as_ref().map_or(CommitNumber::LATEST, Snapshot::number));
-            let row = if source.seek(&from)? { Some(source.cursor_row()) } else { None };
-            looked.undecided = source.undecided().map(|(txn, key)| (txn, key.to_vec()));
+            let row = self.look(core, state, &mut looked, |source| source.seek(&from))?;
             if self.locks_gaps() {
                 let end = row.as_ref().map(|(key, _)| successor(key)).or_else(|| self.upper.clone());
                 let end = end.as_deref();
@@ -432,16 +427,10 @@ impl Cursor {
         };
         let mut looked = Looked::default();
         loop {
-            looked.at = Moment::now(core);
-            let one_state = self.one_state(core);
-            let source = self.source(state);
-            source.see(one_state.as_ref().map_or(CommitNumber::LATEST, Snapshot::number));
-            let found = match &below {
-                Some(below) => source.seek_before(below)?,
-                None => source.last()?,
-            };
-            let row = if found { Some(source.cursor_row()) } else { None };
-            looked.undecided = source.undecided().map(|(txn, key)| (txn, key.to_vec()));
+            let row = self.look(core, state, &mut looked, |source| match &below {
+                Some(below) => source.seek_before(below),
+                None => source.last(),
+            })?;
             if self.locks_gaps() {
                 let start = row.as_ref().map_or_else(|| self.lower.clone(), |(key, _)| key.clone());
                 if !self.settle_gap(core, state, &mut looked, (&start, below.as_deref()), Some(&start))? {
@@ -457,6 +446,24 @@ impl Cursor {
                 Taken::Gone => {}
             }
         }
+    }
+
+    /// Looks for the row that it is to lock. Where no gaps are locked, it sees one committed state: commits go on meanwhile, and it
+    /// must not see half of one. (Who locks gaps looks again when there was a commit.)
+    fn look(
+        &mut self,
+        core: &TxnCore,
+        state: &mut TxnState,
+        looked: &mut Looked,
+        seek: impl FnOnce(&mut TreeCursor) -> Result<bool>,
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        looked.at = Moment::now(core);
+        let one_state = (!self.locks_gaps()).then(|| core.engine.snapshots.acquire());
+        let source = self.source(state);
+        source.see(one_state.as_ref().map_or(CommitNumber::LATEST, Snapshot::number));
+        let row = if seek(source)? { Some(source.cursor_row()) } else { None };
+        looked.undecided = source.undecided().map(|(txn, key)| (txn, key.to_vec()));
+        Ok(row)
     }
 
     /// Locks the gap that a look has passed, up to its `far` end, and waits for whoever is changing something there; false
@@ -487,12 +494,6 @@ impl Cursor {
     /// Whether it locks what it passes, and waits for whoever is changing something there.
     fn locks_gaps(&self) -> bool {
         self.gaps && self.wait != Wait::SkipLocked
-    }
-
-    /// What a look sees where no gaps are locked: commits go on meanwhile, and it must not see half of one. (Who locks gaps
-    /// looks again when there was a commit.)
-    fn one_state(&self, core: &TxnCore) -> Option<Snapshot> {
-        (!self.locks_gaps()).then(|| core.engine.snapshots.acquire())
     }
 
     /// Locks the inner keys from `start` up to `end` (`None`: to the end of the tree).
@@ -540,13 +541,9 @@ impl Cursor {
                 self.at = At::Own;
                 Ok(Taken::Row)
             }
-            Settled::Value(None) => {
+            none => {
                 core.unlock_fresh(state, &key);
-                Ok(Taken::Gone)
-            }
-            Settled::Busy => {
-                core.unlock_fresh(state, &key);
-                Ok(Taken::Busy)
+                Ok(if matches!(none, Settled::Busy) { Taken::Busy } else { Taken::Gone })
             }
         }
     }
