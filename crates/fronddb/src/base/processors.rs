@@ -1,10 +1,14 @@
-//! Whether processors have nothing to do, so that work that nobody waits for is nearly free.
+//! What the system says of its processors: whether they have nothing to do ([`Processors`]), so that work that nobody waits for
+//! is nearly free; and how long a thread had to wait for one ([`Stopwatch`]).
 //!
-//! Two things are looked at: how long the machine's processors were idle, and how much of what this process may use (its
+//! For the first, two things are looked at: how long the machine's processors were idle, and how much of what this process may use (its
 //! affinity, its control group's quota) it did not use. The less counts.
 
 use super::sync::Mutex;
+use std::fs::File;
+use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// How long it is watched before it says anything, in microseconds.
 const WATCH_MICROS: u64 = 150_000;
@@ -75,6 +79,43 @@ fn idle_between(last: &Sample, now: &Sample, usable: f64) -> f64 {
     machine.min(left) + own.min(1.0)
 }
 
+/// Measures what a thread does, without the time for which it could have run and no processor was free.
+///
+/// Where the system does not count that time (it is the second number of `/proc/PID/schedstat`, in nanoseconds; the Linux
+/// kernel's documentation, scheduler/sched-stats), it is not left out. One reading takes a few microseconds.
+#[derive(Debug)]
+pub struct Stopwatch {
+    begun: Instant,
+    waited: Duration,
+}
+
+impl Stopwatch {
+    /// Starts one, for this thread.
+    pub fn start() -> Stopwatch {
+        let waited = thread_waited();
+        Stopwatch { begun: Instant::now(), waited }
+    }
+
+    /// The time since it was started, or since the last lap.
+    pub fn lap(&mut self) -> Duration {
+        let elapsed = self.begun.elapsed();
+        let last = std::mem::replace(self, Stopwatch::start());
+        elapsed.saturating_sub(self.waited.saturating_sub(last.waited))
+    }
+}
+
+/// For how long this thread has waited for a processor since it was started.
+fn thread_waited() -> Duration {
+    let mut counts = [0; 64]; // three numbers of up to twenty digits
+    let read = File::open("/proc/thread-self/schedstat").and_then(|mut file| file.read(&mut counts)).unwrap_or(0);
+    let counts = std::str::from_utf8(&counts[..read]).unwrap_or_default();
+    Duration::from_nanos(nanos_waited(counts).unwrap_or(0))
+}
+
+fn nanos_waited(counts: &str) -> Option<u64> {
+    counts.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// None where the system does not say.
 fn times() -> Option<Times> {
     let machine = std::fs::read_to_string("/proc/stat").ok()?;
@@ -106,6 +147,33 @@ mod tests {
         assert_eq!(machine_idle("cpu  10 one 5"), None);
         assert_eq!(process_used("17 (a ) b) S 1 17 17 0 -1 0 1 2 3 4 250 50 9 9 20 0"), Some(300));
         assert_eq!(process_used("17 (short) S 1"), None);
+    }
+
+    #[test]
+    fn a_stopwatch_leaves_out_the_wait_for_a_processor() {
+        assert_eq!(nanos_waited("4096 250 3\n"), Some(250));
+        assert_eq!(nanos_waited("4096"), None);
+        let mut watch = Stopwatch::start();
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(watch.lap() >= Duration::from_millis(10), "sleep is not such a wait");
+        // More threads than processors, so that each has to wait for its turns: together they cannot have had more than there is.
+        let threads = 4 * std::thread::available_parallelism().map_or(1, |count| count.get());
+        let begun = Instant::now();
+        let (measured, waited) = std::thread::scope(|scope| {
+            let spin = || {
+                let mut watch = Stopwatch::start();
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(100) {
+                    std::hint::spin_loop();
+                }
+                (watch.lap(), thread_waited())
+            };
+            let all: Vec<_> = (0..threads).map(|_| scope.spawn(spin)).collect();
+            let all = all.into_iter().map(|thread| thread.join().unwrap());
+            all.fold((Duration::ZERO, Duration::ZERO), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        });
+        let is_counted = waited > Duration::ZERO;
+        assert!(!is_counted || measured < begun.elapsed() * threads as u32 / 2, "{measured:?}");
     }
 
     #[test]

@@ -12,8 +12,9 @@
 //!
 //! While there is room, blocks are kept decoded. Where the cache is full and reads are slow, a block of messages that is read
 //! goes in *packed*: as it is stored, compressed, so that two or three blocks fit where one did; each use decodes it. Slow is a
-//! read of [`SLOW_READ`] times what decoding takes, as both are measured: on a device that answers as fast as a block is
-//! decoded, packing costs more than it saves. The few that were used last of each shard keep their decoded form
+//! read of [`SLOW_READ`] times what decoding takes: on a device that answers as fast as a block is decoded, packing costs more
+//! than it saves. Both are measured without the time that the thread waited for a processor ([`Stopwatch`]): where many threads
+//! share few, that is most of either. The few that were used last of each shard keep their decoded form
 //! beside, so that a statement that comes back to a row does not pay twice. A packed block that is decoded
 //! [`HOT_DECODES`](shard::HOT_DECODES) times between two visits of the hand, or while there is room again, is kept
 //! decoded from then on.
@@ -36,12 +37,13 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::pool::{Piece, Pool};
+use crate::base::processors::Stopwatch;
 use crate::base::space::Extent;
 use crate::base::{Error, Result};
 use crate::format::block::{EntryBlock, IndexBlock, RangeBlock};
@@ -116,12 +118,14 @@ const SHARDS: usize = 16;
 /// Rounds of the hand after which a trim gives up: more than any block survives unused.
 const ROUNDS_MAX: usize = 8;
 /// A read that takes so many times what decoding takes is slow.
-const SLOW_READ: u64 = 12;
+const SLOW_READ: u64 = 4;
+/// One read in so many is timed.
+const TIMED_EVERY: u64 = 64;
 /// What takes less was not read from a device.
 const READ_NANOS_MIN: u64 = 2_000;
-/// Reads that a mean is over, about. A volume that limits its I/Os answers many at once and lets others wait long: they count
-/// together.
-const MEAN_OVER: u64 = 1024;
+/// Timed reads that a mean is over, about. A volume that limits its I/Os answers many at once and lets others wait long: they
+/// count together.
+const MEAN_OVER: u64 = 128;
 /// A cache that was full has room again when one part in so many of the allowance is free.
 const ROOM_PART: usize = 16;
 /// One part in so many of the allowance is left to holes.
@@ -140,6 +144,8 @@ pub struct Cache {
     /// See [`Cache::is_full`].
     full: AtomicBool,
     misses: [AtomicU64; 4],
+    /// Reads of messages that were not here.
+    reads: AtomicU64,
     /// What reading and decoding [`MEAN_OVER`] blocks took lately, in nanoseconds.
     read_nanos: AtomicU64,
     decode_nanos: AtomicU64,
@@ -161,6 +167,7 @@ impl Cache {
             hand,
             full: AtomicBool::new(false),
             misses: Default::default(),
+            reads: AtomicU64::new(0),
             read_nanos: AtomicU64::new(0),
             decode_nanos: AtomicU64::new(0),
             #[cfg(test)]
@@ -288,6 +295,11 @@ impl Cache {
         read > SLOW_READ * decode && self.is_full()
     }
 
+    /// A stopwatch for a read, if it is one to be timed.
+    fn stopwatch(&self) -> Option<Stopwatch> {
+        self.reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(TIMED_EVERY).then(Stopwatch::start)
+    }
+
     /// Learns what reading and decoding a block took. Blocks that a scan had read ahead tell nothing.
     fn learn(&self, read: Duration, decode: Duration) {
         let (read, decode) = (read.as_nanos() as u64, decode.as_nanos() as u64);
@@ -404,11 +416,13 @@ impl Cache {
             Looked::Packed { stored, hot } => return self.unpack(offset, &stored, hot, priority, decode),
             Looked::Reserved => self.load(offset, priority, || {
                 let mut kept = None;
-                let begun = Instant::now();
+                let mut watch = self.stopwatch();
                 let block = read(&mut |stored| {
-                    let read = begun.elapsed();
+                    let read = watch.as_mut().map(Stopwatch::lap);
                     let block = Arc::new(decode(stored)?);
-                    self.learn(read, begun.elapsed() - read);
+                    if let (Some(watch), Some(read)) = (&mut watch, read) {
+                        self.learn(read, watch.lap());
+                    }
                     kept = self.pack(stored, &block);
                     Ok(block)
                 })?;
