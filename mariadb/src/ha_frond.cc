@@ -9,6 +9,7 @@
 #include "index_build.h"
 #include "plugin.h"
 #include "session.h"
+#include "slices.h"
 #include "variables.h"
 
 using namespace frond;
@@ -26,21 +27,10 @@ void prefix_end(const Bytes &prefix, Bytes &end)
     end.data()[end.size() - 1]++;
 }
 
-frond_slice slice(const Bytes &bytes)
-{
-  return frond_bytes(bytes.data(), bytes.size());
-}
-
 /* As an upper bound of a walk: none when empty. */
 frond_slice upper_slice(const Bytes &bytes)
 {
   return bytes.empty() ? frond_slice{nullptr, 0} : slice(bytes);
-}
-
-int compare(frond_slice a, frond_slice b)
-{
-  int order= memcmp(a.data, b.data, std::min(a.size, b.size));
-  return order != 0 || a.size == b.size ? order : a.size < b.size ? -1 : 1;
 }
 
 constexpr size_t HIDDEN_KEY_BYTES= 8;
@@ -492,8 +482,7 @@ bool ha_frond::restore_differs(const Key_codec &codec, const uchar *a, const uch
   compare_other.clear();
   codec.encode_restore(a, compare_key);
   codec.encode_restore(b, compare_other);
-  return compare_key.size() != compare_other.size() ||
-         memcmp(compare_key.data(), compare_other.data(), compare_key.size()) != 0;
+  return !same(slice(compare_key), slice(compare_other));
 }
 
 /* The entry of a secondary index follows its row from the old to the new record. */
@@ -837,7 +826,8 @@ const MY_BITMAP *ha_frond::wanted_columns() const
   return locking() || is_sequence() ? nullptr : table->read_set;
 }
 
-int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip)
+/* `busy`: another transaction holds the row, and such rows are skipped. */
+int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *busy)
 {
   frond_slice value;
   frond_status status;
@@ -850,7 +840,8 @@ int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip)
     status= frond_txn_get(txn(), share->primary, slice(primary_key), &value);
   if (status != FROND_OK)
     return failure(status);
-  row_busy= skipped;
+  if (busy)
+    *busy= skipped;
   if (!value.data || skipped) {
     *skip= true;
     return 0;
@@ -941,11 +932,12 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
   compared.clear();
   compared.append(entry_key.data, entry_key.size);
   bool may_take= takes_moved && !locks_entries(index) && !at_point && record == table->record[0];
-  int error= read_primary(primary, record, skip);
+  bool busy= false;
+  int error= read_primary(primary, record, skip, &busy);
   if (error)
     return error;
   if (*skip) {
-    has_left= has_left || (may_take && !row_busy);
+    has_left= has_left || (may_take && !busy);
     return 0;
   }
   if (has_virtual_part(index)) {
@@ -953,10 +945,11 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
     if (error || !*skip || !may_take)
       return error;
     *skip= false;
+    if (!compute_virtual_parts(index))
+      return HA_ERR_INTERNAL_ERROR;
   }
-  if (!append_present_key(index, record))
-    return HA_ERR_INTERNAL_ERROR;
-  if (compare_key.size() == compared.size() && memcmp(compare_key.data(), compared.data(), compared.size()) == 0)
+  append_present_key(index, record);
+  if (same(slice(compare_key), slice(compared)))
     return 0;
   if (!may_take || !is_walked(compare_key)) {
     *skip= true;
@@ -968,19 +961,23 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
   return error == HA_ERR_END_OF_FILE ? 0 : error;
 }
 
-/* Into compare_key: the entry of the row with primary_key, whose stored columns are in the record. */
-bool ha_frond::append_present_key(uint index, const uchar *record)
+/* The virtual columns of an index, in record[0], of the stored ones there. */
+bool ha_frond::compute_virtual_parts(uint index)
 {
   const KEY &key= table->key_info[index];
-  if (record == table->record[0])
-    for (uint part= 0; part < key.user_defined_key_parts; part++) {
-      Field *field= key.key_part[part].field;
-      if (!field->stored_in_db() && table->update_virtual_field(field, false))
-        return false;
-    }
+  for (uint part= 0; part < key.user_defined_key_parts; part++) {
+    Field *field= key.key_part[part].field;
+    if (!field->stored_in_db() && table->update_virtual_field(field, false))
+      return false;
+  }
+  return true;
+}
+
+/* Into compare_key: the entry of the row with primary_key in the record. */
+void ha_frond::append_present_key(uint index, const uchar *record)
+{
   compare_key.clear();
   append_entry_key(index, record, primary_key, compare_key);
-  return true;
 }
 
 /* Whether a row that is met in a later pass was within the bounds in the first one, or has been met since. The record is a place
@@ -995,11 +992,11 @@ int ha_frond::was_walked(uint index, const frond_row &entry, frond_slice primary
       order= -order;
     if (order >= 0)
       break;
-    frond_status status= first_pass.is_forward() ? first_pass.next(&first_row, false) : first_pass.prev(&first_row, false);
+    frond_status status= first_pass.onward(&first_row);
     if (status != FROND_OK)
       return failure(status);
   }
-  *was= order == 0 && compare(first_row.value, entry.value) == 0;
+  *was= order == 0 && same(first_row.value, entry.value);
   if (*was)
     return 0;
   primary_key.clear();
@@ -1007,6 +1004,7 @@ int ha_frond::was_walked(uint index, const frond_row &entry, frond_slice primary
   *was= !passed.emplace(reinterpret_cast<const char *>(primary.data), primary.size).second;
   if (*was)
     return 0;
+  /* As the first pass saw it: by a cursor, because a plain read sees what is not committed at READ UNCOMMITTED. */
   Scan row_then;
   row_then.prepare(txn(), share->primary, {FROND_LOCK_NONE, FROND_CURSOR_COMMITTED, FROND_WAIT_DEFAULT});
   Scan_bounds bounds;
@@ -1016,7 +1014,7 @@ int ha_frond::was_walked(uint index, const frond_row &entry, frond_slice primary
   bounds.lower= slice(primary_key);
   bounds.upper= slice(end);
   frond_row row;
-  frond_status status= row_then.first(bounds, &row);
+  frond_status status= row_then.begin(true, bounds, &row);
   if (status != FROND_OK)
     return failure(status);
   if (!row.key.data)
@@ -1024,8 +1022,9 @@ int ha_frond::was_walked(uint index, const frond_row &entry, frond_slice primary
   int error= rows.decode(row.key.data, row.key.size, row.value.data, row.value.size, nullptr, record);
   if (error)
     return error;
-  if (!append_present_key(index, record))
+  if (record == table->record[0] && !compute_virtual_parts(index))
     return HA_ERR_INTERNAL_ERROR;
+  append_present_key(index, record);
   *was= is_walked(compare_key);
   return 0;
 }
@@ -1033,7 +1032,7 @@ int ha_frond::was_walked(uint index, const frond_row &entry, frond_slice primary
 /* At the end of a walk: goes through its bounds once more where it has to. A row that has left them may have been replaced by another in
    the same transaction, which the snapshot of the statement does not have; who looks for *the* row of a key must not find none.
    Each pass sees what is committed when it begins, and takes the rows that were not there in the first. */
-frond_status ha_frond::begin_pass(Move move, frond_row *row)
+frond_status ha_frond::begin_pass(frond_row *row)
 {
   if (!has_left) {
     row->key.data= nullptr;
@@ -1043,16 +1042,17 @@ frond_status ha_frond::begin_pass(Move move, frond_row *row)
   passes= true;
   scan.set_sees(FROND_CURSOR_LATEST);
   first_pass.prepare(txn(), tree_of(active_index), {FROND_LOCK_NONE, FROND_CURSOR_COMMITTED, FROND_WAIT_DEFAULT});
-  bool ahead= move == Move::first || move == Move::next;
-  frond_status status= ahead ? first_pass.first(walked, &first_row) : first_pass.last(walked, &first_row);
-  if (status != FROND_OK)
-    return status;
-  return ahead ? scan.first(walked, row) : scan.last(walked, row);
+  bool ahead= scan.is_forward();
+  frond_status status= first_pass.begin(ahead, walked, &first_row);
+  return status == FROND_OK ? scan.begin(ahead, walked, row) : status;
 }
 
 void ha_frond::end_passes()
 {
+  if (!passes)
+    return;
   passes= false;
+  scan.set_sees(FROND_CURSOR_COMMITTED);
   passed.clear();
   first_pass.close();
 }
@@ -1081,7 +1081,7 @@ int ha_frond::check_entry(uint index, uchar *record, bool *skip)
   if (!*skip && !entry_primary_key(index, entry, &primary, &restore))
     return HA_ERR_CRASHED;
   if (!*skip)
-    *skip= primary.size != primary_key.size() || memcmp(primary.data, primary_key.data(), primary.size) != 0;
+    *skip= !same(primary, slice(primary_key));
   return *skip || !keyread_enabled() ? 0 : read_index_columns(index, entry, primary, restore, record);
 }
 
@@ -1111,18 +1111,14 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
   walked= bounds;
   takes_moved= in_range || one_prefix;
   has_left= false;
-  if (passes) {
-    end_passes();
-    scan.set_sees(scan_mode().sees);
-  }
+  end_passes();
   frond_row row;
-  frond_status status= move == Move::first ? scan.first(bounds, &row) : scan.last(bounds, &row);
+  frond_status status= scan.begin(move == Move::first, bounds, &row);
   at_point= exact_walk= false;
-  Move onward= move == Move::first ? Move::next : Move::prev;
   for (;;) {
     if (status != FROND_OK)
       return failure(status);
-    if (!row.key.data && (status= begin_pass(move, &row)) != FROND_OK)
+    if (!row.key.data && (status= begin_pass(&row)) != FROND_OK)
       return failure(status);
     if (!row.key.data)
       return HA_ERR_END_OF_FILE;
@@ -1131,7 +1127,7 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
     if (error || !skip)
       return error;
     /* A row left out does not make the search a longer one. */
-    status= onward == Move::next ? scan.next(&row, false) : scan.prev(&row, false);
+    status= scan.onward(&row);
   }
 }
 
@@ -1153,7 +1149,7 @@ int ha_frond::step(Move move, uchar *record)
     frond_row row;
     frond_status status= move == Move::next ? scan.next(&row, !exact_walk && !passes) : scan.prev(&row, !passes);
     if (status == FROND_OK && !row.key.data)
-      status= begin_pass(move, &row);
+      status= begin_pass(&row);
     if (status != FROND_OK)
       return failure(status);
     if (!row.key.data)
@@ -1267,11 +1263,7 @@ int ha_frond::rnd_pos_by_record(uchar *record)
 
 int ha_frond::cmp_ref(const uchar *a, const uchar *b)
 {
-  size_t a_size= uint2korr(a), b_size= uint2korr(b);
-  int order= memcmp(a + REF_LENGTH_BYTES, b + REF_LENGTH_BYTES, std::min(a_size, b_size));
-  if (order != 0)
-    return order;
-  return a_size < b_size ? -1 : a_size > b_size;
+  return compare(frond_bytes(a + REF_LENGTH_BYTES, uint2korr(a)), frond_bytes(b + REF_LENGTH_BYTES, uint2korr(b)));
 }
 
 int ha_frond::index_init(uint index, bool)

@@ -219,15 +219,16 @@ private:
   int read_entry(uint index, const frond_row &entry, uchar *record, bool *skip);
   int lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip);
   bool is_walked(const frond::Bytes &key) const;
-  bool append_present_key(uint index, const uchar *record);
+  bool compute_virtual_parts(uint index);
+  void append_present_key(uint index, const uchar *record);
   int was_walked(uint index, const frond_row &entry, frond_slice primary, uchar *record, bool *was);
-  frond_status begin_pass(Move move, frond_row *row);
+  frond_status begin_pass(frond_row *row);
   void end_passes();
   int check_entry(uint index, uchar *record, bool *skip);
   bool has_virtual_part(uint index) const;
   int read_index_columns(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record);
   int check_pushed(bool *skip);
-  int read_primary(frond_slice key, uchar *record, bool *skip);
+  int read_primary(frond_slice key, uchar *record, bool *skip, bool *busy= nullptr);
   int point_read(uint index, uchar *record);
   bool is_point(uint index, key_part_map parts) const;
   const MY_BITMAP *wanted_columns() const;
@@ -255,7 +256,6 @@ private:
   frond::Bytes search_end;  /* its end as a prefix */
   frond::Bytes range_end;   /* where read_range_first says that the range ends */
   bool has_range_end= false;
-  bool row_busy= false;     /* another transaction holds it, and such rows are skipped */
   bool at_point= false;     /* the last search was for one row by its whole key */
   bool exact_walk= false;   /* the walk ends with the rows of the search key */
   bool in_range= false;     /* a range is begun: read_range_first */

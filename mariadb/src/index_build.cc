@@ -12,6 +12,7 @@
 #include "errors.h"
 #include "plugin.h"
 #include "row_writes.h"
+#include "slices.h"
 #include "variables.h"
 
 namespace frond {
@@ -32,16 +33,6 @@ constexpr size_t NOTES_PER_TRANSACTION= 500;
 /* run() leaves so few bytes of notes to finish(), or what comes in during so many rounds. */
 constexpr size_t NOTES_LEFT= 64 << 10;
 constexpr uint ROUNDS_MAX= 50;
-
-frond_slice slice(const Bytes &bytes)
-{
-  return frond_bytes(bytes.data(), bytes.size());
-}
-
-bool same(frond_slice a, frond_slice b)
-{
-  return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
-}
 
 constexpr frond_slice NOTHING= {nullptr, 0};
 

@@ -73,32 +73,13 @@ frond_status Scan::open(const Scan_bounds &bounds)
   return frond_cursor_open(txn, tree, &options, &cursor);
 }
 
-frond_status Scan::first(const Scan_bounds &bounds, frond_row *row)
+frond_status Scan::begin(bool ahead, const Scan_bounds &bounds, frond_row *row)
 {
   frond_status status= open(bounds);
   if (status != FROND_OK)
     return status;
-  forward= true;
-  return fetch(FROND_MOVE_FIRST, NO_KEY, row);
-}
-
-frond_status Scan::last(const Scan_bounds &bounds, frond_row *row)
-{
-  frond_status status= open(bounds);
-  if (status != FROND_OK)
-    return status;
-  forward= false;
-  return fetch(FROND_MOVE_LAST, NO_KEY, row);
-}
-
-frond_status Scan::next(frond_row *row, bool beyond)
-{
-  return step(true, beyond, row);
-}
-
-frond_status Scan::prev(frond_row *row, bool beyond)
-{
-  return step(false, beyond, row);
+  forward= ahead;
+  return fetch(ahead ? FROND_MOVE_FIRST : FROND_MOVE_LAST, NO_KEY, row);
 }
 
 frond_status Scan::step(bool ahead, bool beyond, frond_row *row)
@@ -128,10 +109,10 @@ frond_status Scan::step(bool ahead, bool beyond, frond_row *row)
   if (ahead) {
     turning_key.append_byte(0);
     rest.lower= frond_bytes(turning_key.data(), turning_key.size());
-    return first(rest, row);
+    return begin(true, rest, row);
   }
   rest.upper= frond_bytes(turning_key.data(), turning_key.size());
-  return last(rest, row);
+  return begin(false, rest, row);
 }
 
 frond_status Scan::fetch(frond_move move, frond_slice key, frond_row *row)

@@ -51,12 +51,13 @@ public:
   void park();
   void resume(frond_txn *txn, const Scan_mode &mode);
 
-  /* The first or last row within the bounds. FROND_OK with row->key.data NULL at the end. */
-  frond_status first(const Scan_bounds &bounds, frond_row *row);
-  frond_status last(const Scan_bounds &bounds, frond_row *row);
+  /* The first row within the bounds, or the last one to walk back from there. FROND_OK with row->key.data NULL at the end. */
+  frond_status begin(bool ahead, const Scan_bounds &bounds, frond_row *row);
+  /* The next one in the direction of the walk, within the bounds. */
+  frond_status onward(frond_row *row) { return step(forward, false, row); }
   /* The row after or before the last one that was lent; `beyond` the bounds if need be. */
-  frond_status next(frond_row *row, bool beyond= true);
-  frond_status prev(frond_row *row, bool beyond= true);
+  frond_status next(frond_row *row, bool beyond) { return step(true, beyond, row); }
+  frond_status prev(frond_row *row, bool beyond) { return step(false, beyond, row); }
 
 private:
   frond_status open(const Scan_bounds &bounds);

@@ -18,6 +18,7 @@
 #include "errors.h"
 #include "index_statistics.h"
 #include "plugin.h"
+#include "slices.h"
 
 /* The server declares it to its own parts only, and has no service for it in its library of services. */
 extern "C" void print_check_msg(THD *thd, const char *db, const char *table, const char *operation, const char *kind,
@@ -227,7 +228,7 @@ int Table_check::read_rows(bool quick)
     primary.clear();
     if (file.has_primary_key()) {
       file.append_primary_key(table->record[0], primary);
-      if (primary.size() != row.key.size || memcmp(primary.data(), row.key.data, row.key.size) != 0)
+      if (!same(slice(primary), row.key))
         find("a row is not where its primary key says, key=" + hex_text(row.key.data, row.key.size));
     }
     primary.clear();
@@ -288,7 +289,7 @@ int Table_check::find_missing(uint index)
     primary.append(row.key.data, row.key.size);
     expect(index);
     frond_row entry;
-    entry.key= frond_bytes(key.data(), key.size());
+    entry.key= slice(key);
     frond_status status= frond_txn_get(txn, file.share->indexes[index].tree, entry.key, &entry.value);
     if (status != FROND_OK)
       return handler_error(status);
@@ -298,8 +299,7 @@ int Table_check::find_missing(uint index)
     }
     Bytes wanted, actual;
     wanted.append_bytes(value);
-    if (!entry_as_expected(index, entry, actual) || actual.size() != wanted.size() ||
-        memcmp(actual.data(), wanted.data(), wanted.size()) != 0)
+    if (!entry_as_expected(index, entry, actual) || !same(slice(actual), slice(wanted)))
       find("index " + index_name(index) + ": an entry does not say what its row says, row=" +
            hex_text(row.key.data, row.key.size));
     return step(rows);
@@ -319,19 +319,19 @@ int Table_check::find_superfluous(uint index)
     }
     primary.clear();
     primary.append(row_key.data, row_key.size);
-    frond_status status= frond_txn_get(txn, file.share->primary, frond_bytes(primary.data(), primary.size()), &row_value);
+    frond_status status= frond_txn_get(txn, file.share->primary, slice(primary), &row_value);
     if (status != FROND_OK)
       return handler_error(status);
     row_memory.clear();
     row_memory.append(row_value.data, row_value.size);
-    bool belongs= row_value.data && set_record(frond_bytes(primary.data(), primary.size()),
-                                               frond_bytes(row_memory.data(), row_memory.size())) == 0;
+    bool belongs= row_value.data && set_record(slice(primary),
+                                               slice(row_memory)) == 0;
     if (!belongs) {
       find("index " + index_name(index) + ": an entry has no row, key=" + shown);
       return step(rows);
     }
     expect(index);
-    if (key.size() != entry.key.size || memcmp(key.data(), entry.key.data, key.size()) != 0)
+    if (!same(slice(key), entry.key))
       find("index " + index_name(index) + ": an entry is of a row that has another, key=" + shown);
     return step(rows);
   });

@@ -1,0 +1,36 @@
+/* Slices of the engine: how they are made of bytes, and their order.
+
+   Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef FROND_MARIADB_SLICES_H
+#define FROND_MARIADB_SLICES_H
+
+#include <algorithm>
+#include <cstring>
+
+#include "bytes.h"
+#include "frond.h"
+
+namespace frond {
+
+/* Stays while the bytes do. */
+inline frond_slice slice(const Bytes &bytes)
+{
+  return frond_bytes(bytes.data(), bytes.size());
+}
+
+/* The order of keys in a tree: as memcmp, a prefix first. */
+inline int compare(frond_slice a, frond_slice b)
+{
+  size_t common= std::min(a.size, b.size);
+  int order= common ? memcmp(a.data, b.data, common) : 0;
+  return order != 0 || a.size == b.size ? order : a.size < b.size ? -1 : 1;
+}
+
+inline bool same(frond_slice a, frond_slice b)
+{
+  return a.size == b.size && compare(a, b) == 0;
+}
+
+} // namespace frond
+
+#endif
