@@ -268,7 +268,8 @@ impl Slot {
                 ..Totals::default()
             });
         }
-        let urgency = if is_damaged { 0.0 } else { own_urgency(tuning, &buffer, &target, &totals) };
+        let own_bytes = bytes_of(&buffer);
+        let urgency = if is_damaged { 0.0 } else { own_urgency(tuning, &buffer, own_bytes, &target, &totals) };
         totals.urgency = urgency.max(below);
         let fill = match &target {
             Target::Leaf(_) if !is_damaged => {
@@ -277,7 +278,7 @@ impl Slot {
             _ => None,
         };
         // Asked for by each read that goes through the buffer.
-        let flush_nanos = rent::flush_nanos(&buffer, &target);
+        let flush_nanos = rent::flush_nanos(own_bytes, &target);
         Arc::new(Slot { lower, buffer, target, totals, urgency, fill, is_damaged, rent, flush_nanos })
     }
 
@@ -358,8 +359,12 @@ impl Slot {
 
     /// Stored bytes in its own buffer.
     pub fn buffer_bytes(&self) -> u64 {
-        self.buffer.iter().map(|run| run.meta().bytes).sum()
+        bytes_of(&self.buffer)
     }
+}
+
+fn bytes_of(buffer: &[Arc<Run>]) -> u64 {
+    buffer.iter().map(|run| run.meta().bytes).sum()
 }
 
 /// The highest urgency below `target`. Nothing can be done below a node that cannot be read.
@@ -371,11 +376,10 @@ fn urgency_below(target: &Target, is_damaged: bool) -> f32 {
     }
 }
 
-fn own_urgency(tuning: &TreeTuning, buffer: &[Arc<Run>], target: &Target, totals: &Totals) -> f32 {
+fn own_urgency(tuning: &TreeTuning, buffer: &[Arc<Run>], bytes: u64, target: &Target, totals: &Totals) -> f32 {
     if buffer.is_empty() {
         return 0.0;
     }
-    let bytes: u64 = buffer.iter().map(|run| run.meta().bytes).sum();
     let ratio = |part: u64, whole: u64| part as f32 / whole.max(1) as f32;
     let by_size = match target {
         Target::Leaf(_) => {

@@ -23,7 +23,6 @@ use super::plan::{self, SlotName};
 use crate::base::sync::Mutex;
 use crate::base::{ErrorKind, Result};
 use crate::format::visibility::Retention;
-use crate::run::Run;
 
 /// What a flush costs per stored byte that it reads, in nanoseconds of a processor and a disk.
 const FLUSH_NANOS_PER_BYTE: u64 = 15;
@@ -75,9 +74,8 @@ pub(super) fn is_charged(hash: u64) -> bool {
     hash.is_multiple_of(PROBES_PER_CHARGE)
 }
 
-/// What the flush of a slot costs, in nanoseconds: for each byte that is rewritten, now and, of a buffer above a node, once more.
-pub(super) fn flush_nanos(buffer: &[Arc<Run>], target: &Target) -> u64 {
-    let pending: u64 = buffer.iter().map(|run| run.meta().bytes).sum();
+/// What the flush of a slot with `pending` bytes in its buffer costs, in nanoseconds: for each byte that is rewritten, now and, of a buffer above a node, once more.
+pub(super) fn flush_nanos(pending: u64, target: &Target) -> u64 {
     let bytes = match target {
         Target::Leaf(base) => pending + base.as_ref().map_or(0, |base| base.meta().bytes),
         Target::Node(_) => 2 * pending,
