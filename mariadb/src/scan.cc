@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "slices.h"
+
 namespace frond {
 
 namespace {
@@ -108,11 +110,11 @@ frond_status Scan::step(bool ahead, bool beyond, frond_row *row)
   Scan_bounds rest;
   if (ahead) {
     turning_key.append_byte(0);
-    rest.lower= frond_bytes(turning_key.data(), turning_key.size());
-    return begin(true, rest, row);
+    rest.lower= slice(turning_key);
+  } else {
+    rest.upper= slice(turning_key);
   }
-  rest.upper= frond_bytes(turning_key.data(), turning_key.size());
-  return begin(false, rest, row);
+  return begin(ahead, rest, row);
 }
 
 frond_status Scan::fetch(frond_move move, frond_slice key, frond_row *row)

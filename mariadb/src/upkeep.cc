@@ -324,8 +324,7 @@ int Table_check::find_superfluous(uint index)
       return handler_error(status);
     row_memory.clear();
     row_memory.append(row_value.data, row_value.size);
-    bool belongs= row_value.data && set_record(slice(primary),
-                                               slice(row_memory)) == 0;
+    bool belongs= row_value.data && set_record(slice(primary), slice(row_memory)) == 0;
     if (!belongs) {
       find("index " + index_name(index) + ": an entry has no row, key=" + shown);
       return step(rows);

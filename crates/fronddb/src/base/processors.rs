@@ -172,6 +172,7 @@ mod tests {
             let all = all.into_iter().map(|thread| thread.join().unwrap());
             all.fold((Duration::ZERO, Duration::ZERO), |sum, one| (sum.0 + one.0, sum.1 + one.1))
         });
+        // Some sandboxes count no such time: nothing is left out there, and nothing can be asserted.
         let is_counted = waited > Duration::ZERO;
         assert!(!is_counted || measured < begun.elapsed() * threads as u32 / 2, "{measured:?}");
     }
