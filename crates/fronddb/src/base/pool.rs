@@ -130,6 +130,13 @@ impl Pool {
         Piece { pointer, length, home: Home::Segment(shared.clone(), first) }
     }
 
+    /// A piece with these bytes.
+    pub fn copy(&self, bytes: &[u8]) -> Piece {
+        let mut piece = self.take(bytes.len());
+        piece.copy_from_slice(bytes);
+        piece
+    }
+
     /// Bytes that the system holds for it.
     pub fn resident_bytes(&self) -> usize {
         self.0.resident_bytes.load(Ordering::Relaxed)

@@ -19,6 +19,12 @@
 //! [`HOT_DECODES`](shard::HOT_DECODES) times between two visits of the hand, or while there is room again, is kept
 //! decoded from then on.
 //!
+//! # Heirs
+//!
+//! When the tree rewrites messages, the blocks that readers use are freed, and new ones hold their messages. Who writes these
+//! learns which of the old ones were in use ([`Cache::peek`]), and puts the new ones in as soon as they are written
+//! ([`Cache::adopt`]): so readers do not pay for what is moved below them.
+//!
 //! The bytes of blocks lie in the cache's [`Pool`], which tells the budget (`Purpose::Cache`) of the pages that it
 //! holds; the cache adds what the blocks and the table take besides. What all of it may be is whatever the budget leaves
 //! at the moment. The hand keeps what is in use a little below that, so that holes of evicted blocks can wait
@@ -201,6 +207,49 @@ impl Cache {
         self.shard(offset).contains(offset)
     }
 
+    /// The messages at `offset`, if they are here, and whether they are in use: true of all as long as nothing has to go. To look at
+    /// them here is no use.
+    ///
+    /// # Errors
+    /// Those of `decode`; `Internal` when a block of another kind is there.
+    pub fn peek(
+        &self,
+        offset: u64,
+        decode: impl FnOnce(&[u8]) -> Result<EntryBlock>,
+    ) -> Result<Option<(Arc<EntryBlock>, bool)>> {
+        let Some((form, stays)) = self.shard(offset).peek(offset) else { return Ok(None) };
+        let block = match form {
+            Form::Decoded(CachedBlock::Entries(block)) | Form::Packed { recent: Some(block), .. } => block,
+            Form::Packed { stored, recent: None } => Arc::new(decode(&stored)?),
+            Form::Decoded(_) => return Err(Error::internal(format!("cache holds no messages, offset={offset}"))),
+        };
+        Ok(Some((block, stays || !self.is_full())))
+    }
+
+    /// Puts in messages that have just been written at `offset`, as a read would leave them. What cannot be decoded stays out:
+    /// its reader is told why.
+    pub fn adopt(
+        &self,
+        offset: u64,
+        stored: Piece,
+        raw_bytes: usize,
+        decode: impl FnOnce(&[u8]) -> Result<EntryBlock>,
+    ) {
+        let form = if self.packs_of(stored.len(), raw_bytes) {
+            Form::Packed { stored: Arc::new(stored), recent: None }
+        } else {
+            let Ok(block) = decode(&stored) else { return };
+            Form::Decoded(CachedBlock::Entries(Arc::new(block)))
+        };
+        self.put(offset, form, Priority::Normal);
+    }
+
+    /// Lookups of messages by readers so far.
+    pub fn lookups(&self) -> u64 {
+        let statistics = self.statistics();
+        statistics.hits[0] + statistics.misses[0]
+    }
+
     /// Shows `visit` up to `max` blocks of messages that are in use.
     pub fn for_each_hot(&self, max: usize, visit: &mut dyn FnMut(&EntryBlock)) {
         let mut left = max;
@@ -285,6 +334,11 @@ impl Cache {
         full
     }
 
+    /// True when there is room for what nobody has asked for yet. The last quarter is for what is asked for.
+    pub fn has_room(&self) -> bool {
+        !self.is_full() && self.bytes() <= self.budget.cache_allowance() / 4 * 3
+    }
+
     /// True when blocks that come in are to be packed.
     fn packs(&self) -> bool {
         #[cfg(test)]
@@ -314,12 +368,12 @@ impl Cache {
 
     /// The stored form of `block` if it is to be kept instead of the block.
     fn pack(&self, stored: &[u8], block: &EntryBlock) -> Option<Piece> {
-        if stored.len() > block.raw_bytes() / 4 * 3 || !self.packs() {
-            return None;
-        }
-        let mut piece = self.pool.take(stored.len());
-        piece.copy_from_slice(stored);
-        Some(piece)
+        self.packs_of(stored.len(), block.raw_bytes()).then(|| self.pool.copy(stored))
+    }
+
+    /// True when a block that comes in is to be packed, and becomes smaller by that.
+    fn packs_of(&self, stored_bytes: usize, raw_bytes: usize) -> bool {
+        stored_bytes <= raw_bytes / 4 * 3 && self.packs()
     }
 
     fn account(&self, added: usize, freed: usize) {

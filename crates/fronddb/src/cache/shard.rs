@@ -20,7 +20,7 @@ pub(super) const HOT_DECODES: u8 = 6;
 pub(super) const RECENT_MAX: usize = 4;
 
 /// How a block is held.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Form {
     Decoded(CachedBlock),
     /// Messages as they are stored. `recent`: decoded as well, while it is one of the last.
@@ -167,6 +167,13 @@ impl Shard {
 
     pub(super) fn contains(&self, offset: u64) -> bool {
         self.table.lock().by_offset.contains_key(&offset)
+    }
+
+    /// The block at `offset` and whether the hand would leave it. No use of it.
+    pub(super) fn peek(&self, offset: u64) -> Option<(Form, bool)> {
+        let table = self.table.lock();
+        let held = table.by_offset.get(&offset)?;
+        Some((held.form.clone(), table.counts[held.at as usize] & ROUNDS > 0))
     }
 
     #[inline]

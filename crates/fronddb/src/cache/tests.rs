@@ -488,3 +488,40 @@ fn memory_of_the_cache() {
         }
     }
 }
+
+#[test]
+fn what_is_peeked_at_is_not_in_use() {
+    let budget = MemoryBudget::new(1 << 20);
+    let cache = Cache::new(budget);
+    let decode = |raw: &[u8]| EntryBlock::decode(raw, 0);
+    assert!(cache.peek(0, decode).expect("peeks").is_none());
+    for number in 0..2000u64 {
+        cache.insert(number << 14, block(number << 14, 4000), Priority::Low);
+        let (_, stays) = cache.peek(number << 14, decode).expect("peeks").expect("the newest stays");
+        assert_eq!(stays, !cache.is_full(), "number={number}");
+    }
+    assert!(cache.is_full());
+    let kept = (0..2000).map(|number| number << 14).filter(|offset| cache.contains(*offset)).last().expect("some stay");
+    assert!(cache.lookup(kept).is_some());
+    assert!(cache.peek(kept, decode).expect("peeks").expect("is there").1);
+    assert_eq!(cache.statistics().hits[0], 1);
+}
+
+#[test]
+fn an_adopted_block_is_packed_where_a_read_one_would_be() {
+    let budget = MemoryBudget::new(1 << 20);
+    let cache = Cache::new(budget);
+    cache.packs_always.store(true, Ordering::Relaxed);
+    let decode = |raw: &[u8]| EntryBlock::decode(raw, 0);
+    for number in 0..400u64 {
+        let (offset, raw) = (number << 14, raw_block(&(number << 14).to_le_bytes(), 4000));
+        cache.adopt(offset, cache.pool().copy(&raw), 2 * raw.len(), decode);
+        let (adopted, _) = cache.peek(offset, decode).expect("peeks").expect("the newest stays");
+        assert_eq!(offset_in(&CachedBlock::Entries(adopted)), offset);
+    }
+    assert!(cache.is_full() && cache.packed_blocks() > 0);
+    assert_eq!(cache.statistics().decodes, 0, "to peek is no use");
+    let blocks = cache.statistics().blocks;
+    cache.adopt(1 << 30, cache.pool().copy(&[7; 40]), 40, decode);
+    assert!(!cache.contains(1 << 30) && cache.statistics().blocks == blocks, "what is damaged stays out");
+}

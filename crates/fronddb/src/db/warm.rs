@@ -61,10 +61,9 @@ impl Engine {
 
     /// The next key to be warmed; without one, the list is done with.
     fn next_hot(&self) -> Option<Vec<u8>> {
-        // The last quarter is for what is hot now.
-        let is_full = self.cache.bytes() > self.budget.cache_allowance() / 4 * 3;
+        let has_room = self.cache.has_room();
         let mut left = self.hot_left.lock();
-        let key = left.as_mut()?.pop().filter(|_| !is_full);
+        let key = left.as_mut()?.pop().filter(|_| has_room);
         if key.is_none() {
             *left = None;
         }

@@ -30,7 +30,7 @@ pub fn write_blob(store: &Arc<Store>, codec: Codec, value: &[u8]) -> Result<Blob
     let mut flush = |output: &mut Output, waiting: &mut Vec<(usize, u32)>| -> Result<()> {
         let base = output.reserve(output.filled())?;
         chunks.extend(waiting.drain(..).map(|(at, stored)| BlockPtr { offset: base + at as u64, stored }));
-        output.write()
+        output.write(|_, _| {})
     };
     for piece in value.chunks(CHUNK_BYTES) {
         sealed.clear();

@@ -1,6 +1,6 @@
 //! Walks the messages of a run in both directions.
 //!
-//! Blocks come from the cache, from a window, or from the file, in this order. A *window* is one read of several consecutive
+//! Blocks come from the cache (a compaction's without being used there), from a window, or from the file, in this order. A *window* is one read of several consecutive
 //! blocks that are not cached; they are decoded when the cursor gets to them. Windows begin with the second block that is read
 //! one after the other (with the first in a long scan) and double up to what the mode allows. They end where the keys
 //! that are wanted end.
@@ -19,7 +19,7 @@ use super::counters::Event;
 use super::path::IndexPath;
 use crate::base::key::KeyRange;
 use crate::base::space::PAGE_BYTES;
-use crate::base::{BlockPtr, Error, Result};
+use crate::base::{BlockPtr, Error, Result, TreeId};
 use crate::cache::{CachedBlock, Priority};
 use crate::format::Message;
 use crate::format::block::{EntryBlock, EntryCursor, Payload};
@@ -65,6 +65,8 @@ pub struct RunCursor {
     /// Offset of the block that `entries` is over.
     loaded: u64,
     entries: EntryCursor,
+    /// The block is cached and in use. Known where the cursor does not fill the cache.
+    is_in_use: bool,
     /// The keys that are wanted.
     range: Arc<KeyRange>,
     window: Option<Window>,
@@ -85,6 +87,7 @@ impl RunCursor {
             path: None,
             loaded: 0,
             entries: EntryCursor::default(),
+            is_in_use: false,
             range,
             window: None,
             asked: None,
@@ -227,6 +230,12 @@ impl RunCursor {
         }
     }
 
+    /// True when it goes past the cache, over a block that readers use.
+    #[inline]
+    pub fn is_in_use(&self) -> bool {
+        self.is_in_use
+    }
+
     /// The run.
     pub fn run(&self) -> &Arc<Run> {
         &self.run
@@ -288,16 +297,15 @@ impl RunCursor {
     fn load(&mut self, backward: bool) -> Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let ptr = path.ptr();
-        let found = match self.run.cache.lookup(ptr.offset) {
-            Some(CachedBlock::Entries(block)) => Ok(block),
-            Some(_) => {
-                Err(Error::internal(format!("the cache has no messages where they should be, offset={}", ptr.offset)))
-            }
-            None => self.fetch(ptr, backward),
+        let found = match self.cached(ptr, path.tree()) {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => self.fetch(ptr, backward).map(|block| (block, false)),
+            Err(error) => Err(error),
         };
         match found {
-            Ok(block) => {
+            Ok((block, is_in_use)) => {
                 self.entries.reset(block);
+                self.is_in_use = is_in_use;
                 self.loaded = ptr.offset;
                 Ok(())
             }
@@ -305,6 +313,21 @@ impl RunCursor {
                 self.leave();
                 Err(error)
             }
+        }
+    }
+
+    /// A block that is cached, and whether it is in use.
+    fn cached(&self, ptr: BlockPtr, tree: TreeId) -> Result<Option<(Arc<EntryBlock>, bool)>> {
+        let run = &self.run;
+        if !self.mode.fill_cache {
+            return run.cache.peek(ptr.offset, |stored| run.decode_entries(ptr, tree, stored));
+        }
+        match run.cache.lookup(ptr.offset) {
+            Some(CachedBlock::Entries(block)) => Ok(Some((block, false))),
+            Some(_) => {
+                Err(Error::internal(format!("the cache has no messages where they should be, offset={}", ptr.offset)))
+            }
+            None => Ok(None),
         }
     }
 

@@ -4,7 +4,8 @@
 //! read through the cache. What messages mean, and when runs are merged, is for the tree.
 //!
 //! Rooms, in reading order: [`options`] (how runs are written, and what their writers share), [`layout`] (which
-//! block layout suits a tree), [`output`] (sealed blocks become large writes), [`hashes`], [`writer`], [`load`] (reading
+//! block layout suits a tree), [`output`] (sealed blocks become large writes), [`hashes`], [`writer`], [`heirs`] (what of it goes
+//! into the cache), [`load`] (reading
 //! blocks, and naming damage), [`reader`] (point reads, estimates), [`shortcut`] (to what each of them needs), [`path`] (walking the index), [`cursor`],
 //! [`verify`], [`blob_io`] (large values), [`counters`].
 //!
@@ -32,6 +33,7 @@ pub mod blob_io;
 pub mod counters;
 pub mod cursor;
 mod hashes;
+pub mod heirs;
 mod layout;
 mod load;
 pub mod options;
@@ -50,6 +52,7 @@ use crate::store::Store;
 pub use blob_io::{free_blob, read_blob, write_blob};
 pub use counters::{RunCounters, RunStatistics};
 pub use cursor::{CursorMode, RunCursor};
+pub use heirs::Heirs;
 pub use options::{CodecTable, RunOptions};
 pub use reader::Run;
 pub use salvage::{Lost, SalvageCursor};

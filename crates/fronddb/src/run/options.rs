@@ -4,8 +4,8 @@ use super::layout::Layouts;
 use super::writer::Scratch;
 use crate::base::TreeId;
 use crate::base::compress::Codec;
-use crate::base::memory::MemoryBudget;
 use crate::base::sync::Mutex;
+use crate::cache::Cache;
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -87,6 +87,6 @@ pub struct RunOptions {
     pub has_seq: bool,
     /// Codecs by tree.
     pub codecs: CodecTable,
-    /// Counts the working memory.
-    pub budget: MemoryBudget,
+    /// Where heirs may go ([`super::heirs`]); its budget counts the working memory.
+    pub cache: Arc<Cache>,
 }

@@ -119,8 +119,9 @@ impl Output {
         Ok(extent.offset())
     }
 
-    /// Writes the chunk to the space that [`Output::reserve`] found for it, and empties it.
-    pub(super) fn write(&mut self) -> Result<()> {
+    /// Writes the chunk to the space that [`Output::reserve`] found for it, shows `visit` where and what was written, and
+    /// empties it.
+    pub(super) fn write(&mut self, visit: impl FnOnce(u64, &[u8])) -> Result<()> {
         let Some(left) = self.left else {
             return Err(Error::internal("run output without space"));
         };
@@ -131,6 +132,7 @@ impl Output {
         self.chunk.set_len(self.filled);
         self.chunk.clear_padding();
         self.store.write(left, 0, &self.chunk)?;
+        visit(left.offset(), &self.chunk[..self.filled]);
         let pages = (self.filled as u64).div_ceil(PAGE_BYTES) as u32;
         self.expected = self.expected.saturating_sub(u64::from(pages));
         self.left =

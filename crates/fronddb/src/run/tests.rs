@@ -1,6 +1,7 @@
 //! Runs against a plain list of messages, with damage, failures of the storage, and their speed.
 
 mod ahead;
+mod heirs;
 
 use super::{CodecTable, CursorMode, Run, RunCounters, RunOptions, RunWriter, read_blob, write_blob};
 use crate::base::checksum::key_hash;
@@ -37,14 +38,14 @@ fn world() -> World {
     let options = StoreOptions { reserve_bytes: 0, ..StoreOptions::default() };
     let store =
         Store::create(&storage, Path::new("/db"), &options, [1; 16], SuperblockBody::default()).expect("creates");
+    let cache = Arc::new(Cache::new(MemoryBudget::new(64 << 20)));
     let options = RunOptions {
         block_bytes: 1 << 10,
         filter_bits_per_key: 10,
         has_seq: false,
         codecs: CodecTable::new(Codec::default()),
-        budget: MemoryBudget::new(64 << 20),
+        cache: cache.clone(),
     };
-    let cache = Arc::new(Cache::new(options.budget.clone()));
     World { memory, store, cache, counters: Arc::default(), plan, options }
 }
 
@@ -54,7 +55,7 @@ impl World {
         for sample in samples {
             writer.add(&sample.message())?;
         }
-        writer.finish()
+        writer.finish().map(|(meta, _)| meta)
     }
 
     fn open(&self, meta: &RunMeta) -> Arc<Run> {
@@ -117,7 +118,7 @@ proptest! {
         for sample in &samples {
             writer.add(&sample.message())?;
         }
-        let meta = writer.finish()?;
+        let (meta, _) = writer.finish()?;
         let run = world.open(&meta);
         run.verify()?;
         prop_assert_eq!(meta.messages, samples.len() as u64);
@@ -361,7 +362,7 @@ fn range_deletes_travel_with_the_run() {
         writer.add_range(range).expect("adds");
     }
     assert!(writer.add_range(range(5, 5, 1)).is_err());
-    let meta = writer.finish().expect("writes");
+    let (meta, _) = writer.finish().expect("writes");
     assert_eq!((meta.range_deletes, meta.messages, meta.min_seq, meta.max_seq), (3, 0, 5, 9));
     assert_eq!(meta.unresolved, [TxnId(5), TxnId(6), TxnId(9)]);
     let run = world.open(&meta);
@@ -373,7 +374,7 @@ fn range_deletes_travel_with_the_run() {
     world.options.has_seq = false;
     let mut writer = RunWriter::new(&world.store, RunId(9), &world.options, 0);
     assert!(writer.add_range(range(1, 2, 1)).is_err());
-    let empty = writer.finish().expect("writes nothing");
+    let (empty, _) = writer.finish().expect("writes nothing");
     assert!(empty.extents.is_empty() && empty.index.is_none());
     world.open(&empty).verify().expect("is sound");
 }

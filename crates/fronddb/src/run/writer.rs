@@ -8,6 +8,7 @@
 //! boundaries unless it is still small: trees differ in the shape of their keys. One message may make a block as large as an extent.
 
 use super::hashes::Hashes;
+use super::heirs::{Born, Heirs};
 use super::layout;
 use super::output::Output;
 use super::{RunOptions, Store};
@@ -15,7 +16,7 @@ use crate::base::checksum::key_hash;
 use crate::base::compress::{Codec, Compressor};
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::page_buf::PageBuf;
-use crate::base::{BlockPtr, Error, Result, RunId, TxnId, key};
+use crate::base::{BlockPtr, Error, Result, RunId, TreeId, TxnId, key};
 use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, EntryBlockBuilder, IndexBuilder, RangeBlock, ranges};
 use crate::format::{Message, RangeDelete, RunMeta, Stamp, filter};
 use crate::store::Urgency;
@@ -84,6 +85,9 @@ struct Waiting {
     kind: BlockKind,
     at: usize,
     stored: u32,
+    tree: TreeId,
+    raw_bytes: usize,
+    is_heir: bool,
     /// Entry blocks: end of the separator in `separators`, number of messages, first key is the last one before.
     separator_end: usize,
     messages: u64,
@@ -118,6 +122,11 @@ pub struct RunWriter {
     ranges: Vec<RangeDelete>,
     unresolved: HashSet<TxnId>,
     last_txn: TxnId,
+    /// The next messages come from blocks in use; how many of the block being built do.
+    is_in_use: bool,
+    in_use: u64,
+    heirs: Heirs,
+    has_heirs: bool,
 }
 
 impl RunWriter {
@@ -131,8 +140,8 @@ impl RunWriter {
         scratch.waiting.clear();
         scratch.separators.clear();
         let (chunk, blocks) = (std::mem::take(&mut scratch.chunk), std::mem::take(&mut scratch.blocks));
-        let chunk_bytes = chunk_bytes(&options.budget);
-        scratch.recount(&options.budget, options.block_bytes, chunk_bytes);
+        let chunk_bytes = chunk_bytes(options.cache.budget());
+        scratch.recount(options.cache.budget(), options.block_bytes, chunk_bytes);
         RunWriter {
             options: options.clone(),
             block_bytes: options.block_bytes.clamp(1 << 10, BLOCK_BYTES_MAX),
@@ -147,6 +156,10 @@ impl RunWriter {
             ranges: Vec::new(),
             unresolved: HashSet::new(),
             last_txn: TxnId(0),
+            is_in_use: false,
+            in_use: 0,
+            heirs: Heirs::default(),
+            has_heirs: false,
         }
     }
 
@@ -156,6 +169,12 @@ impl RunWriter {
     pub fn with_urgency(mut self, urgency: Urgency) -> RunWriter {
         self.output.set_urgency(urgency);
         self
+    }
+
+    /// Whether the messages that follow come from what readers use: a block that has many of them is an heir.
+    #[inline]
+    pub fn set_in_use(&mut self, is_in_use: bool) {
+        self.is_in_use = is_in_use;
     }
 
     /// Adds a message: its key above the last one's, or the same key and an older message.
@@ -186,6 +205,7 @@ impl RunWriter {
         }
         self.scratch.builder.push(message, new_key || self.scratch.builder.is_empty());
         self.note(message.stamp, message.seq);
+        self.in_use += u64::from(self.is_in_use);
         self.meta.messages += 1;
         self.meta.kinds[message.kind as usize] += 1;
         self.meta.blobs += u64::from(message.blob);
@@ -262,10 +282,15 @@ impl RunWriter {
         scratch.raw.clear();
         scratch.builder.finish(layout, &mut scratch.raw);
         scratch.separators.extend_from_slice(&self.separator);
+        let is_heir = 2 * std::mem::take(&mut self.in_use) >= messages;
+        self.has_heirs |= is_heir;
         let waiting = Waiting {
             kind: BlockKind::Entries,
             at: 0,
             stored: 0,
+            tree,
+            raw_bytes: scratch.raw.len(),
+            is_heir,
             separator_end: self.separator.len(),
             messages,
             continues: self.continues,
@@ -285,7 +310,7 @@ impl RunWriter {
             let separator = self.scratch.separators.split_off(own);
             let base = self.output.reserve(self.output.filled())?;
             self.place_waiting(base);
-            self.output.write()?;
+            self.write_chunk()?;
             self.scratch.separators = separator;
         }
         waiting.at = self.output.push(&self.scratch.sealed);
@@ -302,6 +327,9 @@ impl RunWriter {
         let mut start = 0;
         for waiting in scratch.waiting.drain(..) {
             let ptr = BlockPtr { offset: base + waiting.at as u64, stored: waiting.stored };
+            if waiting.is_heir {
+                self.heirs.expect(Born { kind: waiting.kind, tree: waiting.tree, ptr, raw_bytes: waiting.raw_bytes });
+            }
             match waiting.kind {
                 BlockKind::Filter => self.meta.filter = ptr,
                 BlockKind::Ranges => self.meta.ranges = ptr,
@@ -316,6 +344,11 @@ impl RunWriter {
             start = waiting.separator_end;
         }
         scratch.separators.clear();
+    }
+
+    fn write_chunk(&mut self) -> Result<()> {
+        let (heirs, cache) = (&mut self.heirs, &self.options.cache);
+        self.output.write(|base, chunk| heirs.keep(base, chunk, cache))
     }
 
     /// Bytes stored so far, estimating what is not compressed yet.
@@ -343,11 +376,11 @@ impl RunWriter {
         self.meta.messages == 0 && self.ranges.is_empty()
     }
 
-    /// Writes what is left. The data is written, not synced.
+    /// Writes what is left. The data is written, not synced. The heirs are for [`super::Run::adopt`].
     ///
     /// # Errors
     /// `NoSpace`, `Io`; the extents are given back.
-    pub fn finish(mut self) -> Result<RunMeta> {
+    pub fn finish(mut self) -> Result<(RunMeta, Heirs)> {
         if !self.scratch.builder.is_empty() {
             self.meta.last_key.clear();
             self.meta.last_key.extend_from_slice(self.scratch.builder.last_key());
@@ -358,18 +391,18 @@ impl RunWriter {
         if !self.is_empty() {
             self.write_rest()?;
         }
-        let RunWriter { output, mut scratch, mut meta, unresolved, options, .. } = self;
+        let RunWriter { output, mut scratch, mut meta, unresolved, options, heirs, .. } = self;
         (meta.extents, scratch.chunk, scratch.blocks) = output.finish();
         if scratch.hashes.memory_bytes() > HASH_BYTES_KEPT {
             scratch.hashes = Hashes::default();
         }
-        scratch.recount(&options.budget, options.block_bytes, scratch.chunk.capacity());
+        scratch.recount(options.cache.budget(), options.block_bytes, scratch.chunk.capacity());
         options.codecs.put_scratch(scratch);
         meta.unresolved = unresolved.into_iter().collect();
         meta.unresolved.sort_unstable();
         meta.min_seq = meta.min_seq.min(meta.max_seq);
         meta.last_key.shrink_to_fit();
-        Ok(meta)
+        Ok((meta, heirs))
     }
 
     fn put_filter(&mut self) -> Result<()> {
@@ -392,7 +425,18 @@ impl RunWriter {
     }
 
     fn put_special(&mut self, kind: BlockKind, codec: Codec) -> Result<()> {
-        self.put(Waiting { kind, at: 0, stored: 0, separator_end: 0, messages: 0, continues: false }, codec)
+        let waiting = Waiting {
+            kind,
+            at: 0,
+            stored: 0,
+            tree: key::tree_of(&self.meta.first_key),
+            raw_bytes: self.scratch.raw.len(),
+            is_heir: self.has_heirs && kind == BlockKind::Filter,
+            separator_end: 0,
+            messages: 0,
+            continues: false,
+        };
+        self.put(waiting, codec)
     }
 
     /// Writes the last chunk with the index behind it, in one piece if it is not large.
@@ -400,7 +444,7 @@ impl RunWriter {
         if !self.output.fits(self.index_bytes_max()) {
             let base = self.output.reserve(self.output.filled())?;
             self.place_waiting(base);
-            self.output.write()?;
+            self.write_chunk()?;
         }
         let filled = self.output.filled();
         let base = self.output.reserve(filled + self.index_bytes_max())?;
@@ -421,7 +465,7 @@ impl RunWriter {
             top.finish(1, &mut raw);
             self.meta.index = self.put_index(base, &raw)?;
         }
-        self.output.write()
+        self.write_chunk()
     }
 
     /// Upper bound of what the index will take.
@@ -441,7 +485,12 @@ impl RunWriter {
             block::seal_unplaced(BlockKind::Index, codec, raw, &mut scratch.compressor, &mut scratch.sealed)? as u32;
         let at = self.output.push(&scratch.sealed);
         self.meta.bytes += u64::from(stored);
-        Ok(BlockPtr { offset: base + at as u64, stored })
+        let ptr = BlockPtr { offset: base + at as u64, stored };
+        if self.has_heirs {
+            let tree = key::tree_of(&self.meta.first_key);
+            self.heirs.expect(Born { kind: BlockKind::Index, tree, ptr, raw_bytes: raw.len() });
+        }
+        Ok(ptr)
     }
 }
 

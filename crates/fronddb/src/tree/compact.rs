@@ -43,6 +43,8 @@ pub struct Compaction {
     pub cuts: Cuts,
     /// Filter bits per key of the outputs.
     pub filter_bits: u8,
+    /// Readers want all of it, wherever it comes from.
+    pub is_in_use: bool,
 }
 
 /// One run written, with the lowest key that it stands for.
@@ -101,6 +103,7 @@ pub fn run(
         open: None,
         outcome: Outcome::default(),
         collect_kept_blobs,
+        is_in_use: false,
     };
     let mut active = ActiveRanges { ranges: &ranges, next: 0, active: Vec::new(), covering: Vec::new() };
     let mut merge = Merge::new(compaction.sources);
@@ -108,6 +111,7 @@ pub fn run(
     while merge.next(&mut group)? {
         writer.outcome.messages_in += group.count() as u64;
         writer.start_key(group.key())?;
+        writer.is_in_use = compaction.is_in_use || group.is_in_use();
         let covering = active.covering(group.key());
         match group.single() {
             Some(message) => {
@@ -173,6 +177,8 @@ struct Writer<'a> {
     open: Option<RunWriter>,
     outcome: Outcome,
     collect_kept_blobs: bool,
+    /// See [`RunWriter::set_in_use`].
+    is_in_use: bool,
 }
 
 impl Writer<'_> {
@@ -216,7 +222,7 @@ impl Writer<'_> {
                 filter_bits_per_key: self.filter_bits,
                 has_seq,
                 codecs: self.env.codecs.clone(),
-                budget: self.env.budget.clone(),
+                cache: self.env.cache.clone(),
             };
             self.open = Some(RunWriter::new(&self.env.store, self.env.next_run_id(), &options, 0));
         }
@@ -240,8 +246,9 @@ impl Writer<'_> {
             }
         }
         if let Some(writer) = self.open.take() {
-            let meta = writer.finish()?;
+            let (meta, heirs) = writer.finish()?;
             let run = Run::new(meta, &self.env.store, &self.env.cache, &self.env.run_counters);
+            run.adopt(heirs);
             self.outcome.outputs.push(Output { lower: self.lower.clone(), run });
         }
         if let Some(cut) = cut {
@@ -269,10 +276,13 @@ impl Sink for Writer<'_> {
         self.last_key.clear();
         self.last_key.extend_from_slice(message.key);
         self.outcome.messages_out += 1;
-        match &mut self.open {
-            Some(writer) => writer.add(message),
-            None => self.writer()?.add(message),
-        }
+        let is_in_use = self.is_in_use;
+        let writer = match &mut self.open {
+            Some(writer) => writer,
+            None => self.writer()?,
+        };
+        writer.set_in_use(is_in_use);
+        writer.add(message)
     }
 
     fn drop_blob(&mut self, payload: &[u8]) {

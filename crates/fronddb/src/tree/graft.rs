@@ -221,7 +221,7 @@ impl GraftWriter {
 
     fn close(&mut self) -> Result<()> {
         let Some(run) = self.open.take() else { return Ok(()) };
-        let (env, meta) = (&self.graft.env, run.finish()?);
+        let (env, (meta, _)) = (&self.graft.env, run.finish()?);
         let run = Run::new(meta, &env.store, &env.cache, &env.run_counters);
         self.graft.runs.push(Output { lower: self.run_lower.clone(), run });
         Ok(())
@@ -246,7 +246,7 @@ impl BeTree {
             filter_bits_per_key: env.options.base_filter_bits,
             has_seq: false,
             codecs: env.codecs.clone(),
-            budget: env.budget.clone(),
+            cache: env.cache.clone(),
         };
         let lower: Arc<[u8]> = Arc::from(lower);
         let upper = upper.map(<[u8]>::to_vec);

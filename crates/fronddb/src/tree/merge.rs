@@ -23,6 +23,7 @@ pub struct Group {
     key: Vec<u8>,
     payloads: Vec<u8>,
     entries: SmallVec<[GroupEntry; 4]>,
+    is_in_use: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +40,12 @@ impl Group {
     /// The key.
     pub fn key(&self) -> &[u8] {
         &self.key
+    }
+
+    /// True when one of them comes from a block that readers use.
+    #[inline]
+    pub fn is_in_use(&self) -> bool {
+        self.is_in_use
     }
 
     /// Number of messages.
@@ -78,6 +85,7 @@ impl Group {
         self.key.extend_from_slice(key);
         self.payloads.clear();
         self.entries.clear();
+        self.is_in_use = false;
     }
 
     #[inline]
@@ -157,6 +165,7 @@ impl Merge {
     #[inline]
     fn take(&mut self, place: Place, group: &mut Group) -> Result<()> {
         let source = &mut self.sources[place.rank as usize];
+        group.is_in_use |= source.is_in_use();
         loop {
             group.push(&source.message());
             source.next()?;

@@ -205,7 +205,8 @@ pub struct BeTree {
     env: TreeEnv,
     version: ArcSwap<Version>,
     state: Mutex<State>,
-    sealing: Mutex<()>,
+    /// Held while a memtable is written: what readers had looked up in the cache when the last one began.
+    sealing: Mutex<u64>,
     publishing: Mutex<publish::LastPublished>,
     counters: step::TreeCounters,
     dead: dead::DeadRanges,
@@ -239,7 +240,7 @@ impl BeTree {
             env,
             version: ArcSwap::new(version),
             state: Mutex::new(state),
-            sealing: Mutex::new(()),
+            sealing: Mutex::default(),
             publishing: Mutex::new(publish::LastPublished::new(saved)),
             counters: step::TreeCounters::default(),
             dead: dead::DeadRanges::default(),

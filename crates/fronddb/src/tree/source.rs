@@ -74,6 +74,15 @@ impl Source {
         }
     }
 
+    /// True when the message comes from a block that readers use and that the source does not use itself.
+    #[inline]
+    pub fn is_in_use(&self) -> bool {
+        match self {
+            Source::Level0(_) => false,
+            Source::Run(cursor) => cursor.is_in_use(),
+        }
+    }
+
     /// The payload of the message; only while [`Source::valid`].
     #[inline]
     pub fn payload(&self) -> &[u8] {

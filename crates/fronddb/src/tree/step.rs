@@ -74,7 +74,7 @@ impl BeTree {
     /// # Errors
     /// Those of writing runs. The memtable stays sealed.
     pub fn seal_step(&self, retention: &Retention<'_>) -> Result<Option<Sealed>> {
-        let Some(_sealing) = self.sealing.try_lock() else { return Ok(None) };
+        let Some(mut lookups) = self.sealing.try_lock() else { return Ok(None) };
         let (reservation, root, memtable) = {
             let mut state = self.state.lock();
             let version = self.version.load_full();
@@ -82,7 +82,10 @@ impl BeTree {
             let Some(id) = state.reservations.begin_seal(version.root.height()) else { return Ok(None) };
             (id, version.root.clone(), memtable)
         };
-        let written = self.write_memtable(retention, &root, &memtable);
+        let before = std::mem::replace(&mut *lookups, self.env.cache.lookups());
+        // Readers look for messages as often as messages come: they will want these too.
+        let is_in_use = *lookups - before >= memtable.messages() && self.env.cache.has_room();
+        let written = self.write_memtable(retention, &root, &memtable, is_in_use);
         let mut state = self.state.lock();
         state.reservations.end(reservation);
         let outcome = written?;
@@ -91,7 +94,13 @@ impl BeTree {
         Ok(Some(Sealed { memtable_id: memtable.id() }))
     }
 
-    fn write_memtable(&self, retention: &Retention<'_>, root: &Node, memtable: &Level0) -> Result<Outcome> {
+    fn write_memtable(
+        &self,
+        retention: &Retention<'_>,
+        root: &Node,
+        memtable: &Level0,
+        is_in_use: bool,
+    ) -> Result<Outcome> {
         let mut source = Source::Level0(memtable.cursor());
         source.first()?;
         let cuts = root.slots().iter().skip(1).map(|slot| slot.lower().clone()).collect();
@@ -103,6 +112,7 @@ impl BeTree {
             bottom: false,
             cuts: Cuts::At(cuts),
             filter_bits: self.env.options.buffer_filter_bits,
+            is_in_use,
         };
         compact::run(&self.env, retention, compaction, true)
     }
@@ -254,6 +264,7 @@ impl BeTree {
             bottom,
             cuts,
             filter_bits: self.env.options.buffer_filter_bits,
+            is_in_use: false,
         })
     }
 

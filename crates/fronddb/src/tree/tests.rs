@@ -1,6 +1,7 @@
 //! The tree against a model: random writes, seals, flushes, publications and reopenings, with tiny nodes.
 
 mod estimate;
+mod heirs;
 mod rent;
 
 use std::collections::BTreeMap;
