@@ -669,6 +669,12 @@ void ha_frond::show_duplicate(uint index, const frond_row &duplicate)
 
 int ha_frond::write_row(const uchar *record)
 {
+  /* CREATE TEMPORARY SEQUENCE writes its row into a table that nobody has locked. */
+  if (unlikely(!session || !session->has_transaction())) {
+    int error= begin_statement(ha_thd(), true);
+    if (error)
+      return error;
+  }
   if (load_due) {
     int error= begin_load();
     if (error)
