@@ -18,7 +18,7 @@ char *data_dir_variable, *log_dir_variable, *tmp_dir_variable;
 unsigned long long cache_size, level0_size, log_segment_size;
 unsigned long checkpoint_period, recovery_target_ms, sync_log_period, block_size;
 unsigned int filter_bits, background_threads;
-char direct_io, checkpoint_now;
+char direct_io, checkpoint_now, large_pages;
 unsigned long default_compression;
 int default_compression_level;
 
@@ -138,6 +138,10 @@ MYSQL_SYSVAR_UINT(background_threads, background_threads, READ_ONLY, "Threads th
                   nullptr, 2, 1, 64, 1);
 MYSQL_SYSVAR_BOOL(direct_io, direct_io, READ_ONLY, "Whether data is read and written past the operating system's cache",
                   nullptr, nullptr, 1);
+MYSQL_SYSVAR_BOOL(large_pages, large_pages, READ_ONLY,
+                  "Whether FROND's memory may be of the processor's large pages, although the server turns these off for its "
+                  "process. Where the system gives them only to memory that asks for them, or is Linux 6.18 or newer",
+                  nullptr, nullptr, 1);
 MYSQL_SYSVAR_ENUM(default_compression, default_compression, PLUGIN_VAR_RQCMDARG,
                   "Compression of tables that are created without COMPRESSION", nullptr, nullptr, 2, &compression_type);
 MYSQL_SYSVAR_INT(default_compression_level, default_compression_level, PLUGIN_VAR_RQCMDARG,
@@ -154,9 +158,9 @@ MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
 struct st_mysql_sys_var *system_variables[]= {
   MYSQL_SYSVAR(background_threads), MYSQL_SYSVAR(block_size), MYSQL_SYSVAR(cache_size), MYSQL_SYSVAR(checkpoint_now),
   MYSQL_SYSVAR(checkpoint_period), MYSQL_SYSVAR(commit_sync), MYSQL_SYSVAR(data_dir), MYSQL_SYSVAR(default_compression),
-  MYSQL_SYSVAR(default_compression_level), MYSQL_SYSVAR(direct_io), MYSQL_SYSVAR(filter_bits), MYSQL_SYSVAR(level0_size),
-  MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(log_dir), MYSQL_SYSVAR(log_segment_size), MYSQL_SYSVAR(recovery_target_ms),
-  MYSQL_SYSVAR(sync_log_period), MYSQL_SYSVAR(tmp_dir), nullptr,
+  MYSQL_SYSVAR(default_compression_level), MYSQL_SYSVAR(direct_io), MYSQL_SYSVAR(filter_bits), MYSQL_SYSVAR(large_pages),
+  MYSQL_SYSVAR(level0_size), MYSQL_SYSVAR(lock_wait_timeout), MYSQL_SYSVAR(log_dir), MYSQL_SYSVAR(log_segment_size),
+  MYSQL_SYSVAR(recovery_target_ms), MYSQL_SYSVAR(sync_log_period), MYSQL_SYSVAR(tmp_dir), nullptr,
 };
 
 frond_durability commit_durability(THD *thd)
@@ -197,6 +201,11 @@ std::string tmp_dir()
 uint64_t cache_bytes()
 {
   return cache_size;
+}
+
+bool wants_large_pages()
+{
+  return large_pages;
 }
 
 std::string data_dir()

@@ -6,7 +6,7 @@
      frond_checkpoint_period, frond_recovery_target_ms (dynamic), frond_sync_log_period, frond_log_segment_size
      frond_checkpoint_now (dynamic)                   a deed and no setting: it reads as 0
      frond_default_compression, frond_default_compression_level (dynamic), frond_block_size, frond_filter_bits
-     frond_direct_io, frond_background_threads
+     frond_direct_io, frond_large_pages, frond_background_threads
      frond_commit_sync, frond_lock_wait_timeout       per session
 
    Status variables and SHOW ENGINE FROND STATUS are in status.h. docs/mariadb.md is the manual; a test compares the names.
@@ -42,6 +42,8 @@ std::string data_dir();
 std::string tmp_dir();
 /* Memory of the engine, in bytes: frond_cache_size. */
 uint64_t cache_bytes();
+/* frond_large_pages. */
+bool wants_large_pages();
 /* The database's options as the variables say; to be freed with frond_options_free. Null after an error (last_message). */
 frond_options *database_options();
 

@@ -5,6 +5,9 @@
 //! anonymous maps: they are zeroed by the kernel only where they are touched, and go back to the
 //! system when dropped, whichever allocator the host program uses (promise P7).
 //!
+//! A *large* buffer is a map for which the system is asked for its large pages: where memory is touched all over, much of
+//! the time goes into finding small ones, above all in a virtual machine.
+//!
 //! - B1: `pointer` is aligned to a page and owns `capacity` initialised bytes (dangling when that is 0).
 //! - B2: `length <= capacity`, and `capacity` is a multiple of a page.
 //! - B3: a buffer is mapped exactly when `capacity >= MAPPED_BYTES_MIN`.
@@ -21,6 +24,8 @@ use super::space::PAGE_BYTES;
 pub const ALIGNMENT: usize = PAGE_BYTES as usize;
 /// Buffers of at least this many bytes are anonymous maps.
 pub const MAPPED_BYTES_MIN: usize = 64 << 10;
+/// Bytes of a large page, as of most processors: no more than a size where it is another.
+pub const LARGE_PAGE_BYTES: usize = 2 << 20;
 
 #[repr(align(4096))]
 struct Aligned;
@@ -63,7 +68,7 @@ impl PageBuf {
             return PageBuf { pointer: DANGLING, length: 0, capacity: 0 };
         }
         let pointer = if is_mapped(capacity) {
-            map(capacity)
+            map(capacity, ALIGNMENT)
         } else {
             let layout = layout(capacity);
             // Safety: the layout's size is not 0.
@@ -80,15 +85,41 @@ impl PageBuf {
     /// When `length` is below [`MAPPED_BYTES_MIN`].
     pub fn scattered(length: usize) -> PageBuf {
         assert!(length >= MAPPED_BYTES_MIN, "length={length}");
-        let buf = PageBuf::zeroed(length);
+        let mut buf = PageBuf::zeroed(length);
+        buf.ask_for_large(0, buf.capacity, false);
+        buf
+    }
+
+    /// Zeros in a map that begins with a large page, of large pages if the system has them.
+    ///
+    /// # Panics
+    /// When `length` is not of whole large pages, or 0.
+    pub fn large(length: usize) -> PageBuf {
+        assert!(length > 0 && length.is_multiple_of(LARGE_PAGE_BYTES), "length={length}");
+        if !is_mapped(length) {
+            return PageBuf::zeroed(length);
+        }
+        let mut buf = PageBuf { pointer: map(length, LARGE_PAGE_BYTES), length, capacity: length };
+        buf.ask_for_large(0, length, true);
+        buf
+    }
+
+    /// Asks the system for large pages in a part of a mapped buffer, or for small ones: what is touched from now on. No
+    /// content changes, and a system without large pages refuses.
+    ///
+    /// # Panics
+    /// When the range is not inside the buffer.
+    pub fn ask_for_large(&mut self, start: usize, bytes: usize, large: bool) {
+        let pointer = self.raw(start, bytes);
         #[cfg(not(miri))]
         {
             use rustix::mm::{Advice, madvise};
-            // Safety: the range is a whole map (B3), and this advice changes no content. A kernel without large
-            // pages refuses it.
-            let _ = unsafe { madvise(buf.pointer.as_ptr().cast(), buf.capacity, Advice::LinuxNoHugepage) };
+            let advice = if large { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+            // Safety: the range lies in a map of ours (checked by `raw`), and this advice changes no content.
+            let _ = unsafe { madvise(pointer.as_ptr().cast(), bytes, advice) };
         }
-        buf
+        #[cfg(miri)]
+        let _ = (pointer, large);
     }
 
     /// Gives whole pages of a mapped buffer back to the system: they hold zeros until they are written again.
@@ -189,16 +220,29 @@ fn is_mapped(_capacity: usize) -> bool {
     false
 }
 
-fn map(capacity: usize) -> NonNull<u8> {
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+/// A map of fresh zeros. `alignment`: a multiple of a page.
+fn map(capacity: usize, alignment: usize) -> NonNull<u8> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    let spare = alignment - ALIGNMENT;
+    let access = ProtFlags::READ | ProtFlags::WRITE;
     // Safety: a fresh private map at an address of the kernel's choice aliases nothing.
-    let mapped = unsafe {
-        mmap_anonymous(std::ptr::null_mut(), capacity, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+    let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), capacity + spare, access, MapFlags::PRIVATE) };
+    let Some(base) = mapped.ok().and_then(|pointer| NonNull::new(pointer.cast::<u8>())) else {
+        std::alloc::handle_alloc_error(layout(capacity))
     };
-    mapped
-        .ok()
-        .and_then(|pointer| NonNull::new(pointer.cast::<u8>()))
-        .unwrap_or_else(|| std::alloc::handle_alloc_error(layout(capacity)))
+    let before = base.as_ptr().align_offset(alignment).min(spare);
+    // Safety: cuts `before` bytes off the front and the rest of the spare bytes off the end of the fresh map, whole pages
+    // that nothing points to; what stays has `capacity` bytes.
+    unsafe {
+        let aligned = base.add(before);
+        if before > 0 {
+            let _ = munmap(base.as_ptr().cast(), before);
+        }
+        if before < spare {
+            let _ = munmap(aligned.add(capacity).as_ptr().cast(), spare - before);
+        }
+        aligned
+    }
 }
 
 impl Drop for PageBuf {

@@ -7,12 +7,17 @@
 //! has touched and tells the budget of these, holes included; [`Pool::purge`] gives the pages of holes back to the
 //! system while the map stays.
 //!
+//! Blocks are read all over the cache. Where the budget is not small, segments are therefore made of the processor's large pages (*grains*),
+//! as far as the system gives them: the first touch makes a whole grain resident. A grain of which a part is purged is of
+//! small pages from then on, until all of it is purged.
+//!
 //! A hole costs nothing but the parts of pages at its two ends once it is purged; until then, the next piece that goes in
 //! costs no page fault.
 //!
 //! Invariants:
 //! - L1: the pieces and the holes of a segment do not overlap and cover it; two holes never touch.
-//! - L2: every page that a piece touches is in `resident`, and `resident_bytes` counts those pages.
+//! - L2: every page that a piece touches is in `resident`, and `resident_bytes` counts those pages; of a large grain all or
+//!   none are. So no fewer are counted than the system holds, and no more where it has large pages.
 //! - L3: a piece larger than [`PIECE_BYTES_MAX`] has a map of its own.
 //! - L4: a hole with a whole resident page in it is among `idle`.
 //!
@@ -27,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::memory::{MemoryBudget, Purpose};
-use super::page_buf::PageBuf;
+use super::page_buf::{LARGE_PAGE_BYTES, PageBuf};
 use super::space::PAGE_BYTES;
 use super::sync::Mutex;
 
@@ -41,6 +46,10 @@ const SEGMENT_UNITS: u64 = (SEGMENT_BYTES / UNIT_BYTES) as u64;
 const PAGE: usize = PAGE_BYTES as usize;
 const PAGE_UNITS: u64 = (PAGE / UNIT_BYTES) as u64;
 const SEGMENT_PAGES: usize = SEGMENT_BYTES / PAGE;
+const GRAIN_PAGES: usize = LARGE_PAGE_BYTES / PAGE;
+const SEGMENT_GRAINS: usize = SEGMENT_BYTES / LARGE_PAGE_BYTES;
+/// Grains are small where a large page is more than one part in so many of the budget.
+const LARGE_PART: usize = 64;
 
 /// Where pieces come from. Clones share it.
 #[derive(Clone)]
@@ -70,6 +79,9 @@ struct Segment {
     memory: PageBuf,
     /// A bit for each page that has been touched since it was last purged.
     resident: [u64; SEGMENT_PAGES / 64],
+    /// Grains may be large.
+    is_large: bool,
+    large: [bool; SEGMENT_GRAINS],
 }
 
 /// Memory that goes back to its pool when dropped. Derefs to its bytes.
@@ -122,7 +134,7 @@ impl Pool {
         }
         let units = units(length);
         let mut space = shared.space.lock();
-        let first = space.take_hole(units);
+        let first = space.take_hole(units, || shared.budget.limit() / LARGE_PART >= LARGE_PAGE_BYTES);
         let (pointer, touched) = space.touch(first, units);
         drop(space);
         shared.count(touched as isize);
@@ -191,12 +203,12 @@ impl Drop for Shared {
 
 impl Space {
     /// Takes `units` units out of the best hole, or of a new segment; the first of them.
-    fn take_hole(&mut self, units: u64) -> u64 {
+    fn take_hole(&mut self, units: u64, is_large: impl FnOnce() -> bool) -> u64 {
         let (length, first) = match self.by_length.range((units, 0)..).next().copied() {
             Some(hole) => hole,
             None => {
                 let first = self.segments.len() as u64 * SEGMENT_UNITS;
-                self.segments.push(Segment::new());
+                self.segments.push(Segment::new(is_large()));
                 self.add_hole(first, SEGMENT_UNITS, false);
                 (SEGMENT_UNITS, first)
             }
@@ -242,25 +254,71 @@ impl Space {
     fn touch(&mut self, first: u64, units: u64) -> (NonNull<u8>, usize) {
         let segment = &mut self.segments[(first / SEGMENT_UNITS) as usize];
         let unit = first % SEGMENT_UNITS;
-        let mut pages = 0;
-        for page in unit / PAGE_UNITS..=(unit + units - 1) / PAGE_UNITS {
-            let (word, bit) = (page as usize / 64, 1u64 << (page % 64));
-            pages += usize::from(segment.resident[word] & bit == 0);
-            segment.resident[word] |= bit;
+        let (mut pages, mut beyond) = (0, false);
+        for page in (unit / PAGE_UNITS) as usize..=((unit + units - 1) / PAGE_UNITS) as usize {
+            if segment.is_resident(page) {
+                continue;
+            }
+            let grain = page / GRAIN_PAGES;
+            if segment.large[grain] {
+                segment.set_resident(grain * GRAIN_PAGES..(grain + 1) * GRAIN_PAGES, true);
+                (pages, beyond) = (pages + GRAIN_PAGES, true);
+            } else {
+                segment.set_resident(page..page + 1, true);
+                pages += 1;
+            }
         }
         let at = unit as usize * UNIT_BYTES;
         let bytes = segment.memory.raw(at, units as usize * UNIT_BYTES);
+        let after = first + units;
+        if beyond
+            && !after.is_multiple_of(SEGMENT_UNITS)
+            && let Some(length) = self.holes.get(&after).filter(|length| **length >= PAGE_UNITS)
+        {
+            // Its pages came along (L4).
+            self.idle.insert((*length, after));
+        }
         (bytes, pages * PAGE)
     }
 }
 
 impl Segment {
-    fn new() -> Segment {
-        Segment { memory: PageBuf::scattered(SEGMENT_BYTES), resident: [0; SEGMENT_PAGES / 64] }
+    fn new(is_large: bool) -> Segment {
+        let memory = if is_large { PageBuf::large(SEGMENT_BYTES) } else { PageBuf::scattered(SEGMENT_BYTES) };
+        Segment { memory, resident: [0; SEGMENT_PAGES / 64], is_large, large: [is_large; SEGMENT_GRAINS] }
     }
 
     fn is_resident(&self, page: usize) -> bool {
         self.resident[page / 64] & (1 << (page % 64)) != 0
+    }
+
+    fn set_resident(&mut self, pages: Range<usize>, resident: bool) {
+        for page in pages {
+            let (word, bit) = (page / 64, 1 << (page % 64));
+            self.resident[word] = self.resident[word] & !bit | if resident { bit } else { 0 };
+        }
+    }
+
+    /// Before pages of a large grain that is resident are given back: unless it is all of them, it is a small one now.
+    fn break_grains(&mut self, pages: &Range<usize>) {
+        for grain in pages.start / GRAIN_PAGES..pages.end.div_ceil(GRAIN_PAGES) {
+            let all = grain * GRAIN_PAGES..(grain + 1) * GRAIN_PAGES;
+            if self.large[grain] && !(pages.start <= all.start && all.end <= pages.end) {
+                self.large[grain] = false;
+                self.memory.ask_for_large(all.start * PAGE, LARGE_PAGE_BYTES, false);
+            }
+        }
+    }
+
+    /// After pages were given back: small grains of which none is left may be large again.
+    fn mend_grains(&mut self, pages: &Range<usize>) {
+        for grain in pages.start / GRAIN_PAGES..pages.end.div_ceil(GRAIN_PAGES) {
+            let mut all = grain * GRAIN_PAGES..(grain + 1) * GRAIN_PAGES;
+            if self.is_large && !self.large[grain] && !all.any(|page| self.is_resident(page)) {
+                self.large[grain] = true;
+                self.memory.ask_for_large(grain * LARGE_PAGE_BYTES, LARGE_PAGE_BYTES, true);
+            }
+        }
     }
 
     /// Gives the whole resident pages in a hole back; their bytes.
@@ -271,11 +329,13 @@ impl Segment {
         while page < pages.end {
             let from = page;
             while page < pages.end && self.is_resident(page) {
-                self.resident[page / 64] &= !(1 << (page % 64));
                 page += 1;
             }
             if page > from {
+                self.break_grains(&(from..page));
+                self.set_resident(from..page, false);
                 self.memory.discard(from * PAGE, (page - from) * PAGE);
+                self.mend_grains(&(from..page));
                 purged += (page - from) * PAGE;
             }
             page += 1;
@@ -376,9 +436,16 @@ mod tests {
         assert_eq!(pool.resident_bytes(), pool.0.budget.used(Purpose::Cache));
     }
 
+    /// Budgets of pools with small and with large grains.
+    const LIMITS: [usize; 2] = [64 << 20, 1 << 30];
+
     #[test]
     fn pieces_keep_what_is_written_into_them_and_everything_comes_back() {
-        let budget = MemoryBudget::new(1 << 30);
+        LIMITS.into_iter().for_each(take_and_give_back);
+    }
+
+    fn take_and_give_back(limit: usize) {
+        let budget = MemoryBudget::new(limit);
         let pool = Pool::new(&budget);
         let mut random = Random(7);
         let mut pieces: Vec<(u8, Piece)> = Vec::new();
@@ -413,7 +480,11 @@ mod tests {
 
     #[test]
     fn purged_pages_can_be_used_again() {
-        let pool = Pool::new(&MemoryBudget::new(1 << 30));
+        LIMITS.into_iter().for_each(purge_and_use);
+    }
+
+    fn purge_and_use(limit: usize) {
+        let pool = Pool::new(&MemoryBudget::new(limit));
         let keep = pool.take(10_000);
         let mut piece = pool.take(50_000);
         piece.fill(9);
@@ -430,6 +501,11 @@ mod tests {
     #[test]
     #[cfg(all(target_os = "linux", not(miri)))]
     fn resident_pages_are_those_that_the_system_holds() {
+        LIMITS.into_iter().for_each(compare_with_system);
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn compare_with_system(limit: usize) {
         use std::os::unix::fs::FileExt;
         let present = |at: usize| -> bool {
             let file = std::fs::File::open("/proc/self/pagemap").expect("is there");
@@ -437,7 +513,7 @@ mod tests {
             file.read_exact_at(&mut entry, (at / PAGE * 8) as u64).expect("readable");
             u64::from_le_bytes(entry) >> 62 != 0
         };
-        let pool = Pool::new(&MemoryBudget::new(1 << 30));
+        let pool = Pool::new(&MemoryBudget::new(limit));
         let mut random = Random(3);
         let take = |random: &mut Random| {
             let mut piece = pool.take(15_000 + random.below(4000) as usize);
@@ -445,6 +521,8 @@ mod tests {
             piece
         };
         let mut pieces: Vec<Piece> = (0..600).map(|_| take(&mut random)).collect();
+        let is_small = !pool.0.space.lock().segments[0].is_large;
+        assert_eq!(is_small, limit == LIMITS[0]);
         for round in 0..3 {
             for _ in 0..300 {
                 pieces.swap_remove(random.below(pieces.len() as u64) as usize);
@@ -455,7 +533,9 @@ mod tests {
                 let base = segment.memory.raw(0, 0).as_ptr() as usize;
                 for page in 0..SEGMENT_PAGES {
                     let counted = segment.is_resident(page);
-                    assert_eq!(counted, present(base + page * PAGE), "page={page}");
+                    // A system may give no large page where it is asked for one.
+                    let present = present(base + page * PAGE);
+                    assert!(if is_small { counted == present } else { counted || !present }, "page={page}");
                     pages += usize::from(counted);
                 }
             }

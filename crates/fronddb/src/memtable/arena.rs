@@ -15,6 +15,7 @@
 use std::ptr::NonNull;
 
 use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::page_buf::{LARGE_PAGE_BYTES, PageBuf};
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -23,13 +24,15 @@ pub(super) const ALIGNMENT: usize = 8;
 /// Bytes of the first chunk.
 const CHUNK_BYTES_FIRST: usize = 64 << 10;
 /// Bytes of the chunks of an arena that has grown.
-const CHUNK_BYTES_MAX: usize = 2 << 20;
+const CHUNK_BYTES_MAX: usize = LARGE_PAGE_BYTES;
 /// A larger piece than this share of a chunk gets a chunk of its own, so that the rest of the current one is not lost.
 const LARGE_SHARE: usize = 8;
 
 struct Chunk {
     base: NonNull<u8>,
     bytes: usize,
+    /// Owns the bytes.
+    _memory: PageBuf,
     used: AtomicUsize,
 }
 
@@ -115,7 +118,9 @@ impl Arena {
     }
 
     fn map(&self, chunks: &mut Chunks, bytes: usize, used: usize) -> NonNull<Chunk> {
-        let chunk = Box::new(Chunk { base: map_zeroed(bytes), bytes, used: AtomicUsize::new(used) });
+        let mut memory = map_zeroed(bytes);
+        let chunk = Chunk { base: memory.raw(0, bytes), bytes, _memory: memory, used: AtomicUsize::new(used) };
+        let chunk = Box::new(chunk);
         let chunk = NonNull::from(Box::leak(chunk));
         self.budget.add(Purpose::Level0, bytes);
         chunks.mapped += bytes;
@@ -149,70 +154,17 @@ impl Drop for Arena {
     fn drop(&mut self) {
         let chunks = std::mem::take(self.chunks.get_mut());
         for chunk in &chunks.all {
-            // Safety: leaked by `map`, and nothing points to it after the arena.
-            let chunk = unsafe { Box::from_raw(chunk.as_ptr()) };
-            // Safety: mapped by `map_zeroed` with this length; no piece is used after the arena (A1).
-            unsafe { unmap(chunk.base, chunk.bytes) };
+            // Safety: leaked by `map`, and nothing points to it or its bytes after the arena (A1).
+            drop(unsafe { Box::from_raw(chunk.as_ptr()) });
         }
         self.budget.sub(Purpose::Level0, chunks.mapped);
     }
 }
 
-/// Fresh zeros. Chunks of a grown arena are aligned to the processor's large pages, and the system is asked for such:
-/// a search touches memory all over, and with small pages most of its time went into finding them.
-#[cfg(not(miri))]
-fn map_zeroed(bytes: usize) -> NonNull<u8> {
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-    let spare = if bytes.is_multiple_of(CHUNK_BYTES_MAX) { CHUNK_BYTES_MAX } else { 0 };
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    // Safety: a fresh private map at an address of the system's choice touches no memory in use.
-    let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes + spare, access, MapFlags::PRIVATE) };
-    let Some(base) = mapped.ok().and_then(|pointer| NonNull::new(pointer.cast::<u8>())) else {
-        std::alloc::handle_alloc_error(layout(bytes))
-    };
-    if spare == 0 {
-        return base;
-    }
-    let before = base.as_ptr().align_offset(CHUNK_BYTES_MAX).min(spare);
-    // Safety: cuts `before` bytes off the front and the rest of the spare bytes off the end of the fresh map, whole
-    // pages that nothing points to; what stays has `bytes` bytes. Advice changes no content.
-    unsafe {
-        let chunk = base.add(before);
-        if before > 0 {
-            let _ = munmap(base.as_ptr().cast(), before);
-        }
-        if before < spare {
-            let _ = munmap(chunk.as_ptr().add(bytes).cast(), spare - before);
-        }
-        let _ = madvise(chunk.as_ptr().cast(), bytes, Advice::LinuxHugepage);
-        chunk
-    }
-}
-
-/// Safety: `base` and `bytes` are a whole map of [`map_zeroed`] that nothing uses any more.
-#[cfg(not(miri))]
-unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
-    // Safety: the caller passes a whole map of `map_zeroed` that nothing uses any more.
-    let unmapped = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
-    debug_assert!(unmapped.is_ok(), "munmap of a whole map cannot fail");
-}
-
-#[cfg(miri)]
-fn map_zeroed(bytes: usize) -> NonNull<u8> {
-    // Safety: the layout is not empty.
-    let pointer = unsafe { std::alloc::alloc_zeroed(layout(bytes)) };
-    NonNull::new(pointer).unwrap_or_else(|| std::alloc::handle_alloc_error(layout(bytes)))
-}
-
-/// Safety: as above.
-#[cfg(miri)]
-unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
-    // Safety: allocated by `map_zeroed` with the same layout.
-    unsafe { std::alloc::dealloc(base.as_ptr(), layout(bytes)) };
-}
-
-fn layout(bytes: usize) -> std::alloc::Layout {
-    std::alloc::Layout::from_size_align(bytes, 4096).unwrap_or(std::alloc::Layout::new::<u64>())
+/// Fresh zeros. Chunks of a grown arena are of large pages: a search touches memory all over, and with small pages most of
+/// its time went into finding them.
+fn map_zeroed(bytes: usize) -> PageBuf {
+    if bytes.is_multiple_of(LARGE_PAGE_BYTES) { PageBuf::large(bytes) } else { PageBuf::zeroed(bytes) }
 }
 
 #[cfg(test)]
