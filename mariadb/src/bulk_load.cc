@@ -39,11 +39,13 @@ Bulk_load::~Bulk_load()
     frond_bulk_free(load.bulk);
 }
 
-frond_status Bulk_load::begin(frond_txn *txn, const std::vector<Target> &targets, uint64_t trees, uint64_t memory_max)
+frond_status Bulk_load::begin(frond_txn *txn, const std::vector<Target> &targets, uint64_t trees, uint64_t memory_max,
+                              Duplicates duplicates)
 {
   std::string directory= tmp_dir();
   frond_bulk_options options= {};
   options.temporary_dir= directory.empty() ? nullptr : directory.c_str();
+  options.flags= duplicates == Duplicates::first ? FROND_BULK_FIRST_DUPLICATE : 0;
   options.memory_bytes= std::clamp(cache_bytes() / MEMORY_PART / trees, MEMORY_BYTES_MIN, memory_max);
   for (const Target &target : targets) {
     frond_bulk *bulk;
@@ -64,7 +66,7 @@ frond_status Bulk_load::begin(frond_txn *txn, const Table_share *share, const TA
       targets.push_back({share->indexes[index].tree, index});
   auto begun= std::make_unique<Bulk_load>();
   uint64_t trees= uint64_t(std::max(tables, 1U)) * (table->keys + 1);
-  frond_status status= begun->begin(txn, targets, trees, TABLE_MEMORY_MAX);
+  frond_status status= begun->begin(txn, targets, trees, TABLE_MEMORY_MAX, Duplicates::first);
   if (status == FROND_OK)
     *load= std::move(begun);
   return status == FROND_INVALID_ARGUMENT ? frond_status(FROND_OK) : status; /* it has rows */

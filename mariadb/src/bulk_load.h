@@ -33,9 +33,14 @@ public:
     uint key_number;
   };
 
+  /* Which of several keys that are there twice is told: the first that came again, as if rows were written one by one, or the
+     lowest. Of several indexes it is always the first. */
+  enum class Duplicates { first, lowest };
+
   /* Begins the loads of these trees, which it locks. `trees`: how many the statement loads in all; they share the memory for
      sorting, and each takes `memory_max` bytes at most. FROND_INVALID_ARGUMENT where a tree has rows. */
-  frond_status begin(frond_txn *txn, const std::vector<Target> &targets, uint64_t trees, uint64_t memory_max);
+  frond_status begin(frond_txn *txn, const std::vector<Target> &targets, uint64_t trees, uint64_t memory_max,
+                     Duplicates duplicates);
   /* The same of all trees of a table. *load stays null where one has rows: they are written one by one then.
      `tables`: how many the statement loads (partitions). */
   static frond_status begin(frond_txn *txn, const Table_share *share, const TABLE_SHARE *table, uint tables,

@@ -274,7 +274,7 @@ frond_status Index_build::load(THD *thd, uint64_t rows_about)
     for (const Index &index : indexes)
       targets.push_back({index.tree, index.key_number});
     Bulk_load all;
-    frond_status status= all.begin(txn, targets, targets.size(), SORT_BYTES_MAX);
+    frond_status status= all.begin(txn, targets, targets.size(), SORT_BYTES_MAX, Bulk_load::Duplicates::lowest);
     if (status == FROND_OK)
       status= gather(thd, txn, &all, rows_about);
     thd_progress_next_stage(thd);

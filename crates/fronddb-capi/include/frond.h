@@ -588,9 +588,15 @@ frond_status frond_txn_write_batch(frond_txn *txn, const frond_batch *batch, siz
 /* Bulk loads: rows in any order into a tree that has none. They are sorted outside of the tree, in bounded memory, and then
  * written in key order, without locks or lookups for each row: a large load into a tree that was never written to as leaves
  * at once (a graft), else through the log. A rollback or a crash before the commit undoes them in constant time, as always. */
+enum {
+  FROND_BULK_FIRST_DUPLICATE = 1 /* of keys added twice, the first that came again is told; without it, the lowest */
+};
+
 typedef struct frond_bulk_options {
   const char *temporary_dir; /* where rows are spilled that do not fit; NULL: "tmp" in the database's directory */
   uint64_t memory_bytes;     /* to sort in, part of the database's budget; 0: an eighth of it, at most 64 MiB */
+  uint32_t flags;            /* FROND_BULK_* */
+  uint32_t reserved;         /* 0 */
 } frond_bulk_options;
 
 typedef struct frond_bulk_progress {
@@ -608,8 +614,8 @@ typedef bool (*frond_bulk_progress_fn)(void *context, const frond_bulk_progress 
 frond_status frond_bulk_begin(frond_txn *txn, const frond_tree *tree, const frond_bulk_options *options,
                               frond_bulk **bulk);
 frond_status frond_bulk_add(frond_bulk *bulk, frond_slice key, frond_slice value);
-/* Writes all rows. FROND_KEY_EXISTS when a key was added twice: *duplicate (may be NULL) is then the lowest such key with one of
- * its values, lent until frond_bulk_free, and otherwise none; FROND_CANCELLED when progress (may be NULL) gave up. After an
+/* Writes all rows. FROND_KEY_EXISTS when a key was added twice: *duplicate (may be NULL) is then the row that came
+ * again, of the lowest such key or the first of all, lent until frond_bulk_free, and otherwise none; FROND_CANCELLED when progress (may be NULL) gave up. After an
  * error nothing is written and the transaction is as it was before. The load can only be freed afterwards. */
 frond_status frond_bulk_finish(frond_bulk *bulk, frond_bulk_progress_fn progress, void *context,
                                frond_row *duplicate);

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use engine::{Bulk, BulkOptions, BulkProgress, Error};
 
-use crate::border::{Bytes, Out, Status, Text, enter, guard, need};
+use crate::border::{Bytes, Out, Status, Text, check_flags, check_reserved, enter, guard, need};
+use crate::constants::FROND_BULK_FIRST_DUPLICATE;
 use crate::transaction::frond_txn;
 use crate::tree::frond_tree;
 use crate::types::{c_structs, frond_row};
@@ -16,7 +17,7 @@ pub struct frond_bulk {
 }
 
 c_structs! {
-    frond_bulk_options<'a> { temporary_dir: Text<'a>, memory_bytes: u64, }
+    frond_bulk_options<'a> { temporary_dir: Text<'a>, memory_bytes: u64, flags: u32, reserved: u32, }
     frond_bulk_progress { rows_added: u64, bytes_added: u64, bytes_spilled: u64, rows_written: u64, }
 }
 
@@ -44,6 +45,9 @@ pub extern "C" fn frond_bulk_begin(
             let bytes = options.memory_bytes;
             engine.memory_bytes = usize::try_from(bytes)
                 .map_err(|_| Error::invalid(format!("option out of range, memory_bytes={bytes}")))?;
+            check_flags(options.flags, FROND_BULK_FIRST_DUPLICATE)?;
+            check_reserved(options.reserved)?;
+            engine.first_duplicate = options.flags & FROND_BULK_FIRST_DUPLICATE != 0;
             if options.temporary_dir.get_some().is_some() {
                 engine.temporary_dir = Some(PathBuf::from(options.temporary_dir.get("temporary_dir")?));
             }

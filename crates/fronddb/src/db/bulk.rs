@@ -19,7 +19,7 @@ use std::sync::Arc;
 use super::batch::WriteBatch;
 use super::core::TxnCore;
 use super::options::Wait;
-use super::sorter::Sorter;
+use super::sorter::{Row, Sorter};
 use super::tree_handle::Tree;
 use crate::base::key::{check_key, check_value, tree_end, tree_start, write_inner};
 use crate::base::{CommitNumber, Error, ErrorKind, Result};
@@ -40,6 +40,9 @@ pub struct BulkOptions {
     /// Where rows that do not fit are spilled; `None`: `tmp` in the database's directory. Files there have no name and
     /// are gone with the process.
     pub temporary_dir: Option<PathBuf>,
+    /// Of keys that are added more than once, tell the one that was the first to come again, as one by one it would have been. It takes a pass over
+    /// all rows. Else the lowest key is told.
+    pub first_duplicate: bool,
 }
 
 /// How far a bulk load is.
@@ -63,7 +66,9 @@ pub struct Bulk {
     tree: Tree,
     sorter: Option<Sorter>,
     progress: BulkProgress,
-    duplicate: Option<(Vec<u8>, Vec<u8>)>,
+    first_duplicate: bool,
+    /// With the number of the row.
+    duplicate: Option<(Vec<u8>, Vec<u8>, u64)>,
 }
 
 impl TxnCore {
@@ -80,6 +85,7 @@ impl TxnCore {
             tree: tree.clone(),
             sorter: Some(Sorter::new(engine.storage.clone(), &directory, &engine.budget, memory)),
             progress: BulkProgress::default(),
+            first_duplicate: options.first_duplicate,
             duplicate: None,
         })
     }
@@ -149,10 +155,17 @@ impl Bulk {
         written
     }
 
-    /// The lowest key that was added twice, with a value that was added again, after [`Bulk::finish`] has failed with
-    /// `KeyExists`.
+    /// The row that was added although its key was there, after [`Bulk::finish`] has failed with `KeyExists`: of the lowest such
+    /// key, or the first of all ([`BulkOptions::first_duplicate`]).
     pub fn duplicate(&self) -> Option<(&[u8], &[u8])> {
-        self.duplicate.as_ref().map(|(key, value)| (key.as_slice(), value.as_slice()))
+        self.duplicate.as_ref().map(|(key, value, _)| (key.as_slice(), value.as_slice()))
+    }
+
+    /// Of two rows in a row with one key, the second came again.
+    fn note_duplicate(&mut self, row: Row<'_>) {
+        if self.duplicate.as_ref().is_none_or(|(.., number)| row.number < *number) {
+            self.duplicate = Some((row.key.to_vec(), row.value.to_vec(), row.number));
+        }
     }
 
     fn write(&mut self, sorter: Sorter, progress: &mut dyn FnMut(&BulkProgress) -> bool) -> Result<()> {
@@ -162,19 +175,32 @@ impl Bulk {
             None => Sink::Level0(WriteBatch::new()),
         };
         let mut last: Option<Vec<u8>> = None;
-        while let Some((key, value)) = merged.row() {
-            if last.as_deref() == Some(key) {
-                self.duplicate = Some((key.to_vec(), value.to_vec()));
-                return Err(Error::new(ErrorKind::KeyExists, "a key was added twice"));
+        let mut passed_over = 0;
+        while let Some(row) = merged.row() {
+            let comes_again = last.as_deref() == Some(row.key);
+            if comes_again {
+                self.note_duplicate(row);
+                if !self.first_duplicate {
+                    break;
+                }
             }
             let last = last.get_or_insert_default();
             last.clear();
-            last.extend_from_slice(key);
-            let bytes = self.put(&mut sink, key, value)?;
+            last.extend_from_slice(row.key);
+            let bytes = if self.duplicate.is_none() {
+                self.put(&mut sink, row.key, row.value)?
+            } else {
+                passed_over += row.key.len() + row.value.len();
+                passed_over
+            };
             merged.advance()?;
             if bytes >= BATCH_BYTES {
+                passed_over = 0;
                 self.pass(&mut sink, progress)?;
             }
+        }
+        if self.duplicate.is_some() {
+            return Err(Error::new(ErrorKind::KeyExists, "a key was added twice"));
         }
         self.pass(&mut sink, progress)?;
         match sink {

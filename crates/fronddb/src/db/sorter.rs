@@ -4,13 +4,14 @@
 //! [`FAN_IN`] files, these are merged into one of the next level. In the end all files and what is still in memory are
 //! merged. A temporary file loses its name as soon as it is open, so none outlives the process.
 //!
-//! A file is a list of blocks: length (u32) and checksum (u64) of what follows, then rows: length of key (u32), of value (u32), key,
-//! value. Rows of equal key come out next to each other, in any order.
+//! A file is a list of blocks: length (u32) and checksum (u64) of what follows, then rows: length of key (u16), of value (u32), number
+//! (u48), key, value. Rows are numbered as they come; those of equal key come out next to each other, in the order of their numbers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::base::key::KEY_BYTES_MAX;
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::{Error, Result, checksum};
 use crate::io::{File, OpenMode, Storage};
@@ -20,9 +21,20 @@ const FAN_IN: usize = 64;
 /// Length of a block, unless a row is longer.
 const BLOCK_BYTES: usize = 128 << 10;
 const BLOCK_HEADER_BYTES: usize = 12;
-const ROW_HEADER_BYTES: usize = 8;
+const ROW_HEADER_BYTES: usize = 12;
+/// Of the number in it.
+const NUMBER_BYTES: usize = 6;
 /// Longest piece of memory: places in it are 32 bits.
 const MEMORY_BYTES_MAX: usize = 1 << 30;
+
+/// A row on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Row<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+    /// Rows that came before it.
+    pub(crate) number: u64,
+}
 
 /// A row in memory.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +56,7 @@ pub(crate) struct Sorter {
     /// Sorted files; each level's are merged from those of the level before.
     levels: Vec<Vec<Spill>>,
     spilled_bytes: u64,
+    rows: u64,
 }
 
 /// A sorted file without a name.
@@ -72,6 +85,7 @@ impl Sorter {
             entries: Vec::new(),
             levels: Vec::new(),
             spilled_bytes: 0,
+            rows: 0,
         }
     }
 
@@ -93,22 +107,25 @@ impl Sorter {
             self.spill()?;
         }
         self.entries.push(Entry { prefix: prefix_of(key), at: self.data.len() as u32 });
-        push_row(&mut self.data, key, value);
+        push_row(&mut self.data, Row { key, value, number: self.rows });
+        self.rows += 1;
         Ok(())
     }
 
     fn sort(&mut self) {
         let data = &self.data;
-        let key = |entry: &Entry| row_at(data, entry.at as usize).map_or(&[][..], |(key, ..)| key);
-        self.entries.sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix).then_with(|| key(a).cmp(key(b))));
+        let key = |entry: &Entry| row_at(data, entry.at as usize).map_or(&[][..], |(row, _)| row.key);
+        // What came later lies behind.
+        let order = |a: &Entry, b: &Entry| (key(a), a.at).cmp(&(key(b), b.at));
+        self.entries.sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix).then_with(|| order(a, b)));
     }
 
     fn spill(&mut self) -> Result<()> {
         self.sort();
         let mut writer = SpillWriter::new(&*self.storage, &self.directory)?;
         for entry in &self.entries {
-            if let Some((key, value, _)) = row_at(&self.data, entry.at as usize) {
-                writer.add(key, value)?;
+            if let Some((row, _)) = row_at(&self.data, entry.at as usize) {
+                writer.add(row)?;
             }
         }
         let spill = writer.finish()?;
@@ -128,8 +145,8 @@ impl Sorter {
         }
         let mut merged = Merged::new(std::mem::take(&mut self.levels[level]), None)?;
         let mut writer = SpillWriter::new(&*self.storage, &self.directory)?;
-        while let Some((key, value)) = merged.row() {
-            writer.add(key, value)?;
+        while let Some(row) = merged.row() {
+            writer.add(row)?;
             merged.advance()?;
         }
         self.keep(writer.finish()?, level + 1)
@@ -159,24 +176,29 @@ fn prefix_of(key: &[u8]) -> u64 {
     u64::from_be_bytes(padded)
 }
 
-fn push_row(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
-    out.extend_from_slice(&(key.len() as u32).to_le_bytes());
-    out.extend_from_slice(&(value.len() as u32).to_le_bytes());
-    out.extend_from_slice(key);
-    out.extend_from_slice(value);
+const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize, "the length of a key has two bytes");
+
+fn push_row(out: &mut Vec<u8>, row: Row<'_>) {
+    out.extend_from_slice(&(row.key.len() as u16).to_le_bytes());
+    out.extend_from_slice(&(row.value.len() as u32).to_le_bytes());
+    out.extend_from_slice(&row.number.to_le_bytes()[..NUMBER_BYTES]);
+    out.extend_from_slice(row.key);
+    out.extend_from_slice(row.value);
 }
 
-/// Key, value and end of the row at a place.
-fn row_at(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8], usize)> {
-    let number = |from: usize| {
-        let bytes = bytes.get(from..from + 4)?;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
-    };
-    let (key_bytes, value_bytes) = (number(at)?, number(at + 4)?);
+/// The row at a place, and where it ends.
+fn row_at(bytes: &[u8], at: usize) -> Option<(Row<'_>, usize)> {
+    let header: &[u8; ROW_HEADER_BYTES] = bytes.get(at..)?.first_chunk()?;
+    let [k0, k1, v0, v1, v2, v3, number @ ..] = *header;
+    let mut wide = [0; 8];
+    wide[..NUMBER_BYTES].copy_from_slice(&number);
+    let (key_bytes, value_bytes) = (u16::from_le_bytes([k0, k1]), u32::from_le_bytes([v0, v1, v2, v3]));
     let key_at = at + ROW_HEADER_BYTES;
-    let value_at = key_at.checked_add(key_bytes)?;
-    let end = value_at.checked_add(value_bytes)?;
-    Some((bytes.get(key_at..value_at)?, bytes.get(value_at..end)?, end))
+    let value_at = key_at + usize::from(key_bytes);
+    let end = value_at.checked_add(value_bytes as usize)?;
+    let row =
+        Row { key: bytes.get(key_at..value_at)?, value: bytes.get(value_at..end)?, number: u64::from_le_bytes(wide) };
+    Some((row, end))
 }
 
 struct SpillWriter {
@@ -196,8 +218,8 @@ impl SpillWriter {
         Ok(SpillWriter { file, block: vec![0; BLOCK_HEADER_BYTES], bytes: 0 })
     }
 
-    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        push_row(&mut self.block, key, value);
+    fn add(&mut self, row: Row<'_>) -> Result<()> {
+        push_row(&mut self.block, row);
         if self.block.len() >= BLOCK_BYTES { self.flush() } else { Ok(()) }
     }
 
@@ -227,19 +249,19 @@ enum Source {
 }
 
 impl Source {
-    fn row(&self) -> Option<(&[u8], &[u8])> {
+    fn row(&self) -> Option<Row<'_>> {
         let (bytes, at) = match self {
             Source::File { block, at, .. } => (block, *at),
             Source::Memory { sorter, at } => (&sorter.data, sorter.entries.get(*at)?.at as usize),
         };
-        row_at(bytes, at).map(|(key, value, _)| (key, value))
+        row_at(bytes, at).map(|(row, _)| row)
     }
 
     fn advance(&mut self) -> Result<()> {
         match self {
             Source::Memory { at, .. } => *at += 1,
             Source::File { block, at, .. } => {
-                *at = row_at(block, *at).map_or(block.len(), |(.., end)| end);
+                *at = row_at(block, *at).map_or(block.len(), |(_, end)| end);
                 if *at >= block.len() {
                     return self.load();
                 }
@@ -279,7 +301,7 @@ impl Source {
 #[derive(Debug)]
 pub(crate) struct Merged {
     sources: Vec<Source>,
-    /// A heap of the sources that have a row, the one with the lowest key first.
+    /// A heap of the sources that have a row, the one with the lowest key (and number) first.
     heap: Vec<usize>,
 }
 
@@ -299,7 +321,7 @@ impl Merged {
     }
 
     /// The row that comes next.
-    pub(crate) fn row(&self) -> Option<(&[u8], &[u8])> {
+    pub(crate) fn row(&self) -> Option<Row<'_>> {
         self.sources[*self.heap.first()?].row()
     }
 
@@ -317,8 +339,9 @@ impl Merged {
         Ok(())
     }
 
-    fn key(&self, place: usize) -> &[u8] {
-        self.sources[self.heap[place]].row().map_or(&[], |(key, _)| key)
+    /// What the source at a place of the heap is ordered by.
+    fn order(&self, place: usize) -> (&[u8], u64) {
+        self.sources[self.heap[place]].row().map_or((&[], 0), |row| (row.key, row.number))
     }
 
     /// Moves the source at a place of the heap down to where it belongs.
@@ -326,7 +349,7 @@ impl Merged {
         loop {
             let mut lowest = place;
             for child in [2 * place + 1, 2 * place + 2] {
-                if child < self.heap.len() && self.key(child) < self.key(lowest) {
+                if child < self.heap.len() && self.order(child) < self.order(lowest) {
                     lowest = child;
                 }
             }
@@ -351,10 +374,13 @@ mod tests {
         Sorter::new(Arc::new(storage.clone()), Path::new("/tmp"), budget, 0)
     }
 
-    fn drain(mut merged: Merged) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    /// Key, number, value.
+    type Drained = (Vec<u8>, u64, Vec<u8>);
+
+    fn drain(mut merged: Merged) -> Result<Vec<Drained>> {
         let mut rows = Vec::new();
-        while let Some((key, value)) = merged.row() {
-            rows.push((key.to_vec(), value.to_vec()));
+        while let Some(Row { key, value, number }) = merged.row() {
+            rows.push((key.to_vec(), number, value.to_vec()));
             merged.advance()?;
         }
         Ok(rows)
@@ -364,22 +390,20 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
         fn what_goes_in_comes_out_in_order(
-            rows in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..12), 0usize..400), 0..3000),
+            rows in prop::collection::vec((prop::collection::vec(0u8..5, 0..12), 0usize..400), 0..3000),
         ) {
             let (storage, budget) = (MemoryStorage::new(), MemoryBudget::new(1 << 30));
             let mut sorter = sorter(&storage, &budget);
-            let mut model: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-            for (key, length) in rows {
+            let mut model: Vec<Drained> = Vec::new();
+            for (number, (key, length)) in rows.into_iter().enumerate() {
                 let value = vec![key.len() as u8; length];
                 sorter.add(&key, &value)?;
-                model.push((key, value));
+                model.push((key, number as u64, value));
             }
             prop_assert!(budget.used(Purpose::Work) == sorter.memory_bytes && sorter.data.capacity() <= sorter.memory_bytes);
-            let mut found = drain(sorter.finish()?)?;
-            prop_assert!(found.is_sorted_by(|a, b| a.0 <= b.0));
+            let found = drain(sorter.finish()?)?;
             model.sort();
-            found.sort();
-            prop_assert_eq!(found, model);
+            prop_assert_eq!(found, model, "in the order of keys, and of those in the order in which they came");
             prop_assert_eq!((budget.used(Purpose::Work), storage.files().len()), (0, 0));
         }
     }

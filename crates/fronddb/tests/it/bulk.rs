@@ -20,7 +20,7 @@ fn kind<T>(result: Result<T>) -> Option<ErrorKind> {
 
 /// So little memory that most rows are spilled.
 fn tight() -> BulkOptions {
-    BulkOptions { memory_bytes: 64 << 10, temporary_dir: Some(PathBuf::from("/tmp/sort")) }
+    BulkOptions { memory_bytes: 64 << 10, temporary_dir: Some(PathBuf::from("/tmp/sort")), first_duplicate: false }
 }
 
 fn key(number: u32) -> [u8; 4] {
@@ -104,6 +104,36 @@ fn a_key_that_comes_twice_is_named_and_nothing_is_written() {
     txn.commit().unwrap();
     assert_loaded(&rows(&db, &tree));
     assert_eq!(rows(&db, &other).len(), 1);
+}
+
+#[test]
+fn the_first_key_that_comes_again_is_named_if_asked_for() {
+    let (_storage, db, tree) = fresh();
+    let txn = begin(&db);
+    let again = [7_000u32, 17, 9_999, 17];
+    for at in [0, ROWS / 2, ROWS] {
+        let mut bulk = txn.bulk(&tree, &BulkOptions { first_duplicate: true, ..tight() }).unwrap();
+        let late = (ROWS..2 * ROWS).chain(again);
+        for (nth, number) in (0..ROWS).chain(late).enumerate() {
+            if nth as u32 == at + ROWS {
+                bulk.add(&key(at / 2), b"the first to come again").unwrap();
+            }
+            bulk.add(&key(number), b"a row that takes some room").unwrap();
+        }
+        let mut told = 0;
+        assert_eq!(
+            kind(bulk.finish(&mut |_| {
+                told += 1;
+                true
+            })),
+            Some(ErrorKind::KeyExists)
+        );
+        assert_eq!(bulk.duplicate(), Some((&key(at / 2)[..], &b"the first to come again"[..])));
+        assert!(told > 2, "of what is passed over too: {told}");
+    }
+    load(&txn, &tree, &mut || true).unwrap();
+    txn.commit().unwrap();
+    assert_loaded(&rows(&db, &tree));
 }
 
 #[test]
