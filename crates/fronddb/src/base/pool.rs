@@ -49,7 +49,7 @@ const SEGMENT_PAGES: usize = SEGMENT_BYTES / PAGE;
 const GRAIN_PAGES: usize = LARGE_PAGE_BYTES / PAGE;
 const SEGMENT_GRAINS: usize = SEGMENT_BYTES / LARGE_PAGE_BYTES;
 /// Grains are small where a large page is more than one part in so many of the budget.
-const LARGE_PART: usize = 64;
+const LARGE_PART: usize = 128;
 
 /// Where pieces come from. Clones share it.
 #[derive(Clone)]
