@@ -82,6 +82,11 @@ impl Engine {
         match self {
             Engine::Frond => vec![
                 set(format!("--frond-cache-size={cache}"), "all memory of the engine: cache, level 0, working space"),
+                set(
+                    "--frond-large-pages=ON".into(),
+                    "the default: from 256 MiB on its memory asks for large pages; InnoDB has them only where an administrator \
+                     reserved some and set large_pages, which was left as Debian has it",
+                ),
                 set("--frond-commit-sync=SYNC".into(), "every commit is durable before it is acknowledged (the default)"),
             ],
             Engine::Innodb => vec![
