@@ -154,7 +154,7 @@ impl BeTree {
         if !self.has_rents() {
             return Ok(false);
         }
-        // In a full cache, what is rewritten is read from the file: before that, and after.
+        // In a full cache, most of what is rewritten is read from the file.
         let is_cheap = idle && !self.env.cache.is_full();
         let least = if is_cheap { 1.0 / IDLE_PART as f64 } else { 1.0 };
         let mut state = self.state.lock();
