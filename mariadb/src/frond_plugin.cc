@@ -12,6 +12,7 @@
 #include "ha_frond.h"
 #include "information_schema.h"
 #include "inspect.h"
+#include "large_pages.h"
 #include "leftovers.h"
 #include "session.h"
 #include "share.h"
@@ -263,11 +264,13 @@ int init(void *p)
     return 1;
   }
   before_ddl_recovery();
+  begin_large_pages();
   return 0;
 }
 
 int deinit(void *)
 {
+  end_large_pages();
   frond_tree_close(auto_increment_tree);
   auto_increment_tree= nullptr;
   frond_status status= close_database();

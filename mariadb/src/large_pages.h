@@ -12,8 +12,10 @@
 
 namespace frond {
 
-/* To be called when the server has started, and cheap: once per connection. */
-void allow_large_pages();
+/* Allows them as soon as the server has started, in a thread that waits for that; to be followed by end_large_pages. */
+void begin_large_pages();
+/* The plugin goes: nobody waits any more. What is allowed stays. */
+void end_large_pages();
 
 } // namespace frond
 

@@ -5,7 +5,6 @@
 
 #include "ddl.h"
 #include "errors.h"
-#include "large_pages.h"
 #include "plugin.h"
 #include "share.h"
 #include "variables.h"
@@ -46,7 +45,6 @@ Session *Session::of(THD *thd)
 {
   Session *session= find(thd);
   if (!session) {
-    allow_large_pages();
     session= new (std::nothrow) Session;
     if (session)
       thd_set_ha_data(thd, hton, session);
