@@ -7,9 +7,9 @@
 //! has touched and tells the budget of these, holes included; [`Pool::purge`] gives the pages of holes back to the
 //! system while the map stays.
 //!
-//! Blocks are read all over the cache. Where the budget is not small, segments are therefore made of the processor's large pages (*grains*),
-//! as far as the system gives them: the first touch makes a whole grain resident. A grain of which a part is purged is of
-//! small pages from then on, until all of it is purged.
+//! Blocks are read all over the cache. Where the budget is not small, segments are therefore made of the processor's large
+//! pages (*grains*), as far as the system gives them: the first touch makes a whole grain resident. A grain of which a part
+//! is purged is of small pages from then on, until all of it is purged.
 //!
 //! A hole costs nothing but the parts of pages at its two ends once it is purged; until then, the next piece that goes in
 //! costs no page fault.

@@ -40,8 +40,8 @@ pub struct BulkOptions {
     /// Where rows that do not fit are spilled; `None`: `tmp` in the database's directory. Files there have no name and
     /// are gone with the process.
     pub temporary_dir: Option<PathBuf>,
-    /// Of keys that are added more than once, tell the one that was the first to come again, as one by one it would have been. It takes a pass over
-    /// all rows. Else the lowest key is told.
+    /// Of keys that are added more than once, name the one that was the first to come again, as if rows were written one by
+    /// one, which takes a pass over all of them. Otherwise the lowest is named.
     pub first_duplicate: bool,
 }
 

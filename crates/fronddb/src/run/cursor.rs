@@ -1,9 +1,9 @@
 //! Walks the messages of a run in both directions.
 //!
-//! Blocks come from the cache (a compaction's without being used there), from a window, or from the file, in this order. A *window* is one read of several consecutive
-//! blocks that are not cached; they are decoded when the cursor gets to them. Windows begin with the second block that is read
-//! one after the other (with the first in a long scan) and double up to what the mode allows. They end where the keys
-//! that are wanted end.
+//! Blocks come from the cache (a compaction's without being used there), from a window, or from the file, in this order.
+//! A *window* is one read of several consecutive blocks that are not cached; they are decoded when the cursor gets to
+//! them. Windows begin with the second block that is read one after the other (with the first in a long scan) and double
+//! up to what the mode allows. They end where the keys that are wanted end.
 //!
 //! Once windows are as large as they get, the next one is asked for as soon as the cursor has one
 //! ([`Store::ask`](crate::store::Store::ask)), so that it is read while the rows of this one are used. Compactions do not: they

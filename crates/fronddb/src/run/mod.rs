@@ -3,11 +3,11 @@
 //! Owns how messages, filter, index and range-deletes of a run are laid out in extents, and how they are
 //! read through the cache. What messages mean, and when runs are merged, is for the tree.
 //!
-//! Rooms, in reading order: [`options`] (how runs are written, and what their writers share), [`layout`] (which
-//! block layout suits a tree), [`output`] (sealed blocks become large writes), [`hashes`], [`writer`], [`heirs`] (what of it goes
-//! into the cache), [`load`] (reading
-//! blocks, and naming damage), [`reader`] (point reads, estimates), [`shortcut`] (to what each of them needs), [`path`] (walking the index), [`cursor`],
-//! [`verify`], [`blob_io`] (large values), [`counters`].
+//! Rooms, in reading order: [`options`] (how runs are written, and what their writers share), [`layout`] (which block
+//! layout suits a tree), [`output`] (sealed blocks become large writes), [`hashes`], [`writer`], [`heirs`] (what of it
+//! goes into the cache), [`load`] (reading blocks, and naming damage), [`reader`] (point reads, estimates), [`shortcut`]
+//! (to what each of them needs), [`path`] (walking the index), [`cursor`], [`verify`], [`blob_io`] (large values),
+//! [`counters`].
 //!
 //! # Where the blocks of a run lie
 //!
