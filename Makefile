@@ -38,7 +38,7 @@ run: setup ## the pulled plug: load at full speed, kill, reopen, verify every ro
 	  $(if $(ROWS),--rows $(ROWS)) $(if $(MEMORY),--memory $(MEMORY)) $(if $(RATE),--rate $(RATE)) \
 	  $(if $(SEED),--seed $(SEED))
 
-test: setup ## formatting, lints, and every test (about ten minutes)
+test: setup ## formatting, lints, and every test (a quarter of an hour)
 	@echo "test: crates come through cargo; the stock server's packages, where they are missing, by apt-get, which says so"
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings

@@ -614,9 +614,10 @@ typedef bool (*frond_bulk_progress_fn)(void *context, const frond_bulk_progress 
 frond_status frond_bulk_begin(frond_txn *txn, const frond_tree *tree, const frond_bulk_options *options,
                               frond_bulk **bulk);
 frond_status frond_bulk_add(frond_bulk *bulk, frond_slice key, frond_slice value);
-/* Writes all rows. FROND_KEY_EXISTS when a key was added twice: *duplicate (may be NULL) is then the row that came
- * again, of the lowest such key or the first of all, lent until frond_bulk_free, and otherwise none; FROND_CANCELLED when progress (may be NULL) gave up. After an
- * error nothing is written and the transaction is as it was before. The load can only be freed afterwards. */
+/* Writes all rows. FROND_KEY_EXISTS when a key was added twice: *duplicate (may be NULL) is then the row that came again,
+ * of the lowest such key or the first of all, lent until frond_bulk_free, and otherwise none; FROND_CANCELLED when progress
+ * (may be NULL) gave up. After an error nothing is written and the transaction is as it was before. The load can only be freed
+ * afterwards. */
 frond_status frond_bulk_finish(frond_bulk *bulk, frond_bulk_progress_fn progress, void *context,
                                frond_row *duplicate);
 /* How far it is. */

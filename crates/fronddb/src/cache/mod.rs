@@ -80,6 +80,21 @@ impl CachedBlock {
         }
     }
 
+    /// The messages, where the block at `offset` has to be one of messages.
+    ///
+    /// # Errors
+    /// `Internal` when it is of another kind.
+    #[inline]
+    pub fn messages(self, offset: u64) -> Result<Arc<EntryBlock>> {
+        match self {
+            CachedBlock::Entries(block) => Ok(block),
+            other => Err(Error::internal(format!(
+                "cache holds another kind of block, kind={} offset={offset}",
+                other.cause()
+            ))),
+        }
+    }
+
     fn memory_bytes(&self) -> usize {
         match self {
             CachedBlock::Entries(block) => block.memory_bytes(),
@@ -219,9 +234,9 @@ impl Cache {
     ) -> Result<Option<(Arc<EntryBlock>, bool)>> {
         let Some((form, stays)) = self.shard(offset).peek(offset) else { return Ok(None) };
         let block = match form {
-            Form::Decoded(CachedBlock::Entries(block)) | Form::Packed { recent: Some(block), .. } => block,
+            Form::Decoded(block) => block.messages(offset)?,
+            Form::Packed { recent: Some(block), .. } => block,
             Form::Packed { stored, recent: None } => Arc::new(decode(&stored)?),
-            Form::Decoded(_) => return Err(Error::internal(format!("cache holds no messages, offset={offset}"))),
         };
         Ok(Some((block, stays || !self.is_full())))
     }
@@ -483,13 +498,7 @@ impl Cache {
                 Ok((CachedBlock::Entries(block), kept))
             })?,
         };
-        match block {
-            CachedBlock::Entries(block) => Ok(block),
-            other => Err(Error::internal(format!(
-                "cache holds another kind of block, kind={} offset={offset}",
-                other.cause()
-            ))),
-        }
+        block.messages(offset)
     }
 
     /// Decodes a packed block, and keeps it decoded if it is `hot` or there is room.

@@ -4,8 +4,9 @@
 //! [`FAN_IN`] files, these are merged into one of the next level. In the end all files and what is still in memory are
 //! merged. A temporary file loses its name as soon as it is open, so none outlives the process.
 //!
-//! A file is a list of blocks: length (u32) and checksum (u64) of what follows, then rows: length of key (u16), of value (u32), number
-//! (u48), key, value. Rows are numbered as they come; those of equal key come out next to each other, in the order of their numbers.
+//! A file is a list of blocks: length (u32) and checksum (u64) of what follows, then rows: length of key (u16), of value
+//! (u32), number (u48), key, value. Rows are numbered as they come; those of equal key come out next to each other, in the
+//! order of their numbers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

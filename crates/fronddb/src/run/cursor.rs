@@ -19,8 +19,8 @@ use super::counters::Event;
 use super::path::IndexPath;
 use crate::base::key::KeyRange;
 use crate::base::space::PAGE_BYTES;
-use crate::base::{BlockPtr, Error, Result, TreeId};
-use crate::cache::{CachedBlock, Priority};
+use crate::base::{BlockPtr, Result, TreeId};
+use crate::cache::Priority;
 use crate::format::Message;
 use crate::format::block::{EntryBlock, EntryCursor, Payload};
 use crate::store::{Asked, Window};
@@ -297,7 +297,7 @@ impl RunCursor {
     fn load(&mut self, backward: bool) -> Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let ptr = path.ptr();
-        let found = match self.cached(ptr, path.tree()) {
+        let found = match self.cached(ptr) {
             Ok(Some(found)) => Ok(found),
             Ok(None) => self.fetch(ptr, backward).map(|block| (block, false)),
             Err(error) => Err(error),
@@ -317,24 +317,23 @@ impl RunCursor {
     }
 
     /// A block that is cached, and whether it is in use.
-    fn cached(&self, ptr: BlockPtr, tree: TreeId) -> Result<Option<(Arc<EntryBlock>, bool)>> {
+    fn cached(&self, ptr: BlockPtr) -> Result<Option<(Arc<EntryBlock>, bool)>> {
         let run = &self.run;
         if !self.mode.fill_cache {
-            return run.cache.peek(ptr.offset, |stored| run.decode_entries(ptr, tree, stored));
+            return run.cache.peek(ptr.offset, |stored| run.decode_entries(ptr, self.tree(), stored));
         }
-        match run.cache.lookup(ptr.offset) {
-            Some(CachedBlock::Entries(block)) => Ok(Some((block, false))),
-            Some(_) => {
-                Err(Error::internal(format!("the cache has no messages where they should be, offset={}", ptr.offset)))
-            }
-            None => Ok(None),
-        }
+        run.cache.lookup(ptr.offset).map(|block| Ok((block.messages(ptr.offset)?, false))).transpose()
+    }
+
+    /// The tree of the block that the path stands on, to name in errors.
+    fn tree(&self) -> TreeId {
+        self.path.as_ref().map_or_else(|| self.run.tree(), IndexPath::tree)
     }
 
     /// Reads a block that is not cached.
     fn fetch(&mut self, ptr: BlockPtr, backward: bool) -> Result<Arc<EntryBlock>> {
         let run = Arc::clone(&self.run);
-        let tree = self.path.as_ref().map_or(run.tree(), IndexPath::tree);
+        let tree = self.tree();
         // A packed block is in the cache as well.
         if self.stored(ptr).is_none() && !(self.mode.fill_cache && run.cache.contains(ptr.offset)) {
             self.next_window(ptr, backward)?;

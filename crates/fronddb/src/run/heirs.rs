@@ -8,8 +8,8 @@
 
 use super::Run;
 use super::load::decode;
+use crate::base::BlockPtr;
 use crate::base::pool::Piece;
-use crate::base::{BlockPtr, TreeId};
 use crate::cache::{Cache, CachedBlock, Priority};
 use crate::format::block::{BlockKind, IndexBlock};
 use crate::format::filter::Filter;
@@ -19,8 +19,6 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Born {
     pub(super) kind: BlockKind,
-    /// The tree of its first message.
-    pub(super) tree: TreeId,
     pub(super) ptr: BlockPtr,
     pub(super) raw_bytes: usize,
 }
@@ -52,10 +50,10 @@ impl Heirs {
 impl Run {
     /// Hands the heirs that were kept when this run was written to the cache.
     pub fn adopt(&self, heirs: Heirs) {
-        for (Born { kind, tree, ptr, raw_bytes }, stored) in heirs.written {
+        for (Born { kind, ptr, raw_bytes }, stored) in heirs.written {
             let block = match kind {
                 BlockKind::Entries => {
-                    let decode = |stored: &[u8]| self.decode_entries(ptr, tree, stored);
+                    let decode = |stored: &[u8]| self.decode_entries(ptr, self.tree(), stored);
                     self.cache.adopt(ptr.offset, stored, raw_bytes, decode);
                     continue;
                 }

@@ -16,7 +16,7 @@ use crate::base::checksum::key_hash;
 use crate::base::compress::{Codec, Compressor};
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::page_buf::PageBuf;
-use crate::base::{BlockPtr, Error, Result, RunId, TreeId, TxnId, key};
+use crate::base::{BlockPtr, Error, Result, RunId, TxnId, key};
 use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, EntryBlockBuilder, IndexBuilder, RangeBlock, ranges};
 use crate::format::{Message, RangeDelete, RunMeta, Stamp, filter};
 use crate::store::Urgency;
@@ -85,7 +85,6 @@ struct Waiting {
     kind: BlockKind,
     at: usize,
     stored: u32,
-    tree: TreeId,
     raw_bytes: usize,
     is_heir: bool,
     /// Entry blocks: end of the separator in `separators`, number of messages, first key is the last one before.
@@ -288,7 +287,6 @@ impl RunWriter {
             kind: BlockKind::Entries,
             at: 0,
             stored: 0,
-            tree,
             raw_bytes: scratch.raw.len(),
             is_heir,
             separator_end: self.separator.len(),
@@ -328,7 +326,7 @@ impl RunWriter {
         for waiting in scratch.waiting.drain(..) {
             let ptr = BlockPtr { offset: base + waiting.at as u64, stored: waiting.stored };
             if waiting.is_heir {
-                self.heirs.expect(Born { kind: waiting.kind, tree: waiting.tree, ptr, raw_bytes: waiting.raw_bytes });
+                self.heirs.expect(Born { kind: waiting.kind, ptr, raw_bytes: waiting.raw_bytes });
             }
             match waiting.kind {
                 BlockKind::Filter => self.meta.filter = ptr,
@@ -429,7 +427,6 @@ impl RunWriter {
             kind,
             at: 0,
             stored: 0,
-            tree: key::tree_of(&self.meta.first_key),
             raw_bytes: self.scratch.raw.len(),
             is_heir: self.has_heirs && kind == BlockKind::Filter,
             separator_end: 0,
@@ -487,8 +484,7 @@ impl RunWriter {
         self.meta.bytes += u64::from(stored);
         let ptr = BlockPtr { offset: base + at as u64, stored };
         if self.has_heirs {
-            let tree = key::tree_of(&self.meta.first_key);
-            self.heirs.expect(Born { kind: BlockKind::Index, tree, ptr, raw_bytes: raw.len() });
+            self.heirs.expect(Born { kind: BlockKind::Index, ptr, raw_bytes: raw.len() });
         }
         Ok(ptr)
     }
