@@ -72,7 +72,7 @@ pub const SUITE: [Entry; 11] = [
     Entry {
         name: "queue",
         title: "A queue: insert at the tail, delete at the head",
-        line: "queue --rows 5000000",
+        line: "queue --rows 5000000 --seconds-max 180",
         quick: "queue --rows 200000",
     },
     Entry { name: "ycsb", title: "YCSB A to F", line: "ycsb --rows 1000000", quick: "ycsb --rows 100000 --seconds 2" },

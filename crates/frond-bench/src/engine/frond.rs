@@ -156,6 +156,8 @@ impl Engine for Frond {
             ]),
             block_reads: Some(numbers.blocks_read),
             stall_us: Some(numbers.stall.sum_micros),
+            commits: Some(numbers.commits),
+            log_syncs: Some(numbers.log_syncs),
             memory_bytes: named(&[
                 ("level 0", numbers.memory_level0_bytes),
                 ("metadata", numbers.memory_metadata_bytes),

@@ -119,6 +119,10 @@ pub struct Statistics {
     pub block_reads: Option<u64>,
     /// Time that writers were slowed or stopped, in microseconds.
     pub stall_us: Option<u64>,
+    /// Transactions committed that had written.
+    pub commits: Option<u64>,
+    /// Syncs of the log.
+    pub log_syncs: Option<u64>,
     /// The engine's own account of its memory, by part.
     pub memory_bytes: BTreeMap<String, u64>,
     /// Whatever else it counts, for a closer look.

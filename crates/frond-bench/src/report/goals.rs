@@ -43,10 +43,10 @@ pub fn goals(comparison: &Comparison) -> Vec<Goal> {
         "iibench" => pair.iibench(),
         "reads" => pair.reads(),
         "scans" => pair.scans(),
-        "commit" => pair.rates(|_| true),
+        "commit" => pair.commit(),
         "recovery" => vec![pair.own_fact("worst after a kill above mean after a close", Bound::AtMost(300.0), "ms")],
         "rollback" => pair.rollback(),
-        "queue" => vec![pair.own_fact("first live row, right after", Bound::AtMost(1_000.0), "µs")],
+        "queue" => pair.queue(),
         _ => Vec::new(),
     };
     if let Some(share) = ours.memory_share() {
@@ -93,6 +93,22 @@ impl Pair<'_> {
 
     fn scans(&self) -> Vec<Goal> {
         self.rates(|name| name.contains(','))
+    }
+
+    /// One thread's commits are groups of one each: one sync for each, and no other.
+    fn commit(&self) -> Vec<Goal> {
+        let mut goals = self.rates(|_| true);
+        let name = "1 thread: syncs of the log per commit";
+        goals.push(own(name, Bound::AtMost(1.01), self.ours.fact(name)));
+        goals
+    }
+
+    /// All rows have to pass, whatever the bound in time.
+    fn queue(&self) -> Vec<Goal> {
+        let rows = self.ours.number("rows").unwrap_or(f64::INFINITY);
+        let name = "rows through the queue";
+        let through = own(name, Bound::AtLeast(rows), self.ours.fact(name));
+        vec![through, self.own_fact("first live row, right after", Bound::AtMost(1_000.0), "µs")]
     }
 
     fn rollback(&self) -> Vec<Goal> {

@@ -1,4 +1,5 @@
-//! Single-row commits: each transaction puts one record. Durable, what is measured is the log and group commit.
+//! Single-row commits: each transaction puts one record. Durable, what is measured is the log and group commit: one
+//! sync per group, which is one per commit with one thread and fewer with more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +10,7 @@ use super::parallel::{parallel, repeat_for};
 use super::records::{RecordOptions, Records, TREES};
 use super::{Common, DURABLE, Outcome};
 use crate::Result;
-use crate::engine::{Durability, Engine};
+use crate::engine::{Durability, Engine, Statistics};
 
 /// Options of the single-row commits.
 #[derive(Debug, Clone, Serialize, Deserialize, Args)]
@@ -36,7 +37,9 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
     let records = Records::new(common.seed, &options.records);
     let next = AtomicU64::new(0);
     for &threads in &options.threads {
-        let mut meter = common.meter(&format!("{threads} thread{}", if threads == 1 { "" } else { "s" }), 0);
+        let name = format!("{threads} thread{}", if threads == 1 { "" } else { "s" });
+        let before = engine.statistics()?;
+        let mut meter = common.meter(&name, 0);
         parallel(&mut meter, threads, |_, worker| {
             repeat_for(options.seconds, || {
                 let number = next.fetch_add(1, Ordering::Relaxed);
@@ -44,8 +47,18 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
             })
         })?;
         outcome.phases.push(meter.finish(&common.directory)?);
+        if let Some(syncs) = syncs_per_commit(&before, &engine.statistics()?) {
+            outcome.fact(&format!("{name}: syncs of the log per commit"), syncs, "");
+        }
     }
     outcome.statistics = engine.statistics()?;
     engine.close()?;
     Ok(outcome)
+}
+
+/// `None` for an engine that does not count them, or that committed nothing.
+fn syncs_per_commit(before: &Statistics, after: &Statistics) -> Option<f64> {
+    let commits = after.commits? - before.commits?;
+    let syncs = after.log_syncs? - before.log_syncs?;
+    (commits > 0).then(|| syncs as f64 / commits as f64)
 }

@@ -3,6 +3,9 @@
 //!
 //! A transaction inserts a batch at the tail, finds the head with a cursor from the beginning of the tree, and deletes
 //! a batch from there. At the end the walk to the first live row is timed, and again when the queue has been emptied.
+//!
+//! Each transaction may take an engine longer than the one before, so a run may be bounded in time: it ends where it is
+//! then, and says how many rows have passed through.
 
 use std::time::Instant;
 
@@ -36,6 +39,9 @@ pub struct Options {
     /// Bytes per value
     #[arg(long, default_value_t = 100)]
     pub value_bytes: usize,
+    /// Stop after this many seconds, with as many rows through as there are then
+    #[arg(long)]
+    pub seconds_max: Option<f64>,
 }
 
 struct Queue<'a, E: Engine> {
@@ -59,7 +65,9 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
     }
     let mut meter = common.meter("queue", options.rows);
     let mut worker = meter.worker();
-    while queue.head < options.rows {
+    let began = Instant::now();
+    let bound = options.seconds_max.unwrap_or(f64::INFINITY);
+    while queue.head < options.rows && began.elapsed().as_secs_f64() < bound {
         let batch = options.batch.min(options.rows - queue.head);
         worker.time(batch, || queue.turn(batch, batch))?;
     }
@@ -70,6 +78,7 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
         outcome.fact("finding the head while it runs, p99", found.p99_us, "µs");
         outcome.fact("finding the head while it runs, max", found.max_us, "µs");
     }
+    outcome.fact("rows through the queue", queue.head as f64, "");
     let head = queue.head;
     outcome.fact("first live row, right after", queue.walk(Some(head))?, "µs");
     queue.turn(0, options.depth)?;

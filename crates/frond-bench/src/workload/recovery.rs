@@ -21,7 +21,7 @@ use super::{Common, EngineName, Outcome, Spec, Workload};
 use crate::child::{Task, Worker, reply};
 use crate::engine::{Cursor, Durability, Engine, Transaction};
 use crate::generate::{Random, Values};
-use crate::measure::{Latencies, disk_bytes, drop_cached_pages};
+use crate::measure::{Latencies, Phase, Resources, disk_bytes, drop_cached_pages};
 use crate::{Error, Result};
 
 /// Options of the recovery workload.
@@ -51,12 +51,20 @@ pub struct Options {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Step {
-    /// Fill the table and close.
+    /// Fill the table and close; answers [`Filled`].
     Fill,
     /// Overwrite until killed, from this transaction number on; answers each acknowledged number.
     Load(u64),
     /// Open, query, check against the last acknowledged number, close; answers [`Opened`].
     Open(u64),
+}
+
+/// How the table was filled.
+#[derive(Debug, Serialize, Deserialize)]
+struct Filled {
+    phase: Phase,
+    /// As in [`Outcome`], of the process that filled it.
+    memory_base_bytes: u64,
 }
 
 /// What opening showed.
@@ -86,7 +94,9 @@ pub fn run<E: Engine>(common: &Common, options: &Options, engine: EngineName) ->
     common.remove()?;
     let spec = Spec { engine, common: common.clone(), workload: Workload::Recovery(options.clone()) };
     let start = |step| Worker::start(common, &Task::Recovery(spec.clone(), step));
-    start(Step::Fill)?.finish::<()>()?;
+    let filled: Filled = start(Step::Fill)?.finish()?;
+    outcome.memory_base_bytes = filled.memory_base_bytes;
+    outcome.phases.push(filled.phase);
     outcome.fact("size of the filled table", disk_bytes(&common.directory)? as f64 / (1 << 20) as f64, "MiB");
     let (mut killed, mut clean, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     let mut newest = 0;
@@ -165,10 +175,7 @@ impl super::OnEngine for ServeStep<'_> {
     fn call<E: Engine>(self) -> Result<()> {
         let (common, options) = (self.common, self.options);
         match *self.step {
-            Step::Fill => {
-                fill::<E>(common, options)?;
-                reply(&())
-            }
+            Step::Fill => reply(&fill::<E>(common, options)?),
             Step::Load(number) => load_forever::<E>(common, options, number),
             Step::Open(acknowledged) => reply(&open::<E>(common, options, acknowledged)?),
         }
@@ -185,7 +192,8 @@ fn value_of(values: &Values, row: u64, number: u64, out: &mut Vec<u8>) {
     out.splice(..8, number.to_be_bytes());
 }
 
-fn fill<E: Engine>(common: &Common, options: &Options) -> Result<()> {
+fn fill<E: Engine>(common: &Common, options: &Options) -> Result<Filled> {
+    let memory_base_bytes = Resources::now().memory_bytes;
     let engine = E::open(&common.open_options(&TREES))?;
     let (values, rows) = (values(common, options), options.rows());
     let mut meter = common.meter("fill", rows);
@@ -204,8 +212,9 @@ fn fill<E: Engine>(common: &Common, options: &Options) -> Result<()> {
     }
     meter.add(worker);
     engine.settle()?;
-    meter.finish(&common.directory)?;
-    engine.close()
+    let phase = meter.finish(&common.directory)?;
+    engine.close()?;
+    Ok(Filled { phase, memory_base_bytes })
 }
 
 /// Rows that transaction `number` overwrites.

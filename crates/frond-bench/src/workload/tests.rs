@@ -81,6 +81,15 @@ fn a_queue_is_followed_from_head_to_tail() -> Result<()> {
 }
 
 #[test]
+fn a_queue_ends_where_it_is_when_its_time_is_over() -> Result<()> {
+    let outcome = run_on_model("queue --rows 100000000 --depth 40 --batch 20 --seconds-max 0.05")?;
+    let through = phase(&outcome, "queue").operations;
+    assert!(through > 0 && through < 100_000_000, "through={through}");
+    assert!(outcome.facts.iter().any(|fact| fact.name == "first live row of one"));
+    Ok(())
+}
+
+#[test]
 fn a_setting_reaches_the_engine_it_is_for() {
     let common = Common {
         tuning: vec![

@@ -296,6 +296,8 @@ impl Engine for Rocks {
             written_bytes: written.map(|(cause, count)| (cause.to_owned(), gigabytes(count))).into(),
             block_reads: Some(block_reads()),
             stall_us: None,
+            commits: None,
+            log_syncs: None,
             memory_bytes,
             all: serde_json::Value::Null,
         })
