@@ -13,9 +13,10 @@
 //! *Append.* One atomic add reserves the record's position, which is its LSN and its place in the ring. The copy runs
 //! in parallel with other copies. No thread of its own writes: whoever waits for a record becomes the writer if nobody
 //! is, takes all complete frames out of the ring, writes them in one piece and, if durability is waited for, syncs.
-//! Who comes meanwhile waits, and one of those becomes the next: group commit without timers, also for commits that wait for
-//! the write alone. A sync wakes those whom it served and one of those who came after it began, who becomes the next
-//! leader. The write and the sync are separate roles, so that while one thread syncs another can write on.
+//! Who comes meanwhile waits, and one of those becomes the next: group commit (DeWitt et al., SIGMOD 1984) that clocks
+//! itself, without timers, also for commits that wait for the write alone. A sync wakes those whom it served and one of
+//! those who came after it began, who becomes the next leader. The write and the sync are separate roles, so that while
+//! one thread syncs another can write on.
 //!
 //! *Rotate.* The log is cut at its end: the next record begins a new segment. Only the position is noted; the writer
 //! changes files when it comes there. Positions go on without a gap.

@@ -230,6 +230,24 @@ impl RunCursor {
         }
     }
 
+    /// Messages that follow the one it stands on in its block, up to the first at or above `limit`, where whoever sees this one
+    /// sees them all and nothing else of the block concerns them ([`EntryBlock::is_uniform`]); 0 where that is not so.
+    pub fn uniform_ahead(&self, limit: Option<&[u8]>) -> usize {
+        let Some(block) = self.entries.block().filter(|block| block.is_uniform()) else { return 0 };
+        let last = block.count() - 1;
+        let end = match limit {
+            Some(limit) if block.key_cmp(last, limit).is_ge() => block.lower_bound(limit),
+            _ => block.count(),
+        };
+        end.saturating_sub(self.entries.index() + 1)
+    }
+
+    /// To the next message, which [`RunCursor::uniform_ahead`] has counted.
+    #[inline]
+    pub fn advance(&mut self) {
+        self.entries.next();
+    }
+
     /// True when it goes past the cache, over a block that readers use.
     #[inline]
     pub fn is_in_use(&self) -> bool {

@@ -8,6 +8,10 @@
 //! Forward, the sources stay at the current row, and its key and value are borrowed from where they lie.
 //! Backward, the messages of a key come oldest first, so they are copied out and turned round.
 //!
+//! Where two rows in a row came from one source, the rows that follow in its block are counted up to where another source
+//! has something to say. If the block is all puts with one stamp, the cursor goes through such a *stretch* without looking at
+//! other sources or resolving anything.
+//!
 //! Visible range-deletes of the leaf range are collected once; a source all of whose messages are older
 //! than a range-delete jumps over its interval.
 //!
@@ -24,6 +28,7 @@ mod undecided;
 use std::sync::Arc;
 
 use super::BeTree;
+use super::source::Source;
 use super::value::Value;
 use crate::base::key::head;
 use crate::base::{CommitNumber, Result, TxnId};
@@ -86,6 +91,12 @@ const LONG_LEAVES: u32 = 2;
 #[derive(Debug)]
 enum Current {
     None,
+    /// In the message at which this stream stands, as its key does, while `left` more rows of a stretch follow it there. The
+    /// cursor's own key and the stream's place lag behind.
+    Stretch {
+        rank: u32,
+        left: usize,
+    },
     /// In the message at which this stream stands.
     Stream(u32),
     /// In the cursor's own buffer.
@@ -113,6 +124,8 @@ pub struct TreeCursor {
     scratch: Scratch,
     rows_passed_over: u64,
     chain: Chain,
+    /// The stream of the last row.
+    last_rank: Option<u32>,
     /// Set by resolving forward to no row: the commit of the delete that is the newest message.
     dead_since: Option<CommitNumber>,
     undecided: Undecided,
@@ -144,6 +157,7 @@ impl BeTree {
             scratch: Scratch::default(),
             rows_passed_over: 0,
             chain: Chain::default(),
+            last_rank: None,
             dead_since: None,
             undecided: Undecided::default(),
         }
@@ -230,8 +244,59 @@ impl TreeCursor {
             key.push(0);
             return self.seek(&key);
         }
+        if self.advance() {
+            return Ok(true);
+        }
         self.skip_key()?;
-        self.find_forward()
+        let found = self.find_forward()?;
+        if found {
+            self.find_stretch();
+        }
+        Ok(found)
+    }
+
+    /// Goes one row on in a stretch; false, and standing on its last row like on any other, when there is none left.
+    #[inline]
+    fn advance(&mut self) -> bool {
+        let (Current::Stretch { rank, left }, Some(leaf)) = (&mut self.current, &mut self.leaf) else { return false };
+        let Source::Run(cursor) = &mut leaf.streams[*rank as usize].source else { return false };
+        if let Some(less) = left.checked_sub(1) {
+            *left = less;
+            cursor.advance();
+            return true;
+        }
+        self.end_stretch();
+        false
+    }
+
+    /// Stands on the row of a stretch like on any other.
+    fn end_stretch(&mut self) {
+        let (Current::Stretch { rank, .. }, Some(leaf)) = (&self.current, &mut self.leaf) else { return };
+        let rank = *rank;
+        self.key.clear();
+        self.key.extend_from_slice(leaf.streams[rank as usize].source.key());
+        self.head = head(&self.key);
+        if let Some(place) = leaf.order.last_mut() {
+            place.head = self.head;
+        }
+        self.current = Current::Stream(rank);
+    }
+
+    /// Looks for a stretch, at a row that has just been found, if the one before came from the same stream.
+    #[inline]
+    fn find_stretch(&mut self) {
+        let rank = match &self.current {
+            Current::Stream(rank) => Some(*rank),
+            _ => None,
+        };
+        if std::mem::replace(&mut self.last_rank, rank) != rank {
+            return;
+        }
+        let (Some(rank), Some(leaf)) = (rank, &self.leaf) else { return };
+        let left = leaf.uniform_ahead();
+        if left > 0 {
+            self.current = Current::Stretch { rank, left };
+        }
     }
 
     /// To the row before.
@@ -243,6 +308,7 @@ impl TreeCursor {
             return Ok(false);
         }
         if self.direction == Direction::Forward {
+            self.end_stretch();
             let key = std::mem::take(&mut self.key);
             return self.seek_before(&key);
         }
@@ -258,14 +324,19 @@ impl TreeCursor {
     /// The inner key of the row.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        &self.key
+        match (&self.current, &self.leaf) {
+            (Current::Stretch { rank, .. }, Some(leaf)) => leaf.streams[*rank as usize].source.key(),
+            _ => &self.key,
+        }
     }
 
     /// The value of the row.
     #[inline]
     pub fn value(&self) -> &[u8] {
         match (&self.current, &self.leaf) {
-            (Current::Stream(rank), Some(leaf)) => leaf.streams[*rank as usize].source.payload(),
+            (Current::Stream(rank) | Current::Stretch { rank, .. }, Some(leaf)) => {
+                leaf.streams[*rank as usize].source.payload()
+            }
             (Current::Buffer, _) => &self.buffer,
             _ => &[],
         }
@@ -284,6 +355,7 @@ impl TreeCursor {
     /// just below `key` (`None`: below the end of all).
     fn open(&mut self, key: Option<&[u8]>) -> Result<()> {
         self.current = Current::None;
+        self.last_rank = None;
         self.leaf = None;
         let bounds = (self.lower.as_slice(), self.upper.as_deref());
         let CursorOptions { fill_cache, read_ahead_bytes, .. } = self.options;

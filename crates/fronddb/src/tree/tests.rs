@@ -9,7 +9,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::cursor::OwnedView;
+use super::cursor::{OwnedView, TreeCursor};
 use super::*;
 use crate::base::compress::Codec;
 use crate::base::{CommitNumber, Lsn, TreeId};
@@ -213,6 +213,7 @@ impl Harness {
             }
             backward.reverse();
             assert_eq!(backward, expected, "backward at {snapshot}");
+            self.check_turning(&view, &expected);
             let version = self.tree.version();
             for key in self.model.keys() {
                 let got = self.tree.get(&version, &view.view(), key).expect("get").map(Value::into_vec);
@@ -222,6 +223,32 @@ impl Harness {
         }
         let report = self.tree.verify(&mut |_| {});
         assert!(report.problems.is_empty(), "{:?}", report.problems);
+    }
+
+    /// Goes through some of the rows, turning back for a row now and then, and begins anew from a key in the middle.
+    fn check_turning(&self, view: &OwnedView, expected: &[(Vec<u8>, Vec<u8>)]) {
+        let inside = &expected[expected.len() / 5..expected.len() - expected.len() / 7];
+        let (Some(first), Some(last)) = (inside.first(), inside.last()) else { return };
+        let upper = [&last.0[..], &[0]].concat();
+        let mut cursor = self.tree.cursor(view.clone(), first.0.clone(), Some(upper), CursorOptions::default());
+        let row = |cursor: &TreeCursor| cursor.valid().then(|| (cursor.key().to_vec(), cursor.value().to_vec()));
+        assert!(cursor.first().expect("first"));
+        for (at, wanted) in inside.iter().enumerate() {
+            assert_eq!(row(&cursor).as_ref(), Some(wanted), "row {at}");
+            if at % 7 == 5 {
+                assert!(cursor.prev().expect("prev"));
+                assert_eq!(row(&cursor).as_ref(), inside.get(at - 1), "before row {at}");
+                assert!(cursor.next().expect("next"));
+                assert_eq!(row(&cursor).as_ref(), Some(wanted), "row {at} again");
+            }
+            if at % 11 == 8 {
+                assert!(cursor.seek(&inside[at / 2].0).expect("seek"));
+                assert!(cursor.next().expect("next"));
+                assert!(cursor.seek(&wanted.0).expect("seek"));
+            }
+            assert_eq!(cursor.next().expect("next"), at + 1 < inside.len(), "after row {at}");
+        }
+        assert_eq!(row(&cursor), None, "past the upper bound");
     }
 }
 

@@ -26,7 +26,7 @@
 
 use super::columns::{put_ints, put_plane};
 use crate::base::codec::put_varint;
-use crate::format::{Message, Stamp};
+use crate::format::{Kind, Message, Stamp};
 
 pub(super) const FLAG_SEQ: u8 = 1;
 pub(super) const FLAG_KEY_PLANES: u8 = 2;
@@ -34,6 +34,7 @@ pub(super) const FLAG_PAYLOAD_PLANES: u8 = 4;
 pub(super) const FLAG_HEADS_FIRST: u8 = 8;
 
 pub(super) const TAG_KIND: u8 = 7;
+pub(super) const TAG_PUT: u8 = Kind::Put as u8;
 pub(super) const TAG_BLOB: u8 = 8;
 pub(super) const TAG_SAME_KEY: u8 = 16;
 pub(super) const TAG_COMMITTED: u8 = 32;

@@ -25,7 +25,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::builder::{TAG_BLOB, TAG_COMMITTED, TAG_KIND, TAG_WRITTEN};
+use super::builder::{TAG_BLOB, TAG_COMMITTED, TAG_KIND, TAG_PUT, TAG_WRITTEN};
 
 /// Strings that lie end to end in the buffer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -240,6 +240,14 @@ impl EntryBlock {
         }
     }
 
+    /// True when its messages are puts of values, each the only one of its key, all with one stamp: who sees one of them sees
+    /// all, and needs to look at no other message of the block for it.
+    #[inline]
+    pub fn is_uniform(&self) -> bool {
+        let same = self.tags.width == 0 && self.stamps.width == 0 && self.steps.width == 0;
+        same && self.tags.low & !u64::from(TAG_COMMITTED | TAG_WRITTEN) == u64::from(TAG_PUT)
+    }
+
     /// Payload of message `index`.
     #[inline]
     pub fn payload_bytes(&self, index: usize) -> &[u8] {
@@ -268,7 +276,7 @@ impl EntryBlock {
 #[inline]
 fn kind_of(tag: u8) -> Kind {
     match tag & TAG_KIND {
-        1 => Kind::Put,
+        TAG_PUT => Kind::Put,
         2 => Kind::InsertIfAbsent,
         3 => Kind::Delete,
         4 => Kind::SingleDelete,

@@ -4,6 +4,8 @@ use super::samples::{Sample, iibench, mixed};
 use super::{EntryBlock, EntryBlockBuilder, EntryCursor, Layout};
 use crate::base::compress::{Codec, Compressor, decompress};
 use crate::base::random::Random;
+use crate::base::{CommitNumber, TxnId};
+use crate::format::{Kind, Stamp};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,6 +45,35 @@ proptest! {
             prop_assert_eq!(block.message(index, &key), expected);
             prop_assert!(block.key_equals(index, &sample.key));
         }
+    }
+
+    #[test]
+    fn a_block_is_uniform_where_its_messages_differ_in_keys_and_values_alone(
+        seed: u64, count in 1usize..40, change in prop::option::of((0usize..40, 0u8..5)), stamp in 0u8..3,
+    ) {
+        let stamp = [Stamp::Settled, Stamp::Committed(CommitNumber(7)), Stamp::Written { txn: TxnId(9), step: 2 }]
+            [usize::from(stamp)];
+        let mut samples = mixed(seed, count);
+        samples.iter_mut().for_each(|sample| (sample.kind, sample.blob, sample.stamp) = (Kind::Put, false, stamp));
+        samples.dedup_by(|one, other| one.key == other.key);
+        let count = samples.len();
+        if let Some((at, what)) = change {
+            let sample = &mut samples[at % count];
+            match what {
+                0 => sample.kind = Kind::Update,
+                1 => sample.blob = true,
+                2 => sample.stamp = Stamp::Committed(CommitNumber(8)),
+                3 => sample.stamp = Stamp::Written { txn: TxnId(9), step: 3 },
+                _ => {
+                    let older = Sample { seq: 0, ..sample.clone() };
+                    samples.insert(at % count + 1, older);
+                }
+            }
+        }
+        let block = EntryBlock::decode(&build(&samples, LAYOUTS[0], false), 0)?;
+        let plain = |sample: &Sample| sample.kind == Kind::Put && !sample.blob && sample.stamp == samples[0].stamp;
+        let distinct = samples.windows(2).all(|pair| pair[0].key != pair[1].key);
+        prop_assert_eq!(block.is_uniform(), distinct && samples.iter().all(plain));
     }
 
     #[test]

@@ -185,6 +185,22 @@ impl Leaf {
         by_key.then(a.rank.cmp(&b.rank)).is_lt()
     }
 
+    /// Rows of a stretch that follow the one at which the next source stands: see [`super`].
+    pub(super) fn uniform_ahead(&self) -> usize {
+        let Some((current, others)) = self.order.split_last() else { return 0 };
+        let Source::Run(cursor) = &self.streams[current.rank as usize].source else { return 0 };
+        if !self.ranges.is_empty() {
+            return 0;
+        }
+        let upper = self.upper.as_deref();
+        let other = others.last().map(|place| self.streams[place.rank as usize].source.key());
+        let limit = match (other, upper) {
+            (Some(other), Some(upper)) => Some(other.min(upper)),
+            (other, upper) => other.or(upper),
+        };
+        cursor.uniform_ahead(limit)
+    }
+
     #[inline]
     pub(super) fn is_inside(&self, place: Place) -> bool {
         place.head < self.upper_head
