@@ -354,6 +354,16 @@ impl Cache {
         !self.is_full() && self.bytes() <= self.budget.cache_allowance() / 4 * 3
     }
 
+    /// What reading a block from the file takes lately, in nanoseconds; 0: not known.
+    pub fn read_nanos(&self) -> u64 {
+        self.read_nanos.load(Ordering::Relaxed) / MEAN_OVER
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_read_nanos(&self, nanos: u64) {
+        self.read_nanos.store(nanos * MEAN_OVER, Ordering::Relaxed);
+    }
+
     /// True when blocks that come in are to be packed.
     fn packs(&self) -> bool {
         #[cfg(test)]

@@ -76,6 +76,8 @@ pub struct RunCursor {
     window_bytes: usize,
     /// Blocks since the last jump.
     steps: u32,
+    /// Blocks read from the file one by one, not in windows.
+    lone_reads: u32,
 }
 
 #[expect(clippy::should_implement_trait, reason = "`next` moves a cursor; what it stands on is borrowed from it")]
@@ -93,6 +95,7 @@ impl RunCursor {
             asked: None,
             window_bytes: 0,
             steps: 0,
+            lone_reads: 0,
         }
     }
 
@@ -254,6 +257,11 @@ impl RunCursor {
         self.is_in_use
     }
 
+    /// Blocks that it has read from the file one by one, as it does after each jump, until now.
+    pub fn lone_reads(&self) -> u32 {
+        self.lone_reads
+    }
+
     /// The run.
     pub fn run(&self) -> &Arc<Run> {
         &self.run
@@ -353,29 +361,32 @@ impl RunCursor {
         let run = Arc::clone(&self.run);
         let tree = self.tree();
         // A packed block is in the cache as well.
-        if self.stored(ptr).is_none() && !(self.mode.fill_cache && run.cache.contains(ptr.offset)) {
+        if stored_in(&self.window, ptr).is_none() && !(self.mode.fill_cache && run.cache.contains(ptr.offset)) {
             self.next_window(ptr, backward)?;
         }
         let cause = if self.mode.fill_cache { Event::BlockReadScan } else { Event::BlockReadBulk };
         let decode = |stored: &[u8]| run.decode_entries(ptr, tree, stored);
-        let read = |visit: &mut dyn FnMut(&[u8]) -> Result<Arc<EntryBlock>>| match self.stored(ptr) {
+        let mut lone_reads = 0;
+        let window = &self.window;
+        let mut read = |visit: &mut dyn FnMut(&[u8]) -> Result<Arc<EntryBlock>>| match stored_in(window, ptr) {
             Some(stored) => {
                 run.counters.add(cause, 1);
                 visit(stored)
             }
-            None => run.read_stored(ptr, cause, visit),
+            None => {
+                lone_reads += 1;
+                run.read_stored(ptr, cause, visit)
+            }
         };
         let passes_by = || self.mode.is_long && run.cache.is_full() && !run.cache.contains(ptr.offset);
-        if !self.mode.fill_cache || passes_by() {
-            return read(&mut |stored| decode(stored).map(Arc::new));
-        }
-        let is_far = self.mode.is_long || self.steps >= SHORT_BLOCKS;
-        run.cache.entries(ptr.offset, if is_far { Priority::Low } else { Priority::Normal }, decode, read)
-    }
-
-    /// The block as it lies in the window, if it does.
-    fn stored(&self, ptr: BlockPtr) -> Option<&[u8]> {
-        self.window.as_ref()?.block(ptr)
+        let block = if !self.mode.fill_cache || passes_by() {
+            read(&mut |stored| decode(stored).map(Arc::new))
+        } else {
+            let is_far = self.mode.is_long || self.steps >= SHORT_BLOCKS;
+            run.cache.entries(ptr.offset, if is_far { Priority::Low } else { Priority::Normal }, decode, read)
+        };
+        self.lone_reads += lone_reads;
+        block
     }
 
     /// Gets the window of the block of the path, if it was asked for or there are several blocks to read, and asks for the next.
@@ -443,6 +454,11 @@ impl RunCursor {
         }
         plan
     }
+}
+
+/// The block as it lies in the window, if it does.
+fn stored_in(window: &Option<Window>, ptr: BlockPtr) -> Option<&[u8]> {
+    window.as_ref()?.block(ptr)
 }
 
 /// What one read is to bring.

@@ -7,6 +7,9 @@
 //! (Karlin et al., "Competitive snoopy caching", Algorithmica 3, 1988). Work that idle processors do is had
 //! cheaper, and is done at a part of its price.
 //!
+//! What a read loses is known by experience, but for blocks of pending runs that a cursor finds in no cache: each costs it what
+//! reads of blocks have taken lately.
+//!
 //! A slot whose account has reached that part is noted in a list, from which [`BeTree::flush_for_reads`] takes
 //! the one that is worth it most. The jobs are those that [`super::plan`] chooses by size, under the same reservations.
 //!
@@ -32,6 +35,8 @@ const SEEK_NANOS: u64 = 1500;
 const PROBE_NANOS: u64 = 100;
 /// What each message of a run costs a scan that merges it.
 const MERGE_NANOS: u64 = 50;
+/// What a block that has to be read from the file for a cursor costs at most. What takes longer waited for others.
+const MISS_NANOS_MAX: u64 = 1_000_000;
 /// One point read in so many charges, for all of them.
 const PROBES_PER_CHARGE: u64 = 16;
 /// Idle processors work for readers at this part of the price.
@@ -125,6 +130,15 @@ impl BeTree {
                 Read::Scan => runs * SEEK_NANOS + slot.messages_per_leaf() * MERGE_NANOS,
             };
             self.charge_nanos(height, slot, nanos);
+        }
+    }
+
+    /// Charges the account of a slot of a node at `height` for blocks of its buffer that a cursor had to read from the file to
+    /// get to its key.
+    pub(super) fn charge_misses(&self, height: u8, slot: &Slot, blocks: u32) {
+        if blocks > 0 && slot.runs_spared() > 0 {
+            let nanos = self.env.cache.read_nanos().min(MISS_NANOS_MAX);
+            self.charge_nanos(height, slot, u64::from(blocks) * nanos);
         }
     }
 

@@ -75,11 +75,11 @@ impl Leaf {
             let slot = &node.slots()[index];
             lower = if index == 0 { lower } else { slot.lower() };
             upper = node.upper(index, upper);
-            runs.extend(slot.buffer().iter());
+            runs.extend(slot.buffer().iter().map(|run| (run, Some((node.height(), slot)))));
             tree.charge(node.height(), slot, if mode.is_long { Read::Scan } else { Read::Seek });
             match slot.target() {
                 Target::Leaf(base) => {
-                    runs.extend(base.iter());
+                    runs.extend(base.iter().map(|run| (run, None)));
                     break;
                 }
                 Target::Node(child) => node = child.load(&tree.env)?,
@@ -102,6 +102,8 @@ impl Leaf {
             ranges.extend(list.iter().filter(wanted).cloned());
         };
         let mut streams = Vec::with_capacity(runs.len() + 2);
+        // The slot in whose buffer each stream's run lies.
+        let mut pays = Vec::with_capacity(runs.len() + 2);
         for level0 in version.level0() {
             if level0.has_range_deletes() {
                 keep(&level0.range_deletes());
@@ -109,27 +111,32 @@ impl Leaf {
             let seq_max = level0.seq_bounds().map_or(0, |(_, max)| max);
             let seq_max = if matches!(level0, Level0::Active(_)) { u64::MAX } else { seq_max };
             streams.push(Stream { source: Source::Level0(level0.cursor()), seq_max });
+            pays.push(None);
         }
         let wanted = Arc::new(KeyRange { lower: lower.clone(), upper: upper.clone() });
-        for run in runs {
+        for (run, slot) in runs {
             let meta = run.meta();
             if run.has_range_deletes() {
                 keep(&run.range_deletes()?);
             }
             if meta.messages > 0 && touches(&meta.first_key, &meta.last_key) {
                 streams.push(Stream { source: Source::Run(run.cursor_within(mode, &wanted)), seq_max: meta.max_seq });
+                pays.push(slot);
             }
         }
         let order = Vec::with_capacity(streams.len());
         let upper_head = upper.as_deref().map_or(u128::MAX, head);
         let mut leaf = Leaf { lower, upper, upper_head, streams, order, ranges, version: version.clone() };
-        for rank in 0..leaf.streams.len() as u32 {
+        for (rank, pays) in (0..).zip(pays) {
             let source = &mut leaf.streams[rank as usize].source;
             match (forward, key) {
                 (true, Some(key)) => source.seek(key.max(leaf.lower.as_slice()))?,
                 (true, None) => source.first()?,
                 (false, Some(key)) => source.seek_before(key)?,
                 (false, None) => source.last()?,
+            }
+            if let (Some((height, slot)), Source::Run(cursor)) = (pays, &*source) {
+                tree.charge_misses(height, slot, cursor.lone_reads());
             }
             leaf.place(rank, direction)?;
         }

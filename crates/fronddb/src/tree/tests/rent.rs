@@ -56,6 +56,22 @@ fn idle_processors_do_it_sooner() {
 }
 
 #[test]
+fn what_cursors_have_to_read_from_the_file_is_paid_for() {
+    let harness = at_rest();
+    let cached = reads_until_flushed(&at_rest(), false);
+    let cache = &harness.tree.env().cache;
+    cache.set_read_nanos(100_000);
+    let everything = Extent { start: 0, pages: 1 << 14 };
+    let read = (1..100_000).find(|_| {
+        cache.remove_range(everything);
+        harness.seek_often(&key(300), 1);
+        flush(&harness, false)
+    });
+    let read = read.expect("a flush after some reads");
+    assert!(read * 10 < cached, "{read} reads in place of {cached}");
+}
+
+#[test]
 fn point_reads_pay_too_and_less() {
     let harness = at_rest();
     let seeks = reads_until_flushed(&at_rest(), false);
