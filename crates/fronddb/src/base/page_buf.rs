@@ -23,7 +23,7 @@ use super::space::PAGE_BYTES;
 /// Alignment of the memory, and unit of its length: a page.
 pub const ALIGNMENT: usize = PAGE_BYTES as usize;
 /// Buffers of at least this many bytes are anonymous maps.
-pub const MAPPED_BYTES_MIN: usize = 64 << 10;
+pub const MAPPED_BYTES_MIN: usize = 16 << 10;
 /// Bytes of a large page, as of most processors: no more than a size where it is another.
 pub const LARGE_PAGE_BYTES: usize = 2 << 20;
 

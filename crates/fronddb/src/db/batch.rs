@@ -102,6 +102,11 @@ impl WriteBatch {
         self.bytes.len()
     }
 
+    /// Memory held, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Whether writes added from now on are covered by a lock on another key.
     pub fn set_covered(&mut self, covered: bool) {
         self.covered = covered;

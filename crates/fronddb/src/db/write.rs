@@ -37,14 +37,32 @@ thread_local! {
     static SINGLE: RefCell<WriteBatch> = RefCell::new(WriteBatch::new());
 }
 
+/// What a thread keeps of either: one large write must not hold memory for good.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
 /// Lends this thread's scratch batch, empty.
 pub(crate) fn with_single<T>(use_it: impl FnOnce(&mut WriteBatch) -> Result<T>) -> Result<T> {
     SINGLE.with(|single| match single.try_borrow_mut() {
         Ok(mut batch) => {
             batch.clear();
-            use_it(&mut batch)
+            let done = use_it(&mut batch);
+            if batch.memory_bytes() > KEPT_BYTES_MAX {
+                *batch = WriteBatch::new();
+            }
+            done
         }
         Err(_) => use_it(&mut WriteBatch::new()),
+    })
+}
+
+/// Lends the batch in which this thread puts records together, with whatever is in it.
+fn with_record<T>(use_it: impl FnOnce(&mut MessageBatch) -> T) -> T {
+    RECORD.with_borrow_mut(|record| {
+        let done = use_it(record);
+        if record.memory_bytes() > KEPT_BYTES_MAX {
+            *record = MessageBatch::new();
+        }
+        done
     })
 }
 
@@ -146,7 +164,7 @@ impl TxnCore {
         let pass = self.enter_covered(&mut state, batch)?;
         let writer = self.writer(&mut state).clone();
         let engine = &self.engine;
-        let (end, messages) = RECORD.with_borrow_mut(|record| {
+        let (end, messages) = with_record(|record| {
             fill(record, batch, &skipped, &blobs);
             engine.append_commit(&writer, state.step, record, |insert| {
                 for_each_message(batch, &skipped, &blobs, insert);
@@ -283,7 +301,7 @@ impl TxnCore {
         let applied = if long {
             self.apply_long(txn, step, batch, skipped, &blobs)
         } else {
-            RECORD.with_borrow_mut(|record| {
+            with_record(|record| {
                 fill(record, batch, skipped, &blobs);
                 engine.append_messages(txn, step, record, |insert| for_each_message(batch, skipped, &blobs, insert))
             })
@@ -320,7 +338,7 @@ impl TxnCore {
     ) -> Result<u64> {
         let engine = &self.engine;
         let mut messages = 0;
-        RECORD.with_borrow_mut(|record| {
+        with_record(|record| {
             let mut piece: Vec<Message<'_>> = Vec::new();
             let mut bytes = 0;
             record.clear();
@@ -505,4 +523,26 @@ impl Engine {
 /// The inner keys of a whole tree, from the first to the one after the last.
 pub(crate) fn tree_bounds(tree: TreeId) -> (Vec<u8>, Vec<u8>) {
     (crate::base::key::tree_start(tree), crate::base::key::tree_end(tree))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::options::TreeOptions;
+    use crate::db::tree_handle::Tree;
+
+    #[test]
+    fn a_thread_keeps_the_memory_of_small_writes_and_not_of_large_ones() {
+        let tree = Tree::for_tests(TreeId(7), "t", TreeOptions::default());
+        let held = || (with_single(|batch| Ok(batch.memory_bytes())), with_record(|record| record.memory_bytes()));
+        for (bytes, kept) in [(10 << 10, true), (2 * KEPT_BYTES_MAX, false)] {
+            let value = vec![7; bytes];
+            with_single(|batch| batch.put(&tree, b"key", &value)).expect("within limits");
+            let stamp = Stamp::Settled;
+            let message = Message { key: b"\0\0\0\x07key", seq: 1, stamp, kind: Kind::Put, blob: false, payload: &value };
+            with_record(|record| record.add(&message));
+            let (single, record) = held();
+            assert_eq!((single.expect("held") >= bytes, record >= bytes), (kept, kept), "bytes={bytes}");
+        }
+    }
 }
