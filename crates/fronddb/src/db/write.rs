@@ -539,7 +539,8 @@ mod tests {
             let value = vec![7; bytes];
             with_single(|batch| batch.put(&tree, b"key", &value)).expect("within limits");
             let stamp = Stamp::Settled;
-            let message = Message { key: b"\0\0\0\x07key", seq: 1, stamp, kind: Kind::Put, blob: false, payload: &value };
+            let message =
+                Message { key: b"\0\0\0\x07key", seq: 1, stamp, kind: Kind::Put, blob: false, payload: &value };
             with_record(|record| record.add(&message));
             let (single, record) = held();
             assert_eq!((single.expect("held") >= bytes, record >= bytes), (kept, kept), "bytes={bytes}");
