@@ -1,12 +1,19 @@
 //! The cache: decoded blocks by their offset in the data file.
 //!
 //! It is never dirty (decision D3): every block in it can be read again, so eviction never writes. Blocks
-//! are distributed over shards by the mebibyte that they lie in; each shard is a table under a latch. One clock
-//! hand (CLOCK, Corbató 1968) goes through all shards in turn, so that a shard full of blocks in use does not
-//! pay for what goes in there. A hit raises the block's count to its priority; the hand lowers
-//! counts and evicts at zero, so indexes and filters stay three rounds and what a scan brought in one.
+//! are distributed over shards by the mebibyte that they lie in, so that freeing an extent visits few of them; each shard is a
+//! table under a latch.
 //!
-//! Blocks of one mebibyte share a shard so that freeing an extent visits few of them.
+//! # What goes
+//!
+//! Most blocks of a table larger than memory are read once and not again for long; so a block of messages that comes in is on
+//! *probation*: in a line, whose oldest block goes when something has to and the line is [a tenth](PROBATION_PART) of the cache.
+//! If it was used meanwhile, it leaves the line and stays; if not, its place is remembered for a while (a *ghost*), and when it
+//! comes back it skips the line. This is S3-FIFO (Yang et al., FIFO queues are all you need for cache eviction, SOSP 2023).
+//! It differs in what follows: for blocks that left the line, one clock hand (CLOCK, Corbató 1968) goes through all shards in
+//! turn, so that a shard full of blocks in use does not pay for what goes in there. A hit raises a block's count to its
+//! priority; the hand lowers counts and evicts at zero. Indexes and filters, and blocks that take over from others in
+//! use, skip the line; what scans bring in leaves no ghost.
 //!
 //! # Packed blocks
 //!
@@ -149,6 +156,8 @@ const READ_NANOS_MIN: u64 = 2_000;
 const MEAN_OVER: u64 = 128;
 /// A cache that was full has room again when one part in so many of the allowance is free.
 const ROOM_PART: usize = 16;
+/// The line of blocks on probation is one part in so many of the blocks.
+const PROBATION_PART: usize = 10;
 /// One part in so many of the allowance is left to holes.
 const HOLES_PART: usize = 64;
 
@@ -162,6 +171,8 @@ pub struct Cache {
     bytes: AtomicUsize,
     /// The shard that the hand is in.
     hand: AtomicUsize,
+    /// The next block's place in the line.
+    tickets: AtomicU64,
     /// See [`Cache::is_full`].
     full: AtomicBool,
     misses: [AtomicU64; 4],
@@ -179,13 +190,14 @@ impl Cache {
     pub fn new(budget: MemoryBudget) -> Cache {
         let shards = (0..SHARDS).map(|_| CachePadded::new(Shard::default())).collect();
         let pool = Pool::new(&budget);
-        let (bytes, hand) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (bytes, hand, tickets) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
         Cache {
             budget,
             shards,
             pool,
             bytes,
             hand,
+            tickets,
             full: AtomicBool::new(false),
             misses: Default::default(),
             reads: AtomicU64::new(0),
@@ -256,7 +268,7 @@ impl Cache {
             let Ok(block) = decode(&stored) else { return };
             Form::Decoded(CachedBlock::Entries(Arc::new(block)))
         };
-        self.put(offset, form, Priority::Normal);
+        self.put_beside(offset, form, Priority::Normal, None);
     }
 
     /// Lookups of messages by readers so far.
@@ -267,9 +279,9 @@ impl Cache {
 
     /// Shows `visit` up to `max` blocks of messages that are in use.
     pub fn for_each_hot(&self, max: usize, visit: &mut dyn FnMut(&EntryBlock)) {
-        let mut left = max;
+        let (mut left, all) = (max, !self.is_full());
         for shard in &self.shards {
-            let blocks = shard.hot(left);
+            let blocks = shard.hot(left, all);
             left -= blocks.len();
             blocks.iter().for_each(|block| visit(block));
         }
@@ -328,10 +340,16 @@ impl Cache {
     }
 
     fn put(&self, offset: u64, form: Form, priority: Priority) {
+        let ticket = (priority < Priority::High).then(|| self.tickets.fetch_add(1, Ordering::Relaxed));
+        self.put_beside(offset, form, priority, ticket);
+    }
+
+    /// As [`Cache::put`], past the line without a ticket.
+    fn put_beside(&self, offset: u64, form: Form, priority: Priority, ticket: Option<u64>) {
         // Counted before others can see and evict it, so that the sum never falls below zero.
         let bytes = form.entry_bytes();
         self.account(bytes, 0);
-        let freed = self.shard(offset).insert(offset, form, bytes, priority);
+        let freed = self.shard(offset).insert(offset, form, bytes, priority, ticket);
         self.account(0, freed);
         self.trim();
     }
@@ -441,18 +459,37 @@ impl Cache {
             if rounds_left == 0 {
                 return;
             }
-            let at = self.hand.load(Ordering::Relaxed);
-            let swept = self.shards[at % SHARDS].sweep();
-            self.account(0, swept.freed);
-            if swept.freed > 0 && !self.full.load(Ordering::Relaxed) {
+            let freed = if let Some(shard) = self.oldest_of_long_line() {
+                shard.judge()
+            } else {
+                let at = self.hand.load(Ordering::Relaxed);
+                let swept = self.shards[at % SHARDS].sweep();
+                if swept.at_end {
+                    rounds_left -= 1;
+                    // Of several threads that see the end of a shard, one moves the hand on.
+                    let _ = self.hand.compare_exchange(at, at.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
+                }
+                swept.freed
+            };
+            self.account(0, freed);
+            if freed > 0 && !self.full.load(Ordering::Relaxed) {
                 self.full.store(true, Ordering::Relaxed);
             }
-            if swept.at_end {
-                rounds_left -= 1;
-                // Of several threads that see the end of a shard, one moves the hand on.
-                let _ = self.hand.compare_exchange(at, at.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// The shard with the block that is longest on probation, if the line is as long as it may be.
+    fn oldest_of_long_line(&self) -> Option<&Shard> {
+        let (mut blocks, mut on_probation, mut oldest) = (0, 0, (u64::MAX, None));
+        for shard in &self.shards {
+            let standing = shard.standing();
+            blocks += standing.blocks;
+            on_probation += standing.on_probation;
+            if standing.oldest_ticket < oldest.0 {
+                oldest = (standing.oldest_ticket, Some(&**shard));
             }
         }
+        oldest.1.filter(|_| on_probation * PROBATION_PART >= blocks)
     }
 
     /// Bytes held.

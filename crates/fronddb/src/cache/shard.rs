@@ -1,16 +1,17 @@
-//! One shard of the cache: a table of blocks, decoded or packed, under a latch, with a clock hand.
+//! One shard of the cache: a table of blocks, decoded or packed, under a latch, with a line of those on probation and a clock
+//! hand for the others.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::{CacheStatistics, CachedBlock, Priority};
 use crate::base::pool::Piece;
 use crate::base::sync::{Condvar, Mutex};
 use crate::format::block::EntryBlock;
 
-/// Bytes that the tables and the headers of the allocator take for a block, about.
+/// Bytes that the tables, the ghosts and the headers of the allocator take for a block, about.
 const ENTRY_BYTES: usize = 160;
 
 /// A packed block is decoded so many times between two visits of the hand until it is kept decoded. Its decoded
@@ -18,6 +19,12 @@ const ENTRY_BYTES: usize = 160;
 pub(super) const HOT_DECODES: u8 = 6;
 /// Blocks of each shard whose decoded form stays beside the packed one.
 pub(super) const RECENT_MAX: usize = 4;
+/// One ghost for so many blocks: remembering longer lets in what comes back too seldom to be worth its room.
+const BLOCKS_PER_GHOST: usize = 2;
+/// Ghosts of a shard in any case.
+const GHOSTS_MIN: usize = 16;
+/// Tickets of blocks that are gone are dropped from the line when they are more than the others and this.
+const STALE_TICKETS_MAX: usize = 64;
 
 /// How a block is held.
 #[derive(Debug, Clone)]
@@ -85,6 +92,33 @@ struct Held {
 struct Entry {
     offset: u64,
     bytes: usize,
+    /// Its number in the line, while it is on probation.
+    ticket: Option<u64>,
+}
+
+/// Where blocks were that left without having been used again, the latest of them. A place that holds another block by now may be
+/// among them: that block then skips its probation.
+#[derive(Debug, Default)]
+struct Ghosts {
+    offsets: HashSet<u64, Hashed>,
+    oldest_first: VecDeque<u64>,
+}
+
+impl Ghosts {
+    fn add(&mut self, offset: u64, max: usize) {
+        if self.offsets.insert(offset) {
+            self.oldest_first.push_back(offset);
+        }
+        while self.oldest_first.len() > max {
+            if let Some(oldest) = self.oldest_first.pop_front() {
+                self.offsets.remove(&oldest);
+            }
+        }
+    }
+
+    fn take(&mut self, offset: u64) -> bool {
+        self.offsets.remove(&offset)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -99,6 +133,10 @@ struct Table {
     /// Entries that have a recent form, oldest first. Others may be among them.
     recent: VecDeque<u32>,
     vacant: Vec<u32>,
+    /// Tickets and entries of blocks on probation, oldest first. Some may be gone: the ticket tells.
+    line: VecDeque<(u64, u32)>,
+    on_probation: usize,
+    ghosts: Ghosts,
     hand: usize,
     loading: HashSet<u64, Hashed>,
     hits: [u64; 4],
@@ -113,10 +151,35 @@ const ROUNDS: u8 = 3;
 const DECODE: u8 = ROUNDS + 1;
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shard {
     table: Mutex<Table>,
     loaded: Condvar,
+    /// What [`Shard::standing`] tells, written under the latch.
+    blocks: AtomicUsize,
+    on_probation: AtomicUsize,
+    oldest_ticket: AtomicU64,
+}
+
+/// What a shard holds, without its latch: as it was a moment ago.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Standing {
+    pub(super) blocks: usize,
+    pub(super) on_probation: usize,
+    /// `u64::MAX`: none is on probation.
+    pub(super) oldest_ticket: u64,
+}
+
+impl Default for Shard {
+    fn default() -> Shard {
+        Shard {
+            table: Mutex::default(),
+            loaded: Condvar::default(),
+            blocks: AtomicUsize::new(0),
+            on_probation: AtomicUsize::new(0),
+            oldest_ticket: AtomicU64::new(u64::MAX),
+        }
+    }
 }
 
 /// What a lookup found.
@@ -151,12 +214,12 @@ impl Shard {
         }
     }
 
-    /// Up to `max` blocks of messages that the hand would leave.
-    pub(super) fn hot(&self, max: usize) -> Vec<Arc<EntryBlock>> {
+    /// Up to `max` blocks of messages that are in use; `all`: of those that were read by themselves.
+    pub(super) fn hot(&self, max: usize, all: bool) -> Vec<Arc<EntryBlock>> {
         let table = self.table.lock();
         let hot = table.by_offset.values().filter_map(|held| match &held.form {
             Form::Decoded(CachedBlock::Entries(block)) | Form::Packed { recent: Some(block), .. }
-                if table.counts[held.at as usize] & ROUNDS > 0 =>
+                if table.counts[held.at as usize] & ROUNDS > 0 || all && held.priority > Priority::Low =>
             {
                 Some(Arc::clone(block))
             }
@@ -165,11 +228,25 @@ impl Shard {
         hot.take(max).collect()
     }
 
+    pub(super) fn standing(&self) -> Standing {
+        Standing {
+            blocks: self.blocks.load(Ordering::Relaxed),
+            on_probation: self.on_probation.load(Ordering::Relaxed),
+            oldest_ticket: self.oldest_ticket.load(Ordering::Relaxed),
+        }
+    }
+
+    fn tell_standing(&self, table: &Table) {
+        self.blocks.store(table.by_offset.len(), Ordering::Relaxed);
+        self.on_probation.store(table.on_probation, Ordering::Relaxed);
+        self.oldest_ticket.store(table.line.front().map_or(u64::MAX, |(ticket, _)| *ticket), Ordering::Relaxed);
+    }
+
     pub(super) fn contains(&self, offset: u64) -> bool {
         self.table.lock().by_offset.contains_key(&offset)
     }
 
-    /// The block at `offset` and whether the hand would leave it. No use of it.
+    /// The block at `offset` and whether it is in use. To look here is no use.
     pub(super) fn peek(&self, offset: u64) -> Option<(Form, bool)> {
         let table = self.table.lock();
         let held = table.by_offset.get(&offset)?;
@@ -199,9 +276,19 @@ impl Shard {
         self.loaded.notify_all();
     }
 
-    /// Puts a block in; the bytes of the one that it replaces.
-    pub(super) fn insert(&self, offset: u64, form: Form, bytes: usize, priority: Priority) -> usize {
+    /// Puts a block in, on probation if it gets a ticket and is not known from before; the bytes of the one that it replaces.
+    pub(super) fn insert(
+        &self,
+        offset: u64,
+        form: Form,
+        bytes: usize,
+        priority: Priority,
+        ticket: Option<u64>,
+    ) -> usize {
         let mut table = self.table.lock();
+        let table = &mut *table;
+        let is_known = priority > Priority::Low && table.ghosts.take(offset);
+        let ticket = ticket.filter(|_| !is_known);
         let replaced = table.by_offset.get(&offset).map(|held| held.at);
         let freed = replaced.map_or(0, |at| table.remove(at));
         let at = table.vacant.pop().unwrap_or_else(|| {
@@ -209,14 +296,18 @@ impl Shard {
             table.counts.push(0);
             (table.entries.len() - 1) as u32
         });
-        table.entries[at as usize] = Some(Entry { offset, bytes });
-        table.counts[at as usize] = priority as u8;
+        table.entries[at as usize] = Some(Entry { offset, bytes, ticket });
+        table.counts[at as usize] = if ticket.is_some() { 0 } else { priority as u8 };
+        if let Some(ticket) = ticket {
+            table.add_to_line(ticket, at);
+        }
         if matches!(form, Form::Packed { recent: Some(_), .. }) {
             table.add_recent(at);
         }
         table.by_offset.insert(offset, Held { form, at, priority });
         table.by_mebibyte.entry(mebibyte(offset)).or_default().push(at);
         table.insertions += 1;
+        self.tell_standing(table);
         freed
     }
 
@@ -256,10 +347,40 @@ impl Shard {
         let inside =
             |at: &u32| table.entries[*at as usize].as_ref().is_some_and(|entry| (start..end).contains(&entry.offset));
         let inside: Vec<u32> = all.iter().copied().filter(inside).collect();
-        inside.into_iter().map(|at| table.remove(at)).sum()
+        let freed = inside.into_iter().map(|at| table.remove(at)).sum();
+        self.tell_standing(&table);
+        freed
     }
 
-    /// Moves the hand until it evicts a block or comes to the end of the table, by some entries at most.
+    /// Ends the probation of the blocks longest on it, up to one that was not used and goes, and some at most; its bytes.
+    pub(super) fn judge(&self) -> usize {
+        let mut table = self.table.lock();
+        let table = &mut *table;
+        let mut freed = 0;
+        for _ in 0..SWEEP_MAX {
+            let Some((ticket, at)) = table.line.pop_front() else { break };
+            let entry = table.entries[at as usize].as_mut().filter(|entry| entry.ticket == Some(ticket));
+            let Some(entry) = entry else { continue };
+            let count = &mut table.counts[at as usize];
+            if *count & ROUNDS > 0 {
+                *count = (*count & !ROUNDS) | 1;
+                entry.ticket = None;
+                table.on_probation -= 1;
+                continue;
+            }
+            let offset = entry.offset;
+            if table.by_offset.get(&offset).is_some_and(|held| held.priority > Priority::Low) {
+                table.ghosts.add(offset, (table.by_offset.len() / BLOCKS_PER_GHOST).max(GHOSTS_MIN));
+            }
+            table.evictions += 1;
+            freed = table.remove(at);
+            break;
+        }
+        self.tell_standing(table);
+        freed
+    }
+
+    /// Moves the hand, past blocks on probation, until it evicts one or comes to the end of the table, by some entries at most.
     pub(super) fn sweep(&self) -> Swept {
         let mut table = self.table.lock();
         let table = &mut *table;
@@ -271,15 +392,34 @@ impl Shard {
             };
             table.hand += 1;
             match (entry, &mut table.counts[hand]) {
-                (Some(_), count) if *count & ROUNDS == 0 => {
+                (Some(Entry { ticket: None, .. }), count) if *count & ROUNDS == 0 => {
                     table.evictions += 1;
-                    return Swept { freed: table.remove(hand as u32), at_end: false };
+                    let freed = table.remove(hand as u32);
+                    self.tell_standing(table);
+                    return Swept { freed, at_end: false };
                 }
-                (Some(_), count) => *count = (*count & ROUNDS) - 1,
-                (None, _) => {}
+                (Some(Entry { ticket: None, .. }), count) => *count = (*count & ROUNDS) - 1,
+                _ => {}
             }
         }
         Swept { freed: 0, at_end: false }
+    }
+
+    /// Each block on probation stands in the line once, and nothing else counts as such.
+    #[cfg(test)]
+    pub(super) fn check_line(&self) {
+        let table = self.table.lock();
+        let mut tickets: Vec<_> =
+            (0..).zip(&table.entries).filter_map(|(at, entry)| Some((entry.as_ref()?.ticket?, at))).collect();
+        tickets.sort_unstable();
+        let standing = |(ticket, at): &(u64, u32)| {
+            table.entries[*at as usize].as_ref().is_some_and(|entry| entry.ticket == Some(*ticket))
+        };
+        let line: Vec<_> = table.line.iter().copied().filter(standing).collect();
+        assert_eq!((line, table.on_probation), (tickets.clone(), tickets.len()));
+        assert!(table.line.len() <= 2 * table.on_probation.max(STALE_TICKETS_MAX) + STALE_TICKETS_MAX + 1);
+        assert_eq!(self.standing().on_probation, tickets.len());
+        assert_eq!(self.standing().blocks, table.by_offset.len());
     }
 
     #[cfg(test)]
@@ -330,6 +470,17 @@ impl Table {
         decodes / DECODE >= HOT_DECODES
     }
 
+    fn add_to_line(&mut self, ticket: u64, at: u32) {
+        if self.line.len() > 2 * self.on_probation + STALE_TICKETS_MAX {
+            let entries = &self.entries;
+            let stands =
+                |ticket: u64, at: u32| entries[at as usize].as_ref().is_some_and(|entry| entry.ticket == Some(ticket));
+            self.line.retain(|(ticket, at)| stands(*ticket, *at));
+        }
+        self.line.push_back((ticket, at));
+        self.on_probation += 1;
+    }
+
     /// The recent form of entry `at` is the newest; the oldest goes.
     fn add_recent(&mut self, at: u32) {
         self.recent.push_back(at);
@@ -348,6 +499,7 @@ impl Table {
     fn remove(&mut self, at: u32) -> usize {
         let Some(entry) = self.entries[at as usize].take() else { return 0 };
         self.by_offset.remove(&entry.offset);
+        self.on_probation -= usize::from(entry.ticket.is_some());
         let mebibyte = mebibyte(entry.offset);
         if let Some(all) = self.by_mebibyte.get_mut(&mebibyte) {
             all.retain(|other| *other != at);

@@ -117,6 +117,7 @@ proptest! {
             }
             prop_assert!(cache.bytes() <= budget.cache_allowance());
             prop_assert_eq!(cache.bytes(), budget.used(Purpose::Cache));
+            cache.shards.iter().for_each(|shard| shard.check_line());
         }
         let mut sum = 0;
         for slot in 0..400 {
@@ -205,6 +206,58 @@ fn a_scan_does_not_push_out_what_is_used() {
     let left = kept.filter(|slot| cache.lookup(slot * 40_000).is_some()).count();
     assert!(left >= 38, "left={left}");
     assert!(cache.statistics().evictions > 3000);
+}
+
+/// Reads the blocks of `slots` in turn; how many had to be loaded.
+fn loads(cache: &Cache, slots: impl Iterator<Item = u64>) -> usize {
+    let mut loads = 0;
+    for slot in slots {
+        let offset = slot * 40_000;
+        let found = cache.get(offset, Priority::Normal, || {
+            loads += 1;
+            Ok(block(offset, 10_000))
+        });
+        assert_eq!(found.map(|found| offset_in(&found)).ok(), Some(offset));
+    }
+    loads
+}
+
+#[test]
+fn blocks_that_are_read_now_and_then_outlast_those_read_once() {
+    let cache = Cache::new(MemoryBudget::new(1 << 20)); // of about a hundred blocks
+    let (often, mut once) = (0..40u64, 1_000..u64::MAX);
+    // Of 140 reads each 40 are of the same blocks: a cache that goes by the latest use never finds one of them.
+    let mut rounds = || {
+        let passing = once.by_ref().take(100);
+        loads(&cache, passing);
+        loads(&cache, often.clone())
+    };
+    let before: Vec<usize> = (0..3).map(|_| rounds()).collect();
+    let after: Vec<usize> = (0..20).map(|_| rounds()).collect();
+    assert_eq!(before[0], 40);
+    assert_eq!(after, [0; 20], "before: {before:?}");
+    assert!(cache.statistics().evictions > 2_000);
+}
+
+#[test]
+fn a_block_that_comes_back_soon_skips_the_line_and_one_of_a_scan_does_not() {
+    let cache = Cache::new(MemoryBudget::new(1 << 20));
+    loads(&cache, (0..60).chain(0..60)); // in use, so that the line is short
+    loads(&cache, 100..200);
+    assert!(cache.is_full() && cache.contains(0));
+    let gone = (100..200u64).rfind(|slot| !cache.contains(slot * 40_000)).expect("some are gone");
+    let passing = |from: u64| loads(&cache, from..from + 60);
+    assert_eq!(loads(&cache, [gone].into_iter()), 1);
+    passing(1_000);
+    assert!(cache.contains(gone * 40_000));
+    // As many pass by one that was never here, or was brought in by a scan.
+    assert_eq!(loads(&cache, [500].into_iter()), 1);
+    cache.insert(501 * 40_000, block(501 * 40_000, 10_000), Priority::Low);
+    passing(2_000);
+    assert!(!cache.contains(500 * 40_000) && !cache.contains(501 * 40_000));
+    cache.insert(501 * 40_000, block(501 * 40_000, 10_000), Priority::Low);
+    passing(3_000);
+    assert!(!cache.contains(501 * 40_000));
 }
 
 /// A block's stored form in these tests: what [`unpack`] makes a block of.
@@ -381,6 +434,7 @@ proptest! {
             }
             prop_assert!(cache.bytes() <= budget.cache_allowance());
             prop_assert_eq!(cache.bytes(), budget.used(Purpose::Cache));
+            cache.shards.iter().for_each(|shard| shard.check_line());
         }
         cache.remove_range(Extent { start: 0, pages: 2000 });
         prop_assert_eq!(cache.statistics().blocks, 0);
