@@ -73,8 +73,12 @@ pub(super) struct Side {
     pub(super) base: Option<Arc<Run>>,
 }
 
-/// A leaf slot and its upper bound, if it has one.
-type LeafSlot = (Arc<Slot>, Option<Vec<u8>>);
+/// A leaf slot, the height of its node, and its upper bound, if it has one.
+struct LeafSlot {
+    height: u8,
+    slot: Arc<Slot>,
+    upper: Option<Vec<u8>>,
+}
 
 impl Side {
     fn is_empty(&self) -> bool {
@@ -304,7 +308,9 @@ impl BeTree {
             if !is_around || slot.is_damaged() {
                 return Ok(None);
             }
-            let Target::Node(child) = slot.target() else { return Ok(Some((slot, slot_upper))) };
+            let Target::Node(child) = slot.target() else {
+                return Ok(Some(LeafSlot { height: node.height(), slot, upper: slot_upper }));
+            };
             (node, node_upper) = (child.load(&self.env)?.clone(), slot_upper);
         }
     }
@@ -319,8 +325,8 @@ impl BeTree {
             let mut state = self.state.lock();
             let root = self.version.load().root.clone();
             let around = self.leaf_around(&root, &ready.lower, ready.upper.as_deref())?;
-            let Some((slot, upper)) = around else { return Ok(GraftStep::Unfit) };
-            match plan::reserve_leaves(&mut state.reservations, &slot, None, upper.as_deref()) {
+            let Some(LeafSlot { height, slot, upper }) = around else { return Ok(GraftStep::Unfit) };
+            match plan::reserve_leaves(&mut state.reservations, height, &slot, None, upper.as_deref()) {
                 Some(job) => job,
                 None => return Ok(GraftStep::Busy),
             }

@@ -133,7 +133,7 @@ impl BeTree {
                     let next = node.slots().get(index + 1).filter(|next| slot.may_join(next));
                     let join = next.and_then(|next| {
                         let upper = node.upper(index + 1, upper.as_deref());
-                        plan::reserve_join(reservations, &slot, next, upper)
+                        plan::reserve_join(reservations, node.height(), &slot, next, upper)
                     });
                     if let Some(job) = join {
                         return Ok(Next::Job(Box::new(job)));

@@ -162,7 +162,7 @@ struct Candidate<'a> {
 enum What<'a> {
     Node(&'a Arc<Node>, Option<&'a [u8]>),
     Slot(u8, &'a Arc<Slot>, Option<&'a [u8]>),
-    Join(&'a Arc<Slot>, &'a Arc<Slot>, Option<&'a [u8]>),
+    Join(u8, &'a Arc<Slot>, &'a Arc<Slot>, Option<&'a [u8]>),
 }
 
 impl PartialEq for Candidate<'_> {
@@ -218,15 +218,15 @@ pub fn pick(
                     return Ok(Some(job));
                 }
             }
-            What::Join(slot, next, upper) => {
-                if let Some(job) = reserve_join(reservations, slot, next, upper) {
+            What::Join(height, slot, next, upper) => {
+                if let Some(job) = reserve_join(reservations, height, slot, next, upper) {
                     return Ok(Some(job));
                 }
             }
             What::Node(node, node_upper) => {
                 for (index, pair) in node.slots().windows(2).enumerate().filter(|(_, pair)| pair[0].may_join(&pair[1]))
                 {
-                    let what = What::Join(&pair[0], &pair[1], node.upper(index + 1, node_upper));
+                    let what = What::Join(node.height(), &pair[0], &pair[1], node.upper(index + 1, node_upper));
                     heap.push(Candidate { urgency: JOIN_URGENCY, what });
                 }
                 for (index, slot) in node.slots().iter().enumerate() {
@@ -248,28 +248,31 @@ pub fn pick(
 /// Reserves the joining of two neighbouring leaves, the second one with `upper` as its upper bound.
 pub(super) fn reserve_join(
     reservations: &mut Reservations,
+    height: u8,
     slot: &Arc<Slot>,
     next: &Arc<Slot>,
     upper: Option<&[u8]>,
 ) -> Option<Job> {
-    reserve_leaves(reservations, slot, Some(next), upper)
+    reserve_leaves(reservations, height, slot, Some(next), upper)
 }
 
 /// Reserves a leaf slot, or that and the one behind it, and the pivots between, below and above; `upper` bounds the last one.
+/// Their height is 1, or more where everything below was dropped.
 pub(super) fn reserve_leaves(
     reservations: &mut Reservations,
+    height: u8,
     slot: &Arc<Slot>,
     next: Option<&Arc<Slot>>,
     upper: Option<&[u8]>,
 ) -> Option<Job> {
-    let name_of = |slot: &Arc<Slot>| SlotName { height: 1, lower: slot.lower().clone() };
+    let name_of = |slot: &Arc<Slot>| SlotName { height, lower: slot.lower().clone() };
     let reservation = Reservation {
         id: 0,
         slots: std::iter::once(slot).chain(next).map(name_of).collect(),
         lower: slot.lower().clone(),
         upper: upper.map(<[u8]>::to_vec),
         receives_at: None,
-        splits_at: Some(1),
+        splits_at: Some(height),
         alone_below: None,
     };
     let (name, slot, next, upper) = (name_of(slot), slot.clone(), next.cloned(), upper.map(<[u8]>::to_vec));

@@ -725,6 +725,37 @@ fn a_graft_waits_for_a_seal_into_the_same_slots() {
 }
 
 #[test]
+fn what_was_dropped_above_the_leaves_is_joined_where_it_lies() {
+    let mut harness = around(3000);
+    let root = harness.tree.version().root.clone();
+    let count = root.slots().len();
+    assert!(root.height() > 1 && count > 3, "height={} slots={count}", root.height());
+    harness.delete_range(root.slots()[1].lower().to_vec(), root.slots()[count - 1].lower().to_vec());
+    harness.seal_all();
+    for index in 1..count - 1 {
+        let root = harness.tree.version().root.clone();
+        let (slot, upper) = (&root.slots()[index], root.upper(index, None));
+        let mut state = harness.tree.state.lock();
+        let job = plan::reserve(&harness.tree.env, &mut state.reservations, root.height(), slot, upper);
+        let job = job.expect("loaded").expect("nobody works");
+        drop(state);
+        harness.tree.do_job(&harness.retention(), &job).expect("drop");
+    }
+    let root = harness.tree.version().root.clone();
+    assert!(root.slots()[1].may_join(&root.slots()[2]), "empty leaves beside each other");
+    // A seal relies on the pivots, so nothing can be joined meanwhile.
+    let sealing = harness.tree.state.lock().reservations.begin_seal(root.height()).expect("nobody works");
+    while harness.tree.work_step(&harness.retention(), 1.0).expect("work") {}
+    assert_eq!(harness.tree.version().root.slots().len(), count);
+    harness.tree.state.lock().reservations.end(sealing);
+    while harness.tree.work_step(&harness.retention(), 0.0).expect("work") {}
+    assert!(harness.tree.version().root.slots().len() < count);
+    harness.check();
+    harness.reopen();
+    harness.check();
+}
+
+#[test]
 fn two_leaves_that_are_being_joined_stay_in_one_node_beside_a_graft() {
     for distance in [1, 2, -2, -3] {
         let mut harness = around(3000);
@@ -742,7 +773,7 @@ fn two_leaves_that_are_being_joined_stay_in_one_node_beside_a_graft() {
         let (Some(one), Some(next)) = (node.slots().get(at), node.slots().get(at + 1)) else { continue };
         let upper = node.slots().get(at + 2).map(|slot| slot.lower().to_vec());
         let upper = upper.unwrap_or_else(|| crate::base::key::tree_start(TreeId(4)));
-        let job = plan::reserve_join(&mut harness.tree.state.lock().reservations, one, next, Some(&upper));
+        let job = plan::reserve_join(&mut harness.tree.state.lock().reservations, 1, one, next, Some(&upper));
         let job = job.expect("nobody works");
         assert_eq!(harness.tree.graft_step(&harness.retention(), &mut graft).expect("graft"), GraftStep::Done);
         harness.tree.do_job(&harness.retention(), &job).expect("join");

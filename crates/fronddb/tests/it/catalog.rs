@@ -1,9 +1,54 @@
 //! Trees: visibility, names, crash-safety, options, thousands of them.
 
-use fronddb::io::MemoryStorage;
-use fronddb::{Codec, CursorOptions, ErrorKind, TreeOptions, TxnOptions};
+use std::sync::Arc;
 
-use crate::support::{begin, collect, fresh, open};
+use fronddb::io::MemoryStorage;
+use fronddb::{BulkOptions, CheckOptions, Codec, CursorOptions, ErrorKind, TreeOptions, TxnOptions, check};
+
+use crate::support::{DIRECTORY, Random, begin, collect, fresh, open};
+
+#[test]
+fn deleting_a_range_that_spans_inner_nodes_leaves_a_sound_tree() {
+    for bulk in [false, true] {
+        let (storage, db, tree) = fresh();
+        let key = |row: u32| row.to_be_bytes();
+        let mut random = Random::new(1);
+        let behind = db.create_tree("behind", &TreeOptions::default()).unwrap();
+        for row in 0..6000 {
+            let value: Vec<u8> = (0..100).map(|_| random.next() as u8).collect();
+            db.put(if row % 4 == 0 { &behind } else { &tree }, &key(row), &value).unwrap();
+            while row % 100 == 0 && db.step_background().unwrap() {}
+        }
+        db.checkpoint().unwrap();
+        while db.step_background().unwrap() {}
+        assert!(db.statistics().unwrap().height >= 3, "{}", db.statistics().unwrap().height);
+        let txn = begin(&db);
+        txn.delete_range(&tree, &key(0), &key(6000)).unwrap();
+        txn.commit().unwrap();
+        db.checkpoint().unwrap();
+        while db.step_background().unwrap() {}
+        if bulk {
+            let txn = begin(&db);
+            let mut bulk = txn.bulk(&tree, &BulkOptions::default()).unwrap();
+            (0..1000).for_each(|row| bulk.add(&key(row), &[row as u8; 40]).unwrap());
+            bulk.finish(&mut |_| true).unwrap();
+            txn.commit().unwrap();
+            while db.step_background().unwrap() {}
+        }
+        db.close().unwrap();
+        let options = CheckOptions { storage: Some(Arc::new(storage.clone())), ..CheckOptions::default() };
+        let report = check(DIRECTORY, &options, &mut |_| {}).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        let db = open(&storage);
+        let tree = db.open_tree("t").unwrap();
+        let txn = begin(&db);
+        let rows = collect(&mut txn.cursor(&tree, CursorOptions::default()).unwrap()).unwrap();
+        assert_eq!(rows.len(), if bulk { 1000 } else { 0 });
+        assert!(rows.iter().enumerate().all(|(at, (key, _))| *key == (at as u32).to_be_bytes()));
+        let behind = db.open_tree("behind").unwrap();
+        assert_eq!(collect(&mut txn.cursor(&behind, CursorOptions::default()).unwrap()).unwrap().len(), 1500);
+    }
+}
 
 #[test]
 fn trees_are_created_renamed_and_dropped_with_their_transaction() {
