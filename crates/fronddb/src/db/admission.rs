@@ -8,18 +8,16 @@
 //! rate at which they wrote lately. Above the middle they slow down, below it they speed up, until the urgency stays in the
 //! middle because they write as much as the tree takes.
 //!
-//! While the disk is full and level 0 with it, writes get `NoSpace`, but for those that only delete: they have half a
-//! memtable more.
+//! What becomes of writes while the disk is full says [`super::full_disk`].
 //!
 //! Pacing is a leaky bucket that all writers share: each takes its bytes' worth of time out of it and waits until
 //! its turn when that lies ahead, or until there is no reason to any more. What is left of the bucket goes when a memtable has
 //! been written: turns that were given at the slowest pace say nothing about the next one.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::engine::Engine;
-use super::events::LogLevel;
 use crate::base::{Error, ErrorKind, Result};
 
 /// Sealed memtables beside the active one before writers stop.
@@ -38,8 +36,6 @@ const URGENCY_HARD: f64 = 8.0;
 const PACE_MIN: f64 = 256.0 * 1024.0;
 /// Turns closer than this are taken at once, in microseconds.
 const SLEEP_MIN: u64 = 500;
-/// Fill of the active memtable up to which deletes go on while the disk is full: space can come back through them alone.
-const LEVEL0_DELETES: f64 = 1.5;
 /// Level 0 grows by so many bytes at once: the cache makes room for them before.
 const LEVEL0_STEP: usize = 2 << 20;
 /// Longest wait before the pace is looked at again, in microseconds.
@@ -57,8 +53,6 @@ pub(crate) struct Admission {
     sealed_bytes: AtomicUsize,
     /// When the next writer's turn is, on the database's clock, in microseconds.
     turn: AtomicU64,
-    /// Background work met a full disk and has not got over it.
-    pub(crate) disk_full: AtomicBool,
 }
 
 impl Default for Admission {
@@ -69,7 +63,6 @@ impl Default for Admission {
             sealed_at: AtomicU64::new(0),
             sealed_bytes: AtomicUsize::new(0),
             turn: AtomicU64::new(0),
-            disk_full: AtomicBool::new(false),
         }
     }
 }
@@ -143,16 +136,14 @@ impl Engine {
         let version = self.tree.version_guard();
         let sealed = version.sealed.len();
         let urgency = version.root.totals().urgency;
-        if is_free(sealed, urgency) {
+        let active = version.active.bytes();
+        let is_free = is_free(sealed, urgency);
+        if is_free && active + bytes <= self.full_disk.backed() && !self.is_disk_full() {
             return Ok(());
         }
-        let active = version.active.bytes();
         drop(version);
-        let fill = active as f64 / self.level0_bytes() as f64;
-        if (1.0..LEVEL0_DELETES).contains(&fill) && self.admission.disk_full.load(Ordering::Acquire) && deletes_only() {
-            return self.check_writable();
-        }
-        self.admit_slowly(bytes, active, sealed, f64::from(urgency))
+        self.back_write(bytes, deletes_only)?;
+        if is_free { Ok(()) } else { self.admit_slowly(bytes, active, sealed, f64::from(urgency)) }
     }
 
     fn passes_freely(&self) -> bool {
@@ -193,7 +184,7 @@ impl Engine {
             if !full {
                 break Ok(());
             }
-            if self.admission.disk_full.load(Ordering::Acquire) {
+            if self.full_disk.has_seal_failed() {
                 break Err(Error::new(ErrorKind::NoSpace, "level 0 is full and the disk has no space to empty it"));
             }
             match self.step_by_hand() {
@@ -208,21 +199,6 @@ impl Engine {
         self.counters.stall.record(waited);
         self.events.stall(now, waited);
         outcome
-    }
-
-    /// Background work has met a full disk.
-    pub(crate) fn disk_is_full(&self, error: &Error) {
-        if !self.admission.disk_full.swap(true, Ordering::AcqRel) {
-            self.events
-                .tell(LogLevel::Warning, || format!("the disk is full, writes will fail when level 0 is: {error}"));
-        }
-    }
-
-    /// Background work has found space again.
-    pub(crate) fn disk_has_space(&self) {
-        if self.admission.disk_full.swap(false, Ordering::AcqRel) {
-            self.events.tell(LogLevel::Note, || "the disk has space again".to_owned());
-        }
     }
 
     /// Seals the active memtable when a write has filled it. That it could not be sealed is for the next

@@ -12,7 +12,7 @@
 //!
 //! # Failure
 //!
-//! - B1: a step that met a full disk is tried again after a pause; writers hear of it only when level 0 is full.
+//! - B1: a step that met a full disk is tried again after a pause, and keeps no other step from being done.
 //! - B2: a step that met damaged data is tried again after a pause, and what it could not do stays undone; reads of
 //!   other trees go on.
 //! - B3: any other failure, and a panic, poisons, in whichever thread the step runs;
@@ -20,7 +20,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -35,7 +34,7 @@ const WORK_THRESHOLD: f32 = 1.0;
 /// How long an idle thread sleeps at most.
 const IDLE: Duration = Duration::from_millis(200);
 /// How long a thread pauses after a failure that may pass.
-const PAUSE: Duration = Duration::from_millis(500);
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
 /// How often `frond-tick` looks around.
 const TICK: Duration = Duration::from_millis(20);
 /// Threads that read for scans. A scan that finds none free reads for itself.
@@ -205,7 +204,7 @@ impl Engine {
     fn may_pass(&self, error: &Error) -> bool {
         match error.kind() {
             ErrorKind::NoSpace => {
-                self.disk_is_full(error);
+                self.work_lacked_space(error);
                 self.wake.progress();
                 true
             }
@@ -232,13 +231,23 @@ impl Engine {
     fn move_down(&self) -> Result<()> {
         self.begin_once()?;
         let since = self.wake.announced();
-        let work = || self.tree.work_step(&self.retention(), WORK_THRESHOLD);
+        let work = || self.tree.work_step(&self.retention(), self.work_threshold());
         if work()? || self.clean_grafts_step()? || self.work_for_readers()? {
+            if self.is_disk_full() {
+                self.space_was_found();
+                self.publish()?;
+            }
             self.wake.progress();
         } else {
             self.wake.wait_for_work(since, IDLE);
         }
         Ok(())
+    }
+
+    /// Urgency from which on flushes and compactions are done: on a full disk any, because they make space (F3 of
+    /// [`super::full_disk`]).
+    fn work_threshold(&self) -> f32 {
+        if self.is_disk_full() { 0.0 } else { WORK_THRESHOLD }
     }
 
     /// A flush or compaction that readers have paid for; where processors are idle, in part.
@@ -290,12 +299,12 @@ impl Engine {
     /// Nobody moves messages before it is done, because runs are written with the codecs of their trees.
     pub(crate) fn begin_once(&self) -> Result<()> {
         let mut begun = self.begun.lock();
-        if std::mem::replace(&mut *begun, true) {
-            return Ok(());
+        if !*begun {
+            self.load_codecs()?;
+            self.keep_report();
+            self.recall_hot();
+            *begun = true;
         }
-        self.load_codecs()?;
-        self.keep_report();
-        self.recall_hot();
         Ok(())
     }
 
@@ -303,10 +312,10 @@ impl Engine {
     fn tend(&self) -> Result<bool> {
         let mut more = false;
         if let Some(log) = &self.log {
-            more |= self.logged(log.prepare_step())?;
             if self.due_log_sync() {
                 self.logged(log.sync())?;
             }
+            more |= self.but_for_space(self.keep_space(log))?;
         }
         more |= self.locks.sweep_step(SWEEP_LOCKS);
         self.statuses.advance(self.snapshots.horizon());
@@ -314,9 +323,6 @@ impl Engine {
         more |= !self.store.shrink_step(ShrinkLimits::default())?.is_done;
         self.map_memory.lock().set(self.store.map_bytes());
         self.cache.trim();
-        if self.admission.disk_full.load(Ordering::Acquire) && self.tree.version_guard().sealed.is_empty() {
-            self.disk_has_space();
-        }
         Ok(more)
     }
 
@@ -333,11 +339,28 @@ impl Engine {
         if self.flush_step()? {
             return Ok(true);
         }
+        let work = || {
+            let worked = self.tree.work_step(&self.retention(), self.work_threshold());
+            self.but_for_space(worked.inspect_err(|error| {
+                if error.kind() == ErrorKind::NoSpace {
+                    self.work_lacked_space(error);
+                }
+            }))
+        };
+        if self.is_disk_full() {
+            let worked = work()?;
+            if worked {
+                self.space_was_found();
+            }
+            if worked || self.due_publication() {
+                self.publish()?;
+                return Ok(true);
+            }
+        }
         if let Some(cause) = self.due_checkpoint() {
             self.checkpoint(cause)?;
             return Ok(true);
         }
-        let work = || self.tree.work_step(&self.retention(), WORK_THRESHOLD);
         let for_readers = || self.tree.flush_for_reads(&self.retention(), false);
         if work()? || self.clean_grafts_step()? || for_readers()? {
             self.publish()?;
@@ -365,7 +388,7 @@ impl Engine {
             if debt.sealed == 0 && debt.urgency < WORK_THRESHOLD && !self.has_grafts_to_clean() {
                 return Ok(());
             }
-            if self.admission.disk_full.load(Ordering::Acquire) {
+            if self.is_disk_full() {
                 return Err(Error::new(ErrorKind::NoSpace, "the disk is full"));
             }
             self.wake.flush();

@@ -32,6 +32,10 @@ const REPLAY_MEASURED_MIN: u64 = 4 << 20;
 
 /// How long after a publication another is made for the sake of space alone, in microseconds.
 const IDLE_PUBLISH_MICROS: u64 = 2_000_000;
+/// How often level 0 is emptied while the disk is full, in microseconds.
+const FULL_CHECKPOINT_MICROS: u64 = 200_000;
+/// How long after a publication another one is made while the disk is full, in microseconds.
+const FULL_PUBLISH_MICROS: u64 = 100_000;
 /// How many of those follow a change of the tree.
 const IDLE_PUBLICATIONS: u32 = 2;
 
@@ -41,6 +45,8 @@ pub(crate) enum Cause {
     Time,
     Target,
     Request,
+    /// The disk is full.
+    Space,
 }
 
 /// A memtable that may be gone.
@@ -134,9 +140,10 @@ impl Engine {
         let Some(bytes) = bytes else { return Ok(false) };
         let _guard = self.poison_on_panic();
         let started = self.clock.micros();
-        if self.tree.seal_step(&self.retention())?.is_none() {
+        if self.sealed(self.tree.seal_step(&self.retention()))?.is_none() {
             return Ok(false);
         }
+        self.note_backed();
         self.admission.drained(bytes, self.clock.micros().saturating_sub(started));
         self.wake.progress();
         self.publish()?;
@@ -174,6 +181,7 @@ impl Engine {
             state.previous_start
         };
         self.logged(log.release(release))?;
+        self.keep_compactions_possible();
         self.forget_unread();
         Ok(())
     }
@@ -199,6 +207,7 @@ impl Engine {
             Cause::Time => self.counters.checkpoints_by_time.add(1),
             Cause::Target => self.counters.checkpoints_by_target.add(1),
             Cause::Request => self.counters.checkpoints_by_request.add(1),
+            Cause::Space => self.counters.checkpoints_by_size.add(1),
         }
         self.seal_active(0)?;
         let active = self.tree.version_guard().active.id();
@@ -231,6 +240,10 @@ impl Engine {
         if interval > 0 && since >= interval {
             return Some(Cause::Time);
         }
+        // What was deleted makes space when it is in the tree, and the log when it is given back.
+        if self.is_disk_full() && since >= FULL_CHECKPOINT_MICROS {
+            return Some(Cause::Space);
+        }
         let target = self.recovery_target_ms.load(Ordering::Relaxed).saturating_mul(1000);
         let worth_it = version.active.bytes() >= self.level0_bytes() / 8 && version.sealed.is_empty();
         if target > 0 && worth_it && self.estimated_recovery().micros > target.max(2 * RESTART_MICROS) {
@@ -249,7 +262,13 @@ impl Engine {
             state.counted_version = version;
             state.idle_publications = IDLE_PUBLICATIONS;
         }
-        state.idle_publications > 0 && now.saturating_sub(state.publish_micros) >= IDLE_PUBLISH_MICROS
+        let wait = if self.is_disk_full() { FULL_PUBLISH_MICROS } else { IDLE_PUBLISH_MICROS };
+        state.idle_publications > 0 && now.saturating_sub(state.publish_micros) >= wait
+    }
+
+    /// When a root was made durable last, on the database's clock, in microseconds.
+    pub(crate) fn last_publication(&self) -> u64 {
+        self.checkpoints.state.lock().publish_micros
     }
 
     /// Whether the periodic sync of the log is due; the caller then does it.

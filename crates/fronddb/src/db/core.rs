@@ -315,7 +315,7 @@ impl TxnCore {
         let writer = state.writer.clone().filter(|_| state.written.is_some_and(|written| written >= from));
         let Some(writer) = writer else { return Ok(()) };
         let to = state.step;
-        self.engine.log_abort_steps(writer.txn, from, to)?;
+        self.engine.past_full_log(0, || true, || self.engine.log_abort_steps(writer.txn, from, to))?;
         state.step = to + 1;
         state.written = from.checked_sub(1);
         for mark in state.savepoints.iter_mut().filter(|mark| mark.step >= from) {
@@ -335,7 +335,7 @@ impl TxnCore {
                 self.engine.counters.commits_read_only.add(1);
                 return Ok(());
             }
-            Some(writer) => self.commit_written(&mut state, &writer),
+            Some(writer) => self.engine.past_full_log(0, || true, || self.commit_written(&mut state, &writer)),
         };
         let end = match end {
             Ok(end) => end,
@@ -415,7 +415,7 @@ impl TxnCore {
             self.engine.store.sync()?;
         }
         let writer = self.writer(state).clone();
-        let end = self.engine.prepare(&writer, xid, &mut state.catalog)?;
+        let end = self.engine.past_full_log(0, || true, || self.engine.prepare(&writer, xid, &mut state.catalog))?;
         self.finish(state);
         self.engine.logged(self.engine.log()?.wait_durable(end))
     }

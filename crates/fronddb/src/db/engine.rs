@@ -30,6 +30,7 @@ use super::catalog::Catalog;
 use super::counters::Counters;
 use super::covered::CoveredGate;
 use super::events::{EventLog, LogLevel};
+use super::full_disk::FullDisk;
 use super::graft::Grafts;
 use super::options::Options;
 use super::prepared::PreparedTable;
@@ -72,6 +73,7 @@ pub(crate) struct Engine {
     pub(crate) prepared: PreparedTable,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) admission: Admission,
+    pub(crate) full_disk: FullDisk,
     pub(crate) counters: Counters,
     pub(crate) events: Arc<EventLog>,
     pub(crate) covered: CoveredGate,
@@ -159,7 +161,11 @@ impl Engine {
     #[inline]
     pub(crate) fn logged<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|error| match error.kind() {
-            ErrorKind::NoSpace | ErrorKind::InvalidArgument => error,
+            ErrorKind::NoSpace => {
+                self.disk_is_full(&error);
+                error
+            }
+            ErrorKind::InvalidArgument => error,
             _ => self.poison(&error),
         })
     }

@@ -5,7 +5,7 @@
 //! [`statistics`], [`report`] (recovery), [`events`] (what an error log should hold). Behind them: `engine` (what an open database consists of), `core` (one
 //! transaction's state and ends), `statement` (its statements), `write` and `read` (the two paths), `covered`
 //! (writes without locks of their own), `ddl` and `catalog` (trees), `prepared` (distributed transactions), `checkpoint`,
-//! [`compact`] (on request), `recovery` and `replay`, `admission`, `background` (the only threads), `sessions`, `warm`
+//! [`compact`] (on request), `recovery` and `replay`, `admission`, `full_disk`, `background` (the only threads), `sessions`, `warm`
 //! (hot blocks after a start),
 //! `counters`, `gather`, `json`. For databases that nobody has open: [`check`], [`salvage`], [`log_print`].
 
@@ -25,6 +25,7 @@ pub mod database;
 mod ddl;
 mod engine;
 pub mod events;
+mod full_disk;
 mod gather;
 mod graft;
 mod json;

@@ -482,6 +482,7 @@ impl Recovery<'_> {
             prepared,
             sessions,
             admission: Default::default(),
+            full_disk: Default::default(),
             counters: Default::default(),
             events: self.events.clone(),
             covered: Default::default(),

@@ -118,6 +118,10 @@ impl Earlier<'_> {
 impl TxnCore {
     /// Applies a batch in a transaction that goes on.
     pub(crate) fn write(&self, batch: &WriteBatch) -> Result<()> {
+        self.engine.past_full_log(batch.bytes(), || batch.deletes_only(), || self.write_once(batch))
+    }
+
+    fn write_once(&self, batch: &WriteBatch) -> Result<()> {
         let mut state = self.writing()?;
         state.failed_operation = None;
         if batch.is_empty() {
@@ -155,6 +159,10 @@ impl TxnCore {
             self.write(batch)?;
             return self.commit();
         }
+        self.engine.past_full_log(batch.bytes(), || batch.deletes_only(), || self.write_and_commit_once(batch, started))
+    }
+
+    fn write_and_commit_once(&self, batch: &WriteBatch, started: u64) -> Result<()> {
         let mut state = self.writing()?;
         let skipped = self.decide(&mut state, batch)?;
         let blobs = self.write_blobs(&mut state, batch, &skipped)?;
@@ -376,7 +384,7 @@ impl TxnCore {
         writer.logged = true;
         let txn = writer.txn;
         state.written = Some(step);
-        engine.append_range_delete(txn, step, start, end)?;
+        engine.past_full_log(0, || true, || engine.append_range_delete(txn, step, start, end))?;
         self.count_messages(1);
         engine.counters.messages.add(1);
         engine.counters.user_bytes.add((start.len() + end.len()) as u64);

@@ -179,9 +179,13 @@ impl Log {
         pool.sync_live()?;
         pool.recycle_leftovers(tail.leftovers())?;
         if pool.prepared() == 0 {
-            pool.prepare_one(None)?;
+            match pool.prepare_one(None) {
+                // Nothing can be appended until there is space.
+                Err(error) if error.kind() == ErrorKind::NoSpace => {}
+                result => result?,
+            }
         }
-        let Some(first) = pool.next() else { return Err(Error::internal("no prepared log segment")) };
+        let epoch = pool.first_number();
         let writer = Writer::new(options.buffer_bytes, end);
         let memory_bytes = options.buffer_bytes + writer.memory_bytes();
         options.budget.add(Purpose::Work, memory_bytes);
@@ -190,7 +194,7 @@ impl Log {
             tail: position(),
             room_end: AtomicU64::new(0),
             poisoned: AtomicBool::new(false),
-            epoch: first.number,
+            epoch,
             ring_frame_max: (options.buffer_bytes / RING_SHARE) as u64,
             start: end,
             ring: Ring::new(options.buffer_bytes, end),
@@ -423,7 +427,8 @@ impl Log {
     }
 
     /// Begins a new segment with the next record, and returns that record's position. Call it with the level-0 gate
-    /// held exclusively, see above. Without a record since the last rotation nothing changes.
+    /// held exclusively, see above. Without a record since the last rotation nothing changes. A full disk is no reason to
+    /// fail: appends do then, until there is a segment.
     ///
     /// # Errors
     /// `NoSpace`, `Io` when no segment could be prepared: nothing changed. `Poisoned`.
@@ -433,7 +438,11 @@ impl Log {
         let at = self.tail.load(Ordering::Acquire);
         if at != boundaries.latest {
             if self.pool.prepared() <= boundaries.pending.len() {
-                self.pool.prepare_one(None)?;
+                match self.pool.prepare_one(None) {
+                    // Level 0 can be emptied all the same, which is what makes space; nothing can be appended until then.
+                    Err(error) if error.kind() == ErrorKind::NoSpace => {}
+                    result => result?,
+                }
             }
             boundaries.latest = at;
             boundaries.pending.push_back(at);

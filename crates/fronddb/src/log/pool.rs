@@ -61,6 +61,12 @@ impl Pool {
         self.state.lock().live.push_back(Live { number, start, end: Some(end), segment: None });
     }
 
+    /// The number of the segment that is taken next.
+    pub(super) fn first_number(&self) -> u64 {
+        let next = self.preparing.lock();
+        self.state.lock().prepared.front().map_or(*next, |segment| segment.number)
+    }
+
     /// Number of prepared segments.
     pub(super) fn prepared(&self) -> usize {
         self.state.lock().prepared.len()

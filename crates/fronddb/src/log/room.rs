@@ -1,6 +1,6 @@
 //! Space for what is appended: segments are prepared ahead and given back.
 
-use super::Log;
+use super::{Log, frame};
 use crate::base::sync::atomic::Ordering;
 use crate::base::{Lsn, Result};
 
@@ -9,12 +9,15 @@ const FILL_STEPS_AHEAD: u64 = 8;
 
 impl Log {
     /// Says up to where appends are sure to find space: everywhere while there is a prepared segment that no rotation
-    /// has claimed, else to the end of the newest segment less what may be on its way there.
+    /// has claimed, else to the end of the newest segment less what may be on its way there; and not past a rotation that
+    /// found no segment.
     pub(super) fn update_room(&self) {
         let boundaries = self.boundaries.lock();
-        let unclaimed = self.pool.prepared() > boundaries.pending.len();
-        let room_end = if unclaimed {
+        let prepared = self.pool.prepared();
+        let room_end = if prepared > boundaries.pending.len() {
             u64::MAX
+        } else if let Some(boundary) = boundaries.pending.get(prepared) {
+            *boundary
         } else {
             let (start, capacity) = match (boundaries.pending.back(), self.pool.live().last()) {
                 (Some(boundary), _) => (*boundary, self.options.segment_bytes),
@@ -26,9 +29,20 @@ impl Log {
         self.room_end.store(room_end, Ordering::Relaxed);
     }
 
+    /// True when a record of `bytes` can be appended without another segment.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        let end = self.tail.load(Ordering::Relaxed) + frame::frame_bytes(bytes);
+        end <= self.room_end.load(Ordering::Relaxed)
+    }
+
+    /// True when no segment lies ready for what is appended beyond the present one.
+    pub fn lacks_segment(&self) -> bool {
+        self.pool.prepared() <= self.boundaries.lock().pending.len()
+    }
+
     #[cold]
     pub(super) fn make_room(&self) -> Result<()> {
-        if self.pool.prepared() <= self.boundaries.lock().pending.len() {
+        if self.lacks_segment() {
             self.pool.prepare_one(None)?;
         }
         self.update_room();
@@ -42,8 +56,7 @@ impl Log {
     /// `NoSpace`, `Io` when no segment could be prepared: nothing changed. `Poisoned`.
     pub fn prepare_step(&self) -> Result<bool> {
         self.check_poison()?;
-        let pending = self.boundaries.lock().pending.len();
-        if self.pool.prepared() <= pending {
+        if self.lacks_segment() {
             self.pool.prepare_one(None)?;
             self.update_room();
             return Ok(true);

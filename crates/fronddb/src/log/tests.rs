@@ -512,14 +512,45 @@ fn a_full_disk_refuses_records_before_they_are_appended_and_goes_on_when_there_i
     let mut random = Random(1);
     let random: Vec<u8> = (0..SEGMENT).map(|_| random.next() as u8).collect();
     assert_eq!(log.append(&random).expect_err("full").kind(), ErrorKind::NoSpace);
-    assert_eq!(log.rotate().expect_err("full").kind(), ErrorKind::NoSpace);
     assert_eq!(log.prepare_step().expect_err("full").kind(), ErrorKind::NoSpace);
+    let end = log.rotate().expect("level 0 can be sealed");
+    assert_eq!((log.rotate().expect("again"), log.end_lsn()), (end, end));
+    assert_eq!(log.append(b"x").expect_err("full").kind(), ErrorKind::NoSpace);
+    assert!(log.lacks_segment() && !log.has_room_for(1) && log.poisoned().is_none());
+    // What nobody needs any more becomes the segment that was lacking.
+    log.release(end).expect("release");
+    assert!(log.has_room_for(1));
+    all.retain(|lsn| *lsn >= end);
+    all.push(log.append(b"in the same room").expect("append").lsn);
+    assert_eq!(all, [end]);
     memory.set_capacity(u64::MAX);
     all.push(log.append(b"service resumes").expect("append").lsn);
     log.sync().expect("sync");
     log.rotate().expect("rotate");
-    let (records, _) = read_from(&*storage, Lsn(0)).expect("read");
+    let (records, _) = read_from(&*storage, end).expect("read");
     assert_eq!(records.iter().map(|(lsn, _)| *lsn).collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn a_log_is_opened_on_a_full_disk() {
+    let (memory, storage) = memory();
+    drop(create(&storage).expect("create"));
+    for name in storage.list(&dir()).expect("list") {
+        storage.remove(&dir().join(name)).expect("remove");
+    }
+    memory.set_capacity(0);
+    let open = || Log::open(storage.clone(), &dir(), options(), LogTail::empty(Lsn(64)));
+    for _ in 0..2 {
+        let log = open().expect("open");
+        assert_eq!(log.append(b"x").expect_err("full").kind(), ErrorKind::NoSpace);
+    }
+    let log = open().expect("open");
+    memory.set_capacity(u64::MAX);
+    let at = log.append(b"service resumes").expect("append").lsn;
+    log.sync().expect("sync");
+    drop(log);
+    let (records, _) = read_from(&*storage, Lsn(64)).expect("read");
+    assert_eq!(records, [(at, b"service resumes".to_vec())]);
 }
 
 #[test]

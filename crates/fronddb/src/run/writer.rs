@@ -19,7 +19,7 @@ use crate::base::page_buf::PageBuf;
 use crate::base::{BlockPtr, Error, Result, RunId, TxnId, key};
 use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, EntryBlockBuilder, IndexBuilder, RangeBlock, ranges};
 use crate::format::{Message, RangeDelete, RunMeta, Stamp, filter};
-use crate::store::Urgency;
+use crate::store::{RESERVE_PIECE_BYTES_MIN, Urgency};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -74,8 +74,11 @@ impl Scratch {
     }
 }
 
-/// Bytes that a writer collects before it writes them: less where memory is scarce.
-fn chunk_bytes(budget: &MemoryBudget) -> usize {
+/// Bytes that a writer collects before it writes them, in one piece: less where memory is scarce, or space.
+fn chunk_bytes(store: &Store, budget: &MemoryBudget) -> usize {
+    if store.is_short() {
+        return RESERVE_PIECE_BYTES_MIN as usize;
+    }
     (budget.limit() / CHUNK_PART).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
 }
 
@@ -139,12 +142,12 @@ impl RunWriter {
         scratch.waiting.clear();
         scratch.separators.clear();
         let (chunk, blocks) = (std::mem::take(&mut scratch.chunk), std::mem::take(&mut scratch.blocks));
-        let chunk_bytes = chunk_bytes(options.cache.budget());
+        let chunk_bytes = chunk_bytes(store, options.cache.budget());
         scratch.recount(options.cache.budget(), options.block_bytes, chunk_bytes);
         RunWriter {
             options: options.clone(),
             block_bytes: options.block_bytes.clamp(1 << 10, BLOCK_BYTES_MAX),
-            output: Output::new(store, Urgency::Checkpoint, expected_bytes, chunk_bytes, chunk, blocks),
+            output: Output::new(store, Urgency::Compaction, expected_bytes, chunk_bytes, chunk, blocks),
             scratch,
             meta: RunMeta { id, min_seq: u64::MAX, has_seq: options.has_seq, ..RunMeta::default() },
             prefix: [0; key::PREFIX_BYTES],
@@ -162,8 +165,7 @@ impl RunWriter {
         }
     }
 
-    /// Who asks for space when it is short. At first [`Urgency::Checkpoint`]: most runs are written to make
-    /// level 0 durable or to free space.
+    /// Who asks for space when it is short. At first [`Urgency::Compaction`].
     #[must_use]
     pub fn with_urgency(mut self, urgency: Urgency) -> RunWriter {
         self.output.set_urgency(urgency);

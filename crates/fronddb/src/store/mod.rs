@@ -49,7 +49,7 @@ use std::sync::Arc;
 use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
-use crate::base::sync::atomic::Ordering;
+use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::{BlockPtr, Error, ErrorKind, Extent, Result};
 use crate::format::Superblock;
 
@@ -86,15 +86,18 @@ pub const EXTENT_PAGES_MAX: u32 = bitmap::REGION_PAGES;
 /// [`Store::read_with`] keeps memory up to this size per thread for its next call.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 /// The reserve is not refilled from pieces smaller than this.
-const RESERVE_PIECE_PAGES_MIN: u32 = 16;
+pub const RESERVE_PIECE_BYTES_MIN: u64 = 64 << 10;
+const RESERVE_PIECE_PAGES_MIN: u32 = (RESERVE_PIECE_BYTES_MIN / PAGE_BYTES) as u32;
 
 /// Who asks for space, which matters when it is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
     /// Fails with `NoSpace` while the reserve is not whole.
     Ordinary,
-    /// May use the reserve: sealing a memtable, and compactions that will free space.
-    Checkpoint,
+    /// May use the reserve for compactions: they will free space.
+    Compaction,
+    /// May use what is kept for level 0 as well: sealing a memtable.
+    Seal,
 }
 
 /// The data file of an open database. Shared by `Arc`; every method may be called from any thread.
@@ -106,6 +109,7 @@ pub struct Store {
     allocator: Mutex<Allocator>,
     growing: Mutex<()>,
     refilling: Mutex<()>,
+    is_short: AtomicBool,
     turn: Mutex<()>,
     current: Mutex<Arc<Superblock>>,
     ask_queue: AskQueue,
@@ -279,7 +283,19 @@ impl Store {
                 }
                 self.take_or_grow(pages)
             }
-            Urgency::Checkpoint => self.take_or_reserved(pages, &[Pool::Checkpoint]),
+            Urgency::Compaction => {
+                if self.is_short() {
+                    // What others free is for the reserve first: else compactions could leave nothing to seals and publications.
+                    match self.refill_reserve() {
+                        Err(error) if error.kind() == ErrorKind::NoSpace => {
+                            return self.allocator.lock().reserve.take(Pool::Compaction, pages).ok_or(error);
+                        }
+                        result => result?,
+                    }
+                }
+                self.take_or_reserved(pages, &[Pool::Compaction])
+            }
+            Urgency::Seal => self.take_or_reserved(pages, &[Pool::Level0, Pool::Compaction]),
         }
     }
 
@@ -301,7 +317,7 @@ impl Store {
     }
 
     fn allocate_for_publication(&self, pages: u32) -> Result<Extent> {
-        self.take_or_reserved(pages, &[Pool::Publication, Pool::Checkpoint])
+        self.take_or_reserved(pages, &[Pool::Publication, Pool::Compaction, Pool::Level0])
     }
 
     fn take_or_reserved(&self, pages: u32, pools: &[Pool]) -> Result<Extent> {
@@ -309,9 +325,16 @@ impl Store {
             if error.kind() != ErrorKind::NoSpace {
                 return Err(error);
             }
+            self.is_short.store(true, Ordering::Relaxed);
             let mut allocator = self.allocator.lock();
             pools.iter().find_map(|pool| allocator.reserve.take(*pool, pages)).ok_or(error)
         })
+    }
+
+    /// True when somebody needed the reserve and it was not made whole since: what is left lies in pieces of
+    /// [`RESERVE_PIECE_BYTES_MIN`] and more.
+    pub fn is_short(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
     }
 
     fn take_or_grow(&self, pages: u32) -> Result<Extent> {
@@ -366,6 +389,7 @@ impl Store {
         let _refilling = self.refilling.lock();
         loop {
             let Some((pool, lacking)) = self.allocator.lock().reserve.lacking() else {
+                self.is_short.store(false, Ordering::Relaxed);
                 return Ok(());
             };
             let mut pages = lacking.min(u64::from(EXTENT_PAGES_MAX)) as u32;
@@ -379,12 +403,35 @@ impl Store {
         }
     }
 
-    /// Changes what is kept for checkpoints on a full disk. Takes effect with the next allocations.
-    pub fn set_reserve_bytes(&self, bytes: u64) {
+    /// Keeps space for `bytes` of level 0, or gives back what is kept beyond them, and makes the reserve whole.
+    ///
+    /// # Errors
+    /// `NoSpace`: what could be had is kept, see [`Store::level0_reserve_bytes`]; `Poisoned`, `ReadOnly`, `Io`.
+    pub fn reserve_level0(&self, bytes: u64) -> Result<()> {
+        self.set_reserve(Pool::Level0, bytes);
+        if self.allocator.lock().reserve.is_whole() { Ok(()) } else { self.refill_reserve() }
+    }
+
+    /// Keeps space for compactions from the next allocations on, or gives back what is kept beyond `bytes`.
+    pub fn set_compaction_reserve(&self, bytes: u64) {
+        self.set_reserve(Pool::Compaction, bytes);
+    }
+
+    fn set_reserve(&self, pool: Pool, bytes: u64) {
         let mut allocator = self.allocator.lock();
-        for extent in allocator.reserve.set_target(bytes.div_ceil(PAGE_BYTES)) {
+        for extent in allocator.reserve.set_target(pool, bytes.div_ceil(PAGE_BYTES)) {
             allocator.free(extent, false);
         }
+    }
+
+    /// Space kept for compactions, in bytes.
+    pub fn compaction_reserve_bytes(&self) -> u64 {
+        self.allocator.lock().reserve.pages_in(Pool::Compaction) * PAGE_BYTES
+    }
+
+    /// Space kept for level 0, in bytes.
+    pub fn level0_reserve_bytes(&self) -> u64 {
+        self.allocator.lock().reserve.pages_in(Pool::Level0) * PAGE_BYTES
     }
 
     /// Gives back an extent (or a part of one) that no publication was given and no log record names. It may be handed out again

@@ -25,6 +25,7 @@ use super::space_map::{self, Entry};
 use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
+use crate::base::sync::atomic::AtomicBool;
 use crate::base::{Error, ErrorKind, Result};
 use crate::format::superblock::{SLOT_STRIDE_BYTES, SLOTS, SLOTS_BYTES, SUPERBLOCK_BYTES, slot_offset};
 use crate::format::{Slot, Superblock, SuperblockBody};
@@ -41,7 +42,7 @@ pub struct StoreOptions {
     pub direct: bool,
     /// Write nothing, erase nothing. Default: no.
     pub read_only: bool,
-    /// Space kept for checkpoints when the disk is full, in bytes. Default: 1 MiB.
+    /// Space kept for compactions when the disk is full, in bytes. Default: 1 MiB.
     pub reserve_bytes: u64,
     /// Take up this generation instead of the newest valid one: for when that one's tree or map is damaged. Newer
     /// ones are erased. Default: none.
@@ -188,6 +189,7 @@ impl Store {
             allocator: Mutex::new(allocator),
             growing: Mutex::new(()),
             refilling: Mutex::new(()),
+            is_short: AtomicBool::new(false),
             turn: Mutex::new(()),
             ask_queue: AskQueue::default(),
             current: Mutex::new(Arc::new(chosen)),

@@ -1,10 +1,17 @@
 //! Space that is kept for when the disk is full.
 //!
 //! The reserve consists of ordinary extents that are used but in no image, so a crash gives them back by itself. Room for
-//! them is demanded from the disk when they are taken. There are two pools: one that only publications may
-//! draw on, and one for checkpoints (sealing memtables, and compactions that will free space). While a
-//! pool is not whole, ordinary allocations first try to refill it, and fail with `NoSpace` when that fails: so deletes,
-//! checkpoints and reads go on when the disk is full, and writes resume when there is space again.
+//! them is demanded from the disk when they are taken. There are three pools:
+//!
+//! | pool | may be drawn on by | holds |
+//! |---|---|---|
+//! | publication | publications | what the bitmaps that one may rewrite need |
+//! | level 0 | seals | as much as level 0 holds, so that it can always be emptied: [`crate::db`]'s admission sees to it |
+//! | compaction | compactions, and seals | enough for one that will free space |
+//!
+//! A publication that finds its own pool empty draws on the others. While a pool is not whole, ordinary allocations first try
+//! to refill it, and fail with `NoSpace` when that fails; compactions have only their pool then: so deletes, checkpoints and reads go on when the disk is full, and
+//! writes resume when there is space again.
 
 use crate::base::Extent;
 
@@ -12,10 +19,11 @@ use crate::base::Extent;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pool {
     Publication = 0,
-    Checkpoint = 1,
+    Compaction = 1,
+    Level0 = 2,
 }
 
-pub(super) const POOLS: [Pool; 2] = [Pool::Publication, Pool::Checkpoint];
+pub(super) const POOLS: [Pool; 3] = [Pool::Publication, Pool::Compaction, Pool::Level0];
 
 /// Pages for publications at least; grows with the number of regions, whose bitmaps a publication may rewrite.
 const PUBLICATION_PAGES_MIN: u64 = 64;
@@ -29,14 +37,14 @@ struct Held {
 
 #[derive(Debug, Default)]
 pub(super) struct Reserve {
-    pools: [Held; 2],
+    pools: [Held; POOLS.len()],
 }
 
 impl Reserve {
-    /// Nothing held yet; `pages` wanted for checkpoints.
+    /// Nothing held yet; `pages` wanted for compactions.
     pub(super) fn new(pages: u64) -> Reserve {
         let mut reserve = Reserve::default();
-        reserve.pools[Pool::Checkpoint as usize].target = pages;
+        reserve.pools[Pool::Compaction as usize].target = pages;
         reserve.set_regions(1);
         reserve
     }
@@ -47,9 +55,9 @@ impl Reserve {
         self.pools[Pool::Publication as usize].target = PUBLICATION_PAGES_MIN + regions / 4 + regions / 64;
     }
 
-    /// Sets what is wanted for checkpoints; returns extents that are too much.
-    pub(super) fn set_target(&mut self, pages: u64) -> Vec<Extent> {
-        let pool = &mut self.pools[Pool::Checkpoint as usize];
+    /// Sets what is wanted in a pool; returns extents that are too much.
+    pub(super) fn set_target(&mut self, pool: Pool, pages: u64) -> Vec<Extent> {
+        let pool = &mut self.pools[pool as usize];
         pool.target = pages;
         let mut surplus = Vec::new();
         while let Some(last) = pool.extents.last().copied()
@@ -62,7 +70,12 @@ impl Reserve {
         surplus
     }
 
-    /// Pages held in both pools.
+    /// Pages held in a pool.
+    pub(super) fn pages_in(&self, pool: Pool) -> u64 {
+        self.pools[pool as usize].pages
+    }
+
+    /// Pages held in all pools.
     pub(super) fn pages(&self) -> u64 {
         self.pools.iter().map(|pool| pool.pages).sum()
     }
@@ -111,15 +124,22 @@ mod tests {
         let mut reserve = Reserve::new(10);
         assert_eq!(reserve.lacking(), Some((Pool::Publication, 64)));
         reserve.put(Pool::Publication, Extent { start: 100, pages: 64 });
-        assert_eq!(reserve.lacking(), Some((Pool::Checkpoint, 10)));
-        reserve.put(Pool::Checkpoint, Extent { start: 200, pages: 7 });
-        reserve.put(Pool::Checkpoint, Extent { start: 300, pages: 3 });
+        assert_eq!(reserve.lacking(), Some((Pool::Compaction, 10)));
+        reserve.put(Pool::Compaction, Extent { start: 200, pages: 7 });
+        reserve.put(Pool::Compaction, Extent { start: 300, pages: 3 });
         assert!(reserve.is_whole());
-        assert_eq!(reserve.take(Pool::Checkpoint, 3), Some(Extent { start: 300, pages: 3 }));
-        assert_eq!(reserve.take(Pool::Checkpoint, 3), Some(Extent { start: 200, pages: 3 }));
-        assert_eq!(reserve.take(Pool::Checkpoint, 5), None);
-        assert_eq!((reserve.lacking(), reserve.pages()), (Some((Pool::Checkpoint, 6)), 68));
-        assert_eq!(reserve.set_target(0), vec![Extent { start: 203, pages: 4 }]);
+        assert_eq!(reserve.take(Pool::Compaction, 3), Some(Extent { start: 300, pages: 3 }));
+        assert_eq!(reserve.take(Pool::Compaction, 3), Some(Extent { start: 200, pages: 3 }));
+        assert_eq!(reserve.take(Pool::Compaction, 5), None);
+        assert_eq!((reserve.lacking(), reserve.pages()), (Some((Pool::Compaction, 6)), 68));
+        reserve.put(Pool::Compaction, Extent { start: 300, pages: 6 });
         assert!(reserve.is_whole());
+        assert_eq!(reserve.set_target(Pool::Level0, 5), vec![]);
+        assert_eq!(reserve.lacking(), Some((Pool::Level0, 5)));
+        reserve.put(Pool::Level0, Extent { start: 400, pages: 5 });
+        reserve.put(Pool::Level0, Extent { start: 500, pages: 2 });
+        assert_eq!((reserve.is_whole(), reserve.pages_in(Pool::Level0)), (true, 7));
+        assert_eq!(reserve.set_target(Pool::Level0, 5), vec![Extent { start: 500, pages: 2 }]);
+        assert_eq!(reserve.set_target(Pool::Level0, 0), vec![Extent { start: 400, pages: 5 }]);
     }
 }

@@ -16,6 +16,7 @@ use crate::format::message::{Message, RangeDelete, Stamp};
 use crate::format::resolve::{self, Sink, Stamper};
 use crate::format::visibility::Retention;
 use crate::run::{Run, RunOptions, RunWriter};
+use crate::store::Urgency;
 
 /// Where one output run ends and the next begins.
 #[derive(Debug)]
@@ -45,6 +46,8 @@ pub struct Compaction {
     pub filter_bits: u8,
     /// Readers want all of it, wherever it comes from.
     pub is_in_use: bool,
+    /// Who asks for space.
+    pub urgency: Urgency,
 }
 
 /// One run written, with the lowest key that it stands for.
@@ -104,6 +107,7 @@ pub fn run(
         outcome: Outcome::default(),
         collect_kept_blobs,
         is_in_use: false,
+        urgency: compaction.urgency,
     };
     let mut active = ActiveRanges { ranges: &ranges, next: 0, active: Vec::new(), covering: Vec::new() };
     let mut merge = Merge::new(compaction.sources);
@@ -179,6 +183,7 @@ struct Writer<'a> {
     collect_kept_blobs: bool,
     /// See [`RunWriter::set_in_use`].
     is_in_use: bool,
+    urgency: Urgency,
 }
 
 impl Writer<'_> {
@@ -224,7 +229,8 @@ impl Writer<'_> {
                 codecs: self.env.codecs.clone(),
                 cache: self.env.cache.clone(),
             };
-            self.open = Some(RunWriter::new(&self.env.store, self.env.next_run_id(), &options, 0));
+            let writer = RunWriter::new(&self.env.store, self.env.next_run_id(), &options, 0);
+            self.open = Some(writer.with_urgency(self.urgency));
         }
         Ok(self.open.as_mut().unwrap_or_else(|| unreachable!("opened above")))
     }

@@ -164,6 +164,11 @@ impl Version {
     pub fn level0(&self) -> impl Iterator<Item = &Level0> {
         std::iter::once(&self.front).chain(&self.sealed)
     }
+
+    /// Bytes of messages in level 0.
+    pub fn level0_bytes(&self) -> usize {
+        self.level0().map(Level0::bytes).sum()
+    }
 }
 
 /// Space that left the tree with version `since`; versions before it may still read it.

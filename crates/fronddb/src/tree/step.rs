@@ -18,6 +18,7 @@ use crate::format::message::{RangeDelete, Stamp};
 use crate::format::visibility::Retention;
 use crate::memtable::Level0;
 use crate::run::{CursorMode, Run};
+use crate::store::Urgency;
 
 /// Bytes that a compaction reads from a run at once, at least and at most.
 const BULK_BYTES: std::ops::RangeInclusive<usize> = 32 << 10..=256 << 10;
@@ -113,6 +114,7 @@ impl BeTree {
             cuts: Cuts::At(cuts),
             filter_bits: self.env.options.buffer_filter_bits,
             is_in_use,
+            urgency: Urgency::Seal,
         };
         compact::run(&self.env, retention, compaction, true)
     }
@@ -265,6 +267,7 @@ impl BeTree {
             cuts,
             filter_bits: self.env.options.buffer_filter_bits,
             is_in_use: false,
+            urgency: Urgency::Compaction,
         })
     }
 

@@ -2,14 +2,32 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fronddb::base::BlockPtr;
 use fronddb::format::superblock::{SUPERBLOCK_BYTES, Slot, Superblock, slot_offset};
 use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage};
-use fronddb::{Database, Durability, ErrorKind, TreeOptions, TxnOptions, WriteBatch};
+use fronddb::{Database, Durability, ErrorKind, Options, Tree, TreeOptions, TxnOptions, WriteBatch};
 
-use crate::support::{DIRECTORY, begin, fresh, open, options};
+use crate::support::{DIRECTORY, Random, begin, fresh, open, options};
+
+/// A value that no codec makes shorter.
+fn noise(row: u32) -> Vec<u8> {
+    let mut random = Random::new(u64::from(row));
+    (0..3000).map(|_| random.next() as u8).collect()
+}
+
+/// Puts rows until the disk is full; how many there are.
+fn fill(db: &Database, tree: &Tree) -> u32 {
+    for row in 0..100_000u32 {
+        if let Err(error) = db.put(tree, &row.to_be_bytes(), &noise(row)) {
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+            assert!(row > 100, "{error}");
+            return row;
+        }
+    }
+    panic!("the disk never fills");
+}
 
 #[test]
 fn a_full_disk_is_an_ordinary_error_and_service_resumes() {
@@ -17,39 +35,95 @@ fn a_full_disk_is_an_ordinary_error_and_service_resumes() {
     storage.set_capacity(12 << 20);
     let db = open(&storage);
     let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
-    let value: Vec<u8> = (0..3000u32).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    let mut written = 0u32;
-    let error = loop {
-        match db.put(&tree, &written.to_be_bytes(), &value) {
-            Ok(()) => written += 1,
-            Err(error) => break error,
-        }
-        assert!(written < 20_000, "the disk never fills");
-    };
-    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
-    assert!(written > 100);
-    let check = |db: &Database| {
+    db.put(&tree, b"before", b"v").unwrap();
+    let written = fill(&db, &tree);
+    let check = |db: &Database, from: u32| {
         let tree = db.open_tree("t").unwrap();
-        for row in (0..written).step_by(97) {
-            assert_eq!(db.get(&tree, &row.to_be_bytes()).unwrap().as_deref(), Some(&value[..]));
+        assert_eq!(db.get(&tree, b"before").unwrap().as_deref(), Some(&b"v"[..]));
+        for row in (from..written).step_by(97) {
+            assert!(db.get(&tree, &row.to_be_bytes()).unwrap().as_deref() == Some(&noise(row)[..]), "row={row}");
         }
     };
-    check(&db);
-    begin(&db).rollback().unwrap();
-    for row in 1..97u32 {
-        let deleted = db.delete(&tree, &row.to_be_bytes());
-        assert!(deleted.is_ok(), "deletes go on: {deleted:?}, row={row}");
-        assert_eq!(db.get(&tree, &row.to_be_bytes()).unwrap(), None);
-    }
-    assert_eq!(db.put(&tree, b"no", &value).map_err(|error| error.kind()), Err(ErrorKind::NoSpace));
-    storage.set_capacity(64 << 20);
-    let resumed = (0..50).any(|_| {
-        let _ = db.step_background();
-        db.put(&tree, b"again", b"v").is_ok()
-    });
-    assert!(resumed, "{:?}", db.put(&tree, b"again", b"v"));
+    check(&db, 0);
+    assert_eq!(db.put(&tree, b"no", &noise(0)).map_err(|error| error.kind()), Err(ErrorKind::NoSpace));
+    // Checkpoints are possible, and so is a restart.
     db.checkpoint().unwrap();
-    check(&open(&storage.crash(5)));
+    assert_eq!(db.statistics().unwrap().sealed_memtables, 0);
+    assert_eq!(db.estimated_recovery().unwrap().messages, 0);
+    check(&open(&storage.crash(5)), 0);
+    check(&open(&storage.snapshot()), 0);
+    // A transaction that began before is rolled back.
+    let txn = begin(&db);
+    for row in 0..97u32 {
+        txn.delete(&tree, &row.to_be_bytes()).unwrap();
+    }
+    txn.rollback().unwrap();
+    check(&db, 0);
+    // Space that comes from elsewhere serves at once.
+    storage.set_capacity(13 << 20);
+    db.put(&tree, b"again", b"v").unwrap();
+    check(&open(&storage.crash(6)), 0);
+}
+
+#[test]
+fn deletes_go_on_when_the_disk_is_full_and_make_room() {
+    let usual = |storage: &MemoryStorage| {
+        let options = Options::new().create_if_missing(true).memory_bytes(16 << 20);
+        options.storage(Some(Arc::new(storage.clone())))
+    };
+    for (manual, capacity) in [(true, 24 << 20), (false, 24 << 20), (false, 100 << 20)] {
+        let storage = MemoryStorage::new();
+        storage.set_capacity(capacity);
+        let options = if capacity == 24 << 20 { options(&storage) } else { usual(&storage) };
+        let db = Database::open(DIRECTORY, options.manual_background(manual)).unwrap();
+        let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+        let written = fill(&db, &tree);
+        for row in 0..written {
+            let deleted = db.delete(&tree, &row.to_be_bytes());
+            assert!(deleted.is_ok(), "deletes go on: {deleted:?}, row={row} of {written} manual={manual}");
+        }
+        put_until_it_works(&db, &tree, b"again");
+        drop(db);
+        let db = open(&storage.crash(u64::from(written)));
+        let tree = db.open_tree("t").unwrap();
+        assert_eq!(db.get(&tree, &1u32.to_be_bytes()).unwrap(), None);
+        assert!(db.get(&tree, b"again").unwrap().as_deref() == Some(&noise(0)[..]));
+    }
+}
+
+#[test]
+fn truncating_makes_room_on_a_full_disk() {
+    for manual in [true, false] {
+        let storage = MemoryStorage::new();
+        storage.set_capacity(24 << 20);
+        let db = Database::open(DIRECTORY, options(&storage).manual_background(manual)).unwrap();
+        let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+        let other = db.create_tree("other", &TreeOptions::default()).unwrap();
+        let before = fill(&db, &tree);
+        // It is opened as it is.
+        drop(db);
+        let db = Database::open(DIRECTORY, options(&storage).manual_background(manual)).unwrap();
+        let txn = begin(&db);
+        txn.truncate_tree(&tree).unwrap();
+        txn.commit().unwrap();
+        for row in 0..before / 2 {
+            put_until_it_works(&db, &other, &row.to_be_bytes());
+        }
+        let error = db.get(&tree, &0u32.to_be_bytes());
+        assert!(matches!(error, Ok(None)), "{error:?} manual={manual}");
+    }
+}
+
+/// Waits for the room that deletes make.
+fn put_until_it_works(db: &Database, tree: &Tree, key: &[u8]) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = db.put(tree, key, &noise(0)) {
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        assert!(Instant::now() < deadline, "{error}: {:?}", db.statistics().unwrap());
+        if db.step_background().is_err() {
+            std::thread::yield_now();
+        }
+    }
 }
 
 #[test]

@@ -174,7 +174,7 @@ fn a_full_disk_fails_ordinary_allocations_and_keeps_publications_possible() {
 
     // A checkpoint has its reserve, then that is used up too.
     let mut urgent = Vec::new();
-    while let Ok(extent) = store.allocate(16, Urgency::Checkpoint) {
+    while let Ok(extent) = store.allocate(16, Urgency::Compaction) {
         store.write(extent, 0, &PageBuf::zeroed(65536)).unwrap();
         urgent.push(extent);
     }
@@ -185,7 +185,7 @@ fn a_full_disk_fails_ordinary_allocations_and_keeps_publications_possible() {
     }
 
     // Space in small pieces serves who can use those.
-    let some = store.allocate_some(200, 2, Urgency::Checkpoint).unwrap();
+    let some = store.allocate_some(200, 2, Urgency::Compaction).unwrap();
     assert!((2..200).contains(&some.pages), "{some:?}");
     store.free_unpublished(some);
 

@@ -1,0 +1,240 @@
+//! A full disk: nothing acknowledged is at risk, deletes go on, and what they free is used at once.
+//!
+//! - F1: the store keeps space for all that level 0 holds ([`Engine::back_level0`]), so that it can be emptied whatever the
+//!   disk does. Space is kept a piece ahead, by `frond-tick` or else by the writer that would go beyond.
+//! - F2: a write that goes beyond gets `NoSpace`. One that only deletes may use what is kept for compactions; when
+//!   that, or the log, has no room for it, it first empties level 0, which gives back segments of the log.
+//! - F3: while the disk is full, background work does whatever is pending, because deletes make space only when they
+//!   arrive at the leaves.
+//! - F4: nothing here waits for space from elsewhere; a write that finds none says so.
+//!
+//! Two files can meet the full disk, the data file and the log. Space for level 0 and for compactions is the store's reserve
+//! ([`crate::store`]). The log has none: level 0 is sealed without another segment ([`Log::rotate`]), and what was written of it
+//! gives a segment back.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use super::background::PAUSE;
+use super::checkpoint::Cause;
+use super::engine::Engine;
+use super::events::LogLevel;
+use crate::base::{Error, ErrorKind, Result};
+use crate::log::Log;
+
+/// How far ahead of level 0 space is kept for it, as a part of its limit, and at most.
+const BACKED_AHEAD_PART: usize = 8;
+const BACKED_AHEAD_MAX: usize = 8 << 20;
+/// Stored, level 0 takes so much more than in memory at worst: pages are whole, pieces of space are not used to their ends.
+const STORED_MORE_PART: u64 = 4;
+const STORED_MORE_BYTES: u64 = 128 << 10;
+/// Kept for compactions: a part of the data, within bounds. A flush of a whole buffer takes no more than the upper.
+const COMPACTION_PART: u64 = 8;
+const COMPACTION_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=32 << 20;
+/// How often a delete empties level 0 before it gives up.
+const RELIEFS_MAX: usize = 3;
+/// After background work has lacked space, the disk is taken for full for so long at least, in microseconds.
+const FULL_MICROS: u64 = 1_000_000;
+/// After so long without a publication, space kept for level 0 is given back, in microseconds.
+const REST_MICROS: u64 = 1_000_000;
+/// The record of a write takes so many bytes more than its messages, about.
+const RECORD_MORE_BYTES: usize = 4 << 10;
+
+/// What is known of the disk's space.
+#[derive(Debug, Default)]
+pub(crate) struct FullDisk {
+    /// Something lacked space, and not everything has been found since.
+    is_full: AtomicBool,
+    /// When background work lacked space last, on the database's clock, in microseconds; 0: it has gone on since.
+    full_at: AtomicU64,
+    /// The last seal failed for want of space.
+    seal_failed: AtomicBool,
+    /// Level 0 may grow to so many bytes: for them space is kept (F1).
+    backed: AtomicUsize,
+    /// When keeping space is tried again in the background.
+    try_again_at: AtomicU64,
+}
+
+impl FullDisk {
+    /// Level 0 may grow to so many bytes (F1).
+    pub(crate) fn backed(&self) -> usize {
+        self.backed.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last seal failed for want of space.
+    pub(crate) fn has_seal_failed(&self) -> bool {
+        self.seal_failed.load(Ordering::Acquire)
+    }
+}
+
+impl Engine {
+    /// Makes sure that level 0 can be emptied when it has grown by a write of `bytes` (F1, F2).
+    #[cold]
+    pub(crate) fn back_write(&self, bytes: usize, deletes_only: impl FnOnce() -> bool) -> Result<()> {
+        let total = self.tree.version_guard().level0_bytes() + bytes;
+        // On a full disk what seals drew has to be made good first, or writes would use up what deletes need.
+        if total > self.full_disk.backed() || self.is_disk_full() {
+            let backed = self.back_level0(total + self.backed_ahead()).or_else(|error| match error.kind() {
+                ErrorKind::NoSpace => self.back_level0(total),
+                _ => Err(error),
+            });
+            match backed {
+                Err(error) if error.kind() == ErrorKind::NoSpace => {
+                    self.disk_is_full(&error);
+                    return if deletes_only() { self.admit_delete(bytes) } else { Err(error) };
+                }
+                result => result?,
+            }
+        }
+        if self.log_has_room_for(bytes) || !deletes_only() { Ok(()) } else { self.admit_delete(bytes) }
+    }
+
+    /// Lets a write that only deletes go on although the disk is full, if there is any way.
+    fn admit_delete(&self, bytes: usize) -> Result<()> {
+        let beyond = self.store.compaction_reserve_bytes() as usize / 4;
+        for relief in 0.. {
+            let backed = self.full_disk.backed();
+            let total = self.tree.version_guard().level0_bytes() + bytes;
+            if total <= backed + beyond && self.log_has_room_for(bytes) {
+                break;
+            }
+            if relief == RELIEFS_MAX {
+                return Err(Error::new(
+                    ErrorKind::NoSpace,
+                    "the disk is full, and level 0 can't be emptied for a delete",
+                ));
+            }
+            // Twice: what the log holds for the generation before is given back when there is another one.
+            self.checkpoint(Cause::Space)?;
+            self.publish()?;
+        }
+        Ok(())
+    }
+
+    /// Does what appends to the log. When that has no room, and it `may_wait`, level 0 is emptied, which gives back segments of
+    /// the log, and it is tried again. Nothing that a checkpoint takes may be held.
+    pub(crate) fn past_full_log<T>(
+        &self,
+        bytes: usize,
+        may_wait: impl Fn() -> bool,
+        mut append: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        for _ in 0..RELIEFS_MAX {
+            match append() {
+                Err(error) if error.kind() == ErrorKind::NoSpace && may_wait() => self.admit_delete(bytes)?,
+                result => return result,
+            }
+        }
+        append()
+    }
+
+    fn log_has_room_for(&self, bytes: usize) -> bool {
+        self.log.as_ref().is_some_and(|log| log.has_room_for(bytes + RECORD_MORE_BYTES))
+    }
+
+    /// Keeps space for `bytes` of level 0, no less than it holds.
+    fn back_level0(&self, bytes: usize) -> Result<()> {
+        let stored = bytes as u64;
+        let stored = stored + stored / STORED_MORE_PART + STORED_MORE_BYTES;
+        let outcome = self.store.reserve_level0(stored);
+        self.note_backed();
+        outcome.map_err(|error| error.context("no space is left to write level 0 to"))
+    }
+
+    /// Lets what is kept for compactions follow the size of the data.
+    pub(crate) fn keep_compactions_possible(&self) {
+        let live = self.store.statistics().image_bytes;
+        let wanted = (live / COMPACTION_PART).clamp(*COMPACTION_BYTES.start(), *COMPACTION_BYTES.end());
+        self.store.set_compaction_reserve(wanted);
+    }
+
+    /// Looks how much space is kept for level 0.
+    pub(crate) fn note_backed(&self) {
+        let stored = self.store.level0_reserve_bytes().saturating_sub(STORED_MORE_BYTES);
+        let backed = stored * STORED_MORE_PART / (STORED_MORE_PART + 1);
+        self.full_disk.backed.store(backed as usize, Ordering::Relaxed);
+    }
+
+    fn backed_ahead(&self) -> usize {
+        (self.level0_bytes() / BACKED_AHEAD_PART).min(BACKED_AHEAD_MAX)
+    }
+
+    /// Keeps space ahead of level 0 or, at rest, gives back what it will not need soon.
+    fn back_ahead(&self, at_rest: bool) -> Result<()> {
+        let ahead = self.backed_ahead();
+        let wanted = self.tree.version_guard().level0_bytes() + ahead;
+        let backed = self.full_disk.backed();
+        if backed < wanted || (at_rest && backed > 2 * wanted) || self.is_disk_full() {
+            self.back_level0(wanted + ahead)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the disk is taken for full.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.full_disk.is_full.load(Ordering::Acquire)
+    }
+
+    /// Whether a memtable could be written.
+    pub(crate) fn sealed<T>(&self, outcome: Result<T>) -> Result<T> {
+        let failed = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
+        self.full_disk.seal_failed.store(failed, Ordering::Release);
+        outcome
+    }
+
+    /// Background work has met a full disk.
+    pub(crate) fn work_lacked_space(&self, error: &Error) {
+        self.full_disk.full_at.store(self.clock.micros().max(1), Ordering::Relaxed);
+        self.disk_is_full(error);
+    }
+
+    /// Somebody has met a full disk.
+    pub(crate) fn disk_is_full(&self, error: &Error) {
+        if !self.full_disk.is_full.swap(true, Ordering::AcqRel) {
+            self.events
+                .tell(LogLevel::Warning, || format!("the disk is full, writes that are not deletes fail: {error}"));
+        }
+    }
+
+    /// Background work found the space that it needed.
+    pub(crate) fn space_was_found(&self) {
+        self.full_disk.full_at.store(0, Ordering::Relaxed);
+    }
+
+    /// All that is to be kept is kept: the disk has space again, unless background work needed more a short time ago.
+    fn space_is_kept(&self) {
+        let full_at = self.full_disk.full_at.load(Ordering::Relaxed);
+        let is_over = full_at == 0 || self.clock.micros().saturating_sub(full_at) >= FULL_MICROS;
+        if is_over && self.full_disk.is_full.swap(false, Ordering::AcqRel) {
+            self.events.tell(LogLevel::Note, || "the disk has space again".to_owned());
+        }
+    }
+
+    /// A piece of what makes appends and seals find space.
+    pub(crate) fn keep_space(&self, log: &Log) -> Result<bool> {
+        let now = self.clock.micros();
+        if now < self.full_disk.try_again_at.load(Ordering::Relaxed) && !self.options.manual_background {
+            return Ok(false);
+        }
+        let at_rest = now.saturating_sub(self.last_publication()) >= REST_MICROS;
+        let kept = self.logged(log.prepare_step()).and_then(|more| self.back_ahead(at_rest).map(|()| more));
+        match &kept {
+            Ok(_) => self.space_is_kept(),
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                self.full_disk.try_again_at.store(now + PAUSE.as_micros() as u64, Ordering::Relaxed);
+            }
+            Err(_) => {}
+        }
+        kept
+    }
+
+    /// A full disk keeps nobody from the rest of the work.
+    pub(crate) fn but_for_space<T: Default>(&self, outcome: Result<T>) -> Result<T> {
+        outcome.or_else(|error| match error.kind() {
+            ErrorKind::NoSpace => {
+                self.disk_is_full(&error);
+                Ok(T::default())
+            }
+            _ => Err(error),
+        })
+    }
+}
