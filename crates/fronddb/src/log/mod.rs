@@ -177,7 +177,7 @@ impl Log {
             pool.add_live(number, from, upto);
         }
         pool.sync_live()?;
-        pool.recycle_leftovers(tail.leftovers())?;
+        pool.recycle_leftovers(tail.leftovers(), options.uuid)?;
         if pool.prepared() == 0 {
             pool.prepare_one(None)?;
         }
