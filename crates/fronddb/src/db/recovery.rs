@@ -257,6 +257,7 @@ impl Recovery<'_> {
     }
 
     fn open_generation(&mut self, opened: Opened) -> Result<Engine> {
+        let log_end = opened.log_end();
         let store = opened.store;
         let superblock = store.superblock();
         let statuses = self.statuses(&store, &superblock)?;
@@ -267,7 +268,7 @@ impl Recovery<'_> {
 
         let log_options = self.log_options(superblock.uuid);
         let start = superblock.body.log_start;
-        let (readings, tail) = self.read_log(&store, &log_options, start)?;
+        let (readings, tail) = self.read_log(&store, &log_options, start, log_end)?;
         self.report.bytes_read = tail.end().0.saturating_sub(start.0);
         self.report.log_end = tail.end().0;
         self.phase(RecoveryPhase::Log, RecoveryPhase::Sort);
@@ -312,12 +313,20 @@ impl Recovery<'_> {
         Ok(Arc::new(StatusTable::restore(&image).map_err(|error| error.context("transaction statuses"))?))
     }
 
-    /// Reads the log from `start` on, in parallel.
-    fn read_log(&self, store: &Store, options: &LogOptions, start: Lsn) -> Result<(Vec<Reading>, LogTail)> {
+    /// Reads the log from `start` on, in parallel; it was durable up to `log_end`.
+    fn read_log(
+        &self,
+        store: &Store,
+        options: &LogOptions,
+        start: Lsn,
+        log_end: Lsn,
+    ) -> Result<(Vec<Reading>, LogTail)> {
+        let reader = LogReader::open(&*self.storage, &self.log_directory, options, start);
+        let reader = reader.map(|reader| reader.known_durable(log_end));
         if let Some(tolerated) = &self.tolerated {
-            return self.read_damaged_log(store, options, start, tolerated);
+            return Self::read_damaged_log(store, reader, start, tolerated);
         }
-        let reader = LogReader::open(&*self.storage, &self.log_directory, options, start)?;
+        let reader = reader?;
         // The last segment is counted as full: where it ends shows when it is read.
         let total = reader.last_start().0.saturating_sub(start.0) + options.segment_bytes;
         self.events.begin_progress(self.clock.micros());
@@ -361,14 +370,13 @@ impl Recovery<'_> {
 
     /// Reads the log up to the first damage: what comes out is a prefix of what was written.
     fn read_damaged_log(
-        &self,
         store: &Store,
-        options: &LogOptions,
+        reader: Result<LogReader>,
         start: Lsn,
         tolerated: &Mutex<Vec<Error>>,
     ) -> Result<(Vec<Reading>, LogTail)> {
         let mut reading = Reading::new();
-        let mut reader = match LogReader::open(&*self.storage, &self.log_directory, options, start) {
+        let mut reader = match reader {
             Err(error) if error.kind() == ErrorKind::Corruption => {
                 tolerated.lock().push(error);
                 return Ok((vec![reading], LogTail::empty(start)));

@@ -25,7 +25,7 @@ use super::space_map::{self, Entry};
 use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::format::superblock::{SLOT_STRIDE_BYTES, SLOTS, SLOTS_BYTES, SUPERBLOCK_BYTES, slot_offset};
 use crate::format::{Slot, Superblock, SuperblockBody};
 use crate::io::{OpenMode, Storage};
@@ -82,6 +82,14 @@ pub struct Candidates {
 struct Slots {
     valid: Vec<Superblock>,
     damaged: Vec<(u64, Error)>,
+}
+
+impl Opened {
+    /// Up to where the log was durable when the latest of these superblocks was written: not only of the one that was taken
+    /// up, so that to go back to another loses nothing unnoticed.
+    pub fn log_end(&self) -> Lsn {
+        self.superblocks.iter().map(|superblock| superblock.body.log_end).max().unwrap_or_default()
+    }
 }
 
 impl Store {

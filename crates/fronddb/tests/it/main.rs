@@ -13,6 +13,7 @@ mod formats;
 mod fuzz_seeds;
 mod grafts;
 mod io_errors;
+mod log_files;
 mod model;
 mod observers;
 mod reading;
