@@ -160,27 +160,32 @@ impl Recovery<'_> {
         Ok(lock)
     }
 
-    /// Makes the files of an empty database: the log first, because the data file refers to it.
+    /// Makes the files of an empty database: the log before the data file that refers to it has its name, and before that
+    /// the note by which the log is known again if this is interrupted.
     fn create(&self) -> Result<()> {
         self.clear_log_directory()?;
         let uuid = draw_uuid();
         let start = Lsn(0);
-        drop(Log::create(self.storage.clone(), &self.log_directory, self.log_options(uuid), start)?);
         let body = SuperblockBody { log_start: start, ..SuperblockBody::default() };
-        Store::create(&self.storage, &self.directory, &self.store_options(None), uuid, body).map(|_| ())
+        Store::begin_creation(&self.storage, &self.directory, uuid, body)?;
+        drop(Log::create(self.storage.clone(), &self.log_directory, self.log_options(uuid), start)?);
+        Store::finish_creation(&self.storage, &self.directory, &self.store_options(None)).map(|_| ())
     }
 
-    /// Removes the log of a creation that a crash interrupted. A directory that the caller named may belong to another
-    /// database and is left alone.
+    /// Removes the log of a creation that was interrupted. In a directory that the caller named may be another
+    /// database's, which is left alone.
     fn clear_log_directory(&self) -> Result<()> {
         self.storage.create_dir_all(&self.log_directory)?;
         if self.options.log_dir.is_none() {
             for name in self.storage.list(&self.log_directory)? {
                 self.storage.remove(&self.log_directory.join(name))?;
             }
-            self.storage.sync_dir(&self.log_directory)?;
+            return self.storage.sync_dir(&self.log_directory);
         }
-        Ok(())
+        if let Some(uuid) = Store::interrupted_creation(&*self.storage, &self.directory)? {
+            Log::remove_unbegun(&*self.storage, &self.log_directory, &self.log_options(uuid))?;
+        }
+        Log::refuse_segments(&*self.storage, &self.log_directory)
     }
 
     fn store_options(&self, generation: Option<u64>) -> StoreOptions {

@@ -26,7 +26,7 @@ use super::frame::{self, Header};
 use super::segment::{self, HEADER_BYTES};
 use super::{LogOptions, RECORD_BYTES_MAX, evidence};
 use crate::base::page_buf::PageBuf;
-use crate::base::{Error, Lsn, Result, compress};
+use crate::base::{Error, ErrorKind, Lsn, Result, compress};
 use crate::io::{File, OpenMode, Storage};
 
 /// Bytes read at a time.
@@ -159,6 +159,18 @@ impl LogReader {
     /// First position of the last segment: the log ends there or later.
     pub fn last_start(&self) -> Lsn {
         Lsn(self.segments.last().map_or(self.position, |found| found.header.start))
+    }
+
+    /// Numbers of the files in `dir`, if no segment there was begun and none is another database's.
+    pub(super) fn unbegun(storage: &dyn Storage, dir: &Path, options: &LogOptions) -> Result<Vec<u64>> {
+        match LogReader::scan(storage, dir, options) {
+            Ok(reader) if reader.segments.is_empty() => Ok(reader.leftovers),
+            Ok(_) => Ok(Vec::new()),
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat) => {
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn scan(storage: &dyn Storage, dir: &Path, options: &LogOptions) -> Result<LogReader> {

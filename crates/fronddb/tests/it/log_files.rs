@@ -1,12 +1,12 @@
-//! A log in a directory of its own; a log that is not there, not whole, or another database's.
+//! A log in a directory of its own; a log that is not there, not whole, or another database's; a creation that was interrupted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fronddb::io::{MemoryStorage, Storage, read_file};
+use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage, read_file};
 use fronddb::{CheckOptions, Database, Error, ErrorKind, LogAction, Options, TreeOptions, check, log_records, salvage};
 
-use crate::support::{DIRECTORY, options};
+use crate::support::{DIRECTORY, begin, open, options};
 
 const LOG: &str = "/fast/log";
 
@@ -163,4 +163,74 @@ fn a_lost_last_segment_is_missed() {
         lost.remove(&last_segment(&lost, LOG)).unwrap();
         is_refused(&lost, LOG, &["ends too early", "missing", LOG]);
     }
+}
+
+/// The database is made, works, and is whole.
+fn works(storage: &MemoryStorage, context: &str) {
+    for round in 0..2u8 {
+        let db = match Database::open(DIRECTORY, named(storage, LOG)) {
+            Ok(db) => db,
+            Err(error) => panic!("{context}: {error}"),
+        };
+        if round == 0 {
+            let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+            db.put(&tree, b"k", b"v").unwrap();
+        }
+        let tree = db.open_tree("t").unwrap();
+        assert!(begin(&db).get(&tree, b"k").unwrap().is_some(), "{context}");
+        db.close().unwrap();
+    }
+    let report = check(DIRECTORY, &offline(storage, LOG), &mut |_| {}).unwrap();
+    assert!(report.is_clean(), "{context}: {report:?}");
+}
+
+#[test]
+fn an_interrupted_creation_with_a_named_log_directory_can_be_repeated() {
+    let mut interrupted = 0;
+    for class in CallClass::ALL {
+        for fault in [Fault::Error, Fault::NoSpace] {
+            for nth in 1.. {
+                let memory = MemoryStorage::new();
+                let plan = FaultPlan::new();
+                plan.add(FaultRule::from(class, nth, fault));
+                let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
+                let first = Database::open(DIRECTORY, named(&memory, LOG).storage(Some(Arc::new(storage))));
+                // Dropping it makes calls.
+                let fired = plan.fired();
+                let failed = first.is_err();
+                std::mem::forget(first);
+                if fired == 0 {
+                    break;
+                }
+                interrupted += u64::from(failed);
+                let context = format!("{fault:?} from {class:?} {nth} on");
+                works(&memory.snapshot(), &context);
+                (0..6).for_each(|seed| works(&memory.crash(seed), &format!("{context}, then crash {seed}")));
+            }
+        }
+    }
+    assert!(interrupted > 30, "interrupted={interrupted}");
+}
+
+#[test]
+fn a_creation_leaves_the_log_of_another_database_alone_however_often_it_is_tried() {
+    let storage = MemoryStorage::new();
+    drop(Database::open("/new", named(&storage, "/new/log")).unwrap());
+    make(&storage, "/other", "/other/log");
+    // An earlier version did not write into a segment whose it is before it was begun.
+    drop(Database::open("/old", named(&storage, "/old/log")).unwrap());
+    for (path, _) in content(&storage, "/old/log") {
+        storage.overwrite(&path, 0, &[0; 4096]).unwrap();
+    }
+    for log in ["/new/log", "/other/log", "/old/log"] {
+        let before = content(&storage, log);
+        for _ in 0..3 {
+            let error = Database::open(DIRECTORY, named(&storage, log)).map(drop).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            assert!(error.to_string().contains(log), "{error}");
+            assert_eq!(content(&storage, log), before);
+        }
+    }
+    // Nothing of the refused ones is in the way of another.
+    drop(open(&storage));
 }
