@@ -9,6 +9,7 @@ mod catalog;
 mod compact;
 mod covered;
 mod damage;
+mod durability;
 mod formats;
 mod fuzz_seeds;
 mod grafts;
