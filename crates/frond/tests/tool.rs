@@ -402,6 +402,38 @@ fn damage_is_named_and_the_rest_salvaged() {
 }
 
 #[test]
+fn a_log_directory_of_its_own_is_named_at_each_call() {
+    let place = Place::new();
+    place.good("create demo fruit --log-dir fast/log");
+    place.good("put demo fruit apple red --log-dir fast/log");
+    assert_eq!(place.good("get demo fruit apple --log-dir fast/log"), "red\n");
+    let segments = |dir: &str| {
+        let names = std::fs::read_dir(place.path(dir)).map(|entries| entries.map(|entry| entry.expect("entry").path()));
+        names.map_or(0, |names| names.filter(|name| name.extension().is_some_and(|end| end == "log")).count())
+    };
+    assert!(segments("fast/log") > 0 && segments("demo/log") == 0);
+    assert!(place.good("check demo --log-dir fast/log").starts_with("sound"));
+    assert!(place.good("log demo --log-dir fast/log").contains("key=apple"));
+    assert!(place.good("salvage demo rescued --log-dir fast/log").contains("rescued 1 row"));
+    // The log of another database, a directory without one, and none at all.
+    place.good("create other fruit --log-dir other/log");
+    std::fs::create_dir(place.path("bare")).expect("directory");
+    for (named, says) in [
+        (" --log-dir other/log", "belongs to another database"),
+        (" --log-dir bare", "the log is missing"),
+        ("", "the log is missing"),
+    ] {
+        place.run(&format!("get demo fruit apple{named}")).failed(21, &[says]);
+        place.run(&format!("put demo fruit pear green{named}")).failed(21, &[says]);
+        let said = place.run(&format!("check demo{named}"));
+        assert!(said.code == 1 && said.out.contains(says), "{}{}", said.out, said.err);
+    }
+    assert_eq!((segments("bare"), segments("demo/log")), (0, 0));
+    assert_eq!(place.good("scan demo fruit --log-dir fast/log"), "apple\tred\n");
+    assert_eq!(place.good("scan other fruit --log-dir other/log"), "");
+}
+
+#[test]
 fn the_pulled_plug_loses_nothing() {
     let place = Place::new();
     let said = place.run("plug --rows 30K --memory 32M --rate max,4000 --seconds 0.5 --results plug");

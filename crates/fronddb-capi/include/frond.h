@@ -145,8 +145,8 @@ enum {
   FROND_OPTION_READ_ONLY = 3,              /* 0/1: writes not a byte; the log is replayed into memory. Default 0 */
   FROND_OPTION_MEMORY_BYTES = 4,           /* the one memory budget, FROND_MEMORY_BYTES_MIN or more. Default 256 MiB */
   FROND_OPTION_LEVEL0_BYTES = 5,           /* bytes at which a memtable seals; 0: derived from the budget. Default 0 */
-  FROND_OPTION_LOG_SEGMENT_BYTES = 6,      /* length of a log segment. Default 100 MB */
-  FROND_OPTION_LOG_COMPRESSION = 7,        /* 0/1: compresses log records. Default 0 */
+  FROND_OPTION_LOG_SEGMENT_BYTES = 6,      /* length of a log segment, at most what LEVEL0_BYTES needs: 32 MiB. Default 100 MB */
+  FROND_OPTION_LOG_COMPRESSION = 7,        /* 0/1: compresses log records. Default 1 */
   FROND_OPTION_LOG_SYNC_PERIOD_MS = 8,     /* syncs the log this often for commits that did not wait; 0: never */
   FROND_OPTION_CHECKPOINT_INTERVAL_MS = 9, /* a checkpoint at least this often; 0: never by time. Default 60000 */
   FROND_OPTION_RECOVERY_TARGET_MS = 10,    /* keeps a restart below this; 0: no target. Default 200 */

@@ -146,7 +146,7 @@ pub fn check(
     let offline = Offline::new(directory, options);
     if let Some(opened) = check.damage_is_finding(offline.open_store())? {
         opened.damaged.iter().for_each(|error| check.found(error, None));
-        check.log(&offline, &opened.superblocks)?;
+        check.log(&offline, &opened)?;
         check.generation(&opened.superblocks, engine.as_ref());
     }
     if let Some(engine) = &engine {
@@ -207,12 +207,13 @@ impl<'a> Offline<'a> {
     /// Shows every record from `from` on, until `visit` answers false.
     pub(super) fn read_log(
         &self,
-        superblock: &Superblock,
+        opened: &Opened,
         from: Lsn,
         visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<bool>,
     ) -> Result<()> {
-        let options = LogOptions::new(superblock.uuid, &MemoryBudget::new(self.memory_bytes));
-        let mut reader = LogReader::open(&*self.storage, &self.log_directory, &options, from)?;
+        let options = LogOptions::new(opened.store.superblock().uuid, &MemoryBudget::new(self.memory_bytes));
+        let reader = LogReader::open(&*self.storage, &self.log_directory, &options, from)?;
+        let mut reader = reader.known_durable(opened.log_end());
         while let Some(mut batch) = reader.next_batch()? {
             while let Some((lsn, bytes)) = batch.next()? {
                 if !visit(lsn, bytes)? {
@@ -247,13 +248,14 @@ impl Check<'_> {
     }
 
     /// The log from where the oldest generation that may still be opened would replay it.
-    fn log(&mut self, offline: &Offline<'_>, superblocks: &[Superblock]) -> Result<()> {
+    fn log(&mut self, offline: &Offline<'_>, opened: &Opened) -> Result<()> {
+        let superblocks = &opened.superblocks;
         let Some(newest) = superblocks.first() else { return Ok(()) };
         // K2: the two newest generations keep their log; older slots are only remains.
         let kept = superblocks.iter().take(2).filter(|superblock| superblock.generation + 1 >= newest.generation);
         let from = kept.map(|superblock| superblock.body.log_start).min().unwrap_or_default();
         let mut records = 0;
-        let read = offline.read_log(newest, from, &mut |lsn, bytes| {
+        let read = offline.read_log(opened, from, &mut |lsn, bytes| {
             records += 1;
             decode_whole(lsn, bytes).map(|()| true)
         });
@@ -263,7 +265,11 @@ impl Check<'_> {
         match read {
             Err(error) if error.kind() == ErrorKind::Corruption => {
                 let again = finding(&error, None);
-                if !self.report.findings.iter().any(|known| known.offset.is_some() && known.offset == again.offset) {
+                let is_same = |known: &Finding| match again.offset {
+                    Some(_) => known.offset == again.offset,
+                    None => known.message == again.message,
+                };
+                if !self.report.findings.iter().any(is_same) {
                     self.report.findings.push(again);
                 }
                 Ok(())
@@ -415,10 +421,11 @@ pub(super) fn finding(error: &Error, tree: Option<TreeId>) -> Finding {
     let segment = words().find(|word| word.ends_with(".log"));
     let file = segment
         .map(|path| path.rsplit('/').take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("/"));
+    let whole = if message.starts_with("the log ") { recovery::LOG_DIRECTORY } else { DATA_FILE };
     // A block knows its tree better than the run that it is in.
     let tree = number("tree=").and_then(|tree| u32::try_from(tree).ok()).map(TreeId).or(tree);
     Finding {
-        file: file.unwrap_or_else(|| DATA_FILE.to_owned()),
+        file: file.unwrap_or_else(|| whole.to_owned()),
         offset: number("offset="),
         tree,
         message: error.to_string(),

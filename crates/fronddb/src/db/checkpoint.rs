@@ -2,7 +2,8 @@
 //!
 //! A memtable is named by the first log position of its segment, so the oldest memtable that is not in the root
 //! says where replay begins. A publication captures the root, then the transaction statuses, then the end of the log;
-//! before its superblock is written the log is durable up to that end.
+//! before its superblock is written the log is durable up to that end, which the superblock names: no log that recovery finds
+//! later may end before.
 //!
 //! - K1: what a superblock refers to (messages in runs, statuses) was written by log records that are durable.
 //!   Otherwise a transaction could survive a crash in half.
@@ -164,7 +165,7 @@ impl Engine {
             PublishInput {
                 status_image,
                 log_start: Lsn(oldest),
-                log_segment: 0,
+                log_end: end.get(),
                 next_txn: TxnId(0),
                 next_commit: CommitNumber(0),
                 extra,

@@ -111,8 +111,8 @@ pub fn log_records(
 ) -> Result<()> {
     let offline = Offline::new(path.as_ref(), options);
     let _lock = offline.lock()?;
-    let superblock = offline.open_store()?.store.superblock();
-    offline.read_log(&superblock, superblock.body.log_start, &mut |lsn, bytes| tell(lsn, bytes, visit))
+    let opened = offline.open_store()?;
+    offline.read_log(&opened, opened.store.superblock().body.log_start, &mut |lsn, bytes| tell(lsn, bytes, visit))
 }
 
 fn tell(lsn: Lsn, bytes: &[u8], visit: &mut dyn FnMut(&LogEvent<'_>) -> bool) -> Result<bool> {

@@ -92,11 +92,12 @@ setters! {
     /// Bytes of messages at which a memtable seals; 0 (default): an eighth of the budget, at most 32 MiB.
     /// Level 0 as a whole is bounded by twice this much, and with it the work of a restart.
     level0_bytes: usize,
-    /// Where log segments live. Default: `log` in the database's directory.
+    /// Where log segments live; to be given at each opening. Default: `log` in the database's directory.
     log_dir: Option<PathBuf>,
-    /// Length of a log segment, in bytes. Default: 100 MB.
+    /// Length of a log segment, in bytes, at most the size at which memtables seal (see `level0_bytes`; 32 MiB by default), which is
+    /// all that a segment needs, and at least four log buffers (16 MiB by default). Default: 100 MB, so that size.
     log_segment_bytes: u64,
-    /// Compresses log records of 4 KiB and more (Zstandard, level 1). Default: true.
+    /// Compresses log records of 512 bytes and more (Zstandard, level 1). Default: true.
     log_compression: bool,
     /// Syncs the log this often, in milliseconds, for the sake of commits that did not wait
     /// ([`Durability::Write`], [`Durability::None`]). 0 (default): never by itself.

@@ -160,27 +160,32 @@ impl Recovery<'_> {
         Ok(lock)
     }
 
-    /// Makes the files of an empty database: the log first, because the data file refers to it.
+    /// Makes the files of an empty database: the log before the data file that refers to it has its name, and before that
+    /// the note by which the log is known again if this is interrupted.
     fn create(&self) -> Result<()> {
         self.clear_log_directory()?;
         let uuid = draw_uuid();
         let start = Lsn(0);
-        drop(Log::create(self.storage.clone(), &self.log_directory, self.log_options(uuid), start)?);
         let body = SuperblockBody { log_start: start, ..SuperblockBody::default() };
-        Store::create(&self.storage, &self.directory, &self.store_options(None), uuid, body).map(|_| ())
+        Store::begin_creation(&self.storage, &self.directory, uuid, body)?;
+        drop(Log::create(self.storage.clone(), &self.log_directory, self.log_options(uuid), start)?);
+        Store::finish_creation(&self.storage, &self.directory, &self.store_options(None)).map(|_| ())
     }
 
-    /// Removes the log of a creation that a crash interrupted. A directory that the caller named may belong to another
-    /// database and is left alone.
+    /// Removes the log of a creation that was interrupted. In a directory that the caller named may be another
+    /// database's, which is left alone.
     fn clear_log_directory(&self) -> Result<()> {
         self.storage.create_dir_all(&self.log_directory)?;
         if self.options.log_dir.is_none() {
             for name in self.storage.list(&self.log_directory)? {
                 self.storage.remove(&self.log_directory.join(name))?;
             }
-            self.storage.sync_dir(&self.log_directory)?;
+            return self.storage.sync_dir(&self.log_directory);
         }
-        Ok(())
+        if let Some(uuid) = Store::interrupted_creation(&*self.storage, &self.directory)? {
+            Log::remove_unbegun(&*self.storage, &self.log_directory, &self.log_options(uuid))?;
+        }
+        Log::refuse_segments(&*self.storage, &self.log_directory)
     }
 
     fn store_options(&self, generation: Option<u64>) -> StoreOptions {
@@ -257,6 +262,7 @@ impl Recovery<'_> {
     }
 
     fn open_generation(&mut self, opened: Opened) -> Result<Engine> {
+        let log_end = opened.log_end();
         let store = opened.store;
         let superblock = store.superblock();
         let statuses = self.statuses(&store, &superblock)?;
@@ -267,7 +273,7 @@ impl Recovery<'_> {
 
         let log_options = self.log_options(superblock.uuid);
         let start = superblock.body.log_start;
-        let (readings, tail) = self.read_log(&store, &log_options, start)?;
+        let (readings, tail) = self.read_log(&store, &log_options, start, log_end)?;
         self.report.bytes_read = tail.end().0.saturating_sub(start.0);
         self.report.log_end = tail.end().0;
         self.phase(RecoveryPhase::Log, RecoveryPhase::Sort);
@@ -312,12 +318,20 @@ impl Recovery<'_> {
         Ok(Arc::new(StatusTable::restore(&image).map_err(|error| error.context("transaction statuses"))?))
     }
 
-    /// Reads the log from `start` on, in parallel.
-    fn read_log(&self, store: &Store, options: &LogOptions, start: Lsn) -> Result<(Vec<Reading>, LogTail)> {
+    /// Reads the log from `start` on, in parallel; it was durable up to `log_end`.
+    fn read_log(
+        &self,
+        store: &Store,
+        options: &LogOptions,
+        start: Lsn,
+        log_end: Lsn,
+    ) -> Result<(Vec<Reading>, LogTail)> {
+        let reader = LogReader::open(&*self.storage, &self.log_directory, options, start);
+        let reader = reader.map(|reader| reader.known_durable(log_end));
         if let Some(tolerated) = &self.tolerated {
-            return self.read_damaged_log(store, options, start, tolerated);
+            return Self::read_damaged_log(store, reader, start, tolerated);
         }
-        let reader = LogReader::open(&*self.storage, &self.log_directory, options, start)?;
+        let reader = reader?;
         // The last segment is counted as full: where it ends shows when it is read.
         let total = reader.last_start().0.saturating_sub(start.0) + options.segment_bytes;
         self.events.begin_progress(self.clock.micros());
@@ -361,14 +375,13 @@ impl Recovery<'_> {
 
     /// Reads the log up to the first damage: what comes out is a prefix of what was written.
     fn read_damaged_log(
-        &self,
         store: &Store,
-        options: &LogOptions,
+        reader: Result<LogReader>,
         start: Lsn,
         tolerated: &Mutex<Vec<Error>>,
     ) -> Result<(Vec<Reading>, LogTail)> {
         let mut reading = Reading::new();
-        let mut reader = match LogReader::open(&*self.storage, &self.log_directory, options, start) {
+        let mut reader = match reader {
             Err(error) if error.kind() == ErrorKind::Corruption => {
                 tolerated.lock().push(error);
                 return Ok((vec![reading], LogTail::empty(start)));

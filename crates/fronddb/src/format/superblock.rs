@@ -10,7 +10,7 @@
 //! | 8 | 4 | format version |
 //! | 12 | 4 | length of the fields |
 //! | 16 | 8 | checksum: [`checksum::block`] at the slot's address, over all 4096 bytes with this field zero |
-//! | 24 | … | fields: generation (u64), uuid (16 bytes), then varints: highest page any block may lie below, root (offset, stored; 0 0 for none), height, log start, log segment, oldest memtable, next run, next transaction, next commit; then three lists preceded by their counts: space map pieces, status pieces (each offset, stored), and the extra bytes |
+//! | 24 | … | fields: generation (u64), uuid (16 bytes), then varints: highest page any block may lie below, root (offset, stored; 0 0 for none), height, log start, log end, oldest memtable, next run, next transaction, next commit; then three lists preceded by their counts: space map pieces, status pieces (each offset, stored), and the extra bytes |
 //! | … | … | zeros |
 //!
 //! The first 24 bytes, and what the checksum covers, stay as they are in every future version: so a version that
@@ -63,8 +63,8 @@ pub struct SuperblockBody {
     pub status: Vec<BlockPtr>,
     /// Replay of the log starts here.
     pub log_start: Lsn,
-    /// The log segment that `log_start` lies in.
-    pub log_segment: u64,
+    /// The log was durable up to here before this was written; 0: not known.
+    pub log_end: Lsn,
     /// The oldest memtable that is not in the root.
     pub oldest_memtable: u64,
     /// Every run below has been named.
@@ -150,7 +150,7 @@ impl Superblock {
         put_varint(&mut out, u64::from(body.height));
         for number in [
             body.log_start.0,
-            body.log_segment,
+            body.log_end.0,
             body.oldest_memtable,
             body.next_run.0,
             body.next_txn.0,
@@ -224,7 +224,7 @@ fn decode_fields(fields: &mut Decoder<'_>) -> Result<Superblock> {
         root: (!root.is_none()).then_some(root),
         height: fields.varint_u32()?,
         log_start: Lsn(fields.varint()?),
-        log_segment: fields.varint()?,
+        log_end: Lsn(fields.varint()?),
         oldest_memtable: fields.varint()?,
         next_run: RunId(fields.varint()?),
         next_txn: TxnId(fields.varint()?),

@@ -155,10 +155,33 @@ impl Log {
     /// `InvalidArgument` when there are segments or a size is impossible; `NoSpace`, `Io`.
     pub fn create(storage: Arc<dyn Storage>, dir: &Path, options: LogOptions, start: Lsn) -> Result<Log> {
         storage.create_dir_all(dir)?;
-        if let Some(name) = storage.list(dir)?.iter().find(|name| segment::number_of(name).is_some()) {
-            return Err(Error::invalid(format!("there is a log already, file={}", dir.join(name).display())));
-        }
+        Log::refuse_segments(&*storage, dir)?;
         Log::open(storage, dir, options, LogTail::empty(start))
+    }
+
+    /// An error if there are segments in `dir`.
+    ///
+    /// # Errors
+    /// `InvalidArgument`; `Io`.
+    pub fn refuse_segments(storage: &dyn Storage, dir: &Path) -> Result<()> {
+        match storage.list(dir)?.iter().find(|name| segment::number_of(name).is_some()) {
+            Some(name) => {
+                let shown = dir.join(name).display().to_string();
+                Err(Error::invalid(format!("there is a log already; remove it if it is no database's, file={shown}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Removes what an interrupted [`Log::create`] with these options left in `dir`: segments that hold nothing. Others stay.
+    ///
+    /// # Errors
+    /// What the storage reports.
+    pub fn remove_unbegun(storage: &dyn Storage, dir: &Path, options: &LogOptions) -> Result<()> {
+        for number in LogReader::unbegun(storage, dir, options)? {
+            storage.remove(&segment::path_of(dir, number))?;
+        }
+        storage.sync_dir(dir)
     }
 
     /// Goes on where the log of an earlier run ends. What that run wrote is made durable, what lies beyond the torn
@@ -177,7 +200,7 @@ impl Log {
             pool.add_live(number, from, upto);
         }
         pool.sync_live()?;
-        pool.recycle_leftovers(tail.leftovers())?;
+        pool.recycle_leftovers(tail.leftovers(), options.uuid)?;
         if pool.prepared() == 0 {
             match pool.prepare_one(None) {
                 // Nothing can be appended until there is space.

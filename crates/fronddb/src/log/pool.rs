@@ -7,6 +7,8 @@
 //! - L1: numbers are given out in ascending order and taken in that order. A number is above those of all files that
 //!   were there when the log was opened.
 //! - L2: a name is durable before its segment is begun.
+//! - L3: from the log's creation on its directory is never without a segment, also after a crash: the last one is removed only
+//!   when the name of another is durable. So a directory without any is the wrong one.
 //!
 //! Latches: `preparing` is held over calls to files and directories, and taken before `state`, which never is.
 
@@ -15,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::segment::{self, HEADER_BYTES, Segment};
+use crate::base::page_buf::PageBuf;
 use crate::base::sync::Mutex;
 use crate::base::{Error, Lsn, Result};
 use crate::io::{OpenMode, Storage};
@@ -157,14 +160,17 @@ impl Pool {
             let Some(live) = state.live.pop_front() else { break };
             let keep = state.prepared.len() < PREPARED_MAX;
             drop(state);
-            changed = true;
-            let recycled = self.recycle(live.number, live.segment, *next, keep)?;
-            if let Some(segment) = recycled {
-                *next += 1;
-                // Its name must be durable before it can be taken (L2).
-                self.storage.sync_dir(&self.dir)?;
-                changed = false;
-                self.state.lock().prepared.push_back(Arc::new(segment));
+            let number = live.number;
+            let recycled = if keep { self.recycle(number, live.segment, *next)? } else { None };
+            changed = recycled.is_none();
+            match recycled {
+                Some(segment) => {
+                    *next += 1;
+                    // Its name must be durable before it can be taken (L2).
+                    self.storage.sync_dir(&self.dir)?;
+                    self.state.lock().prepared.push_back(Arc::new(segment));
+                }
+                None => self.storage.remove(&segment::path_of(&self.dir, number))?,
             }
         }
         if changed {
@@ -173,13 +179,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Gives a file the number `next`, or removes it when it is not to be kept or not of the usual size.
-    fn recycle(&self, number: u64, segment: Option<Arc<Segment>>, next: u64, keep: bool) -> Result<Option<Segment>> {
+    /// Gives a file the number `next`; `None` when it is not of the usual size.
+    fn recycle(&self, number: u64, segment: Option<Arc<Segment>>, next: u64) -> Result<Option<Segment>> {
         let path = segment::path_of(&self.dir, number);
-        if !keep {
-            self.storage.remove(&path)?;
-            return Ok(None);
-        }
         let (file, filled) = match segment {
             Some(segment) => (Arc::clone(&segment.file), segment.filled()),
             None => {
@@ -188,8 +190,6 @@ impl Pool {
             }
         };
         if file.len()? != HEADER_BYTES + self.segment_bytes {
-            drop(file);
-            self.storage.remove(&path)?;
             return Ok(None);
         }
         self.storage.rename(&path, &segment::path_of(&self.dir, next))?;
@@ -198,16 +198,37 @@ impl Pool {
 
     /// Deals with the files that were there when the log was opened and hold nothing: also those beyond the torn end,
     /// whose headers must not be taken for part of the log at the next restart.
-    pub(super) fn recycle_leftovers(&self, numbers: &[u64]) -> Result<()> {
+    pub(super) fn recycle_leftovers(&self, numbers: &[u64], uuid: [u8; 16]) -> Result<()> {
+        let mut unfit = Vec::new();
         let mut next = self.preparing.lock();
         for number in numbers {
             let keep = self.prepared() < PREPARED_MAX;
-            if let Some(segment) = self.recycle(*number, None, *next, keep)? {
-                *next += 1;
-                self.state.lock().prepared.push_back(Arc::new(segment));
+            match if keep { self.recycle(*number, None, *next)? } else { None } {
+                Some(segment) => {
+                    *next += 1;
+                    self.state.lock().prepared.push_back(Arc::new(segment));
+                }
+                None => unfit.push(*number),
             }
         }
+        drop(next);
+        if self.live().is_empty() && self.prepared() == 0 {
+            self.prepare_one(None)?;
+            self.sign_next(uuid)?;
+        }
+        for number in unfit {
+            self.storage.remove(&segment::path_of(&self.dir, number))?;
+        }
         self.storage.sync_dir(&self.dir)
+    }
+
+    /// Says in the only segment of a log whose it is, before it is begun.
+    fn sign_next(&self, uuid: [u8; 16]) -> Result<()> {
+        let Some(segment) = self.next() else { return Ok(()) };
+        let mut page = PageBuf::zeroed(HEADER_BYTES as usize);
+        segment::Header::of_nothing(uuid).encode(&mut page);
+        segment.file.write_at(&page, 0)?;
+        segment.file.sync_data()
     }
 
     /// Cuts the last live segment off behind its last record, at `end`.

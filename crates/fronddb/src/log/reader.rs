@@ -10,6 +10,9 @@
 //! ([`super::evidence`]); then it is `Corruption`, naming file and offset. Records are handed out only up to there, so
 //! what comes out is always a prefix of what was appended.
 //!
+//! Who knows up to where the log was durable once says so ([`LogReader::known_durable`]): a log that ends before is damaged, or lacks
+//! its last segments, although nothing in it says so.
+//!
 //! Segments before the position stay live: a root older than the newest one may still need them, and only
 //! [`super::Log::release`] says when not.
 //!
@@ -23,7 +26,7 @@ use super::frame::{self, Header};
 use super::segment::{self, HEADER_BYTES};
 use super::{LogOptions, RECORD_BYTES_MAX, evidence};
 use crate::base::page_buf::PageBuf;
-use crate::base::{Error, Lsn, Result, compress};
+use crate::base::{Error, ErrorKind, Lsn, Result, compress};
 use crate::io::{File, OpenMode, Storage};
 
 /// Bytes read at a time.
@@ -51,6 +54,9 @@ pub struct LogReader {
     index: usize,
     position: u64,
     ended: bool,
+    /// The log was durable up to here: it cannot end before.
+    known_durable: u64,
+    dir: PathBuf,
 }
 
 /// Some records, checked but not yet decompressed.
@@ -110,10 +116,16 @@ impl LogReader {
     /// the end of the log.
     ///
     /// # Errors
-    /// `Corruption` for a damaged segment header, a foreign segment, or when records from `from` on are
-    /// missing; `UnsupportedFormat`; `Io`.
+    /// `Corruption` for a damaged segment header, a foreign segment, when there is no segment at all, which never is so (L3 of
+    /// [`super::pool`]), or when records from `from` on are missing; `UnsupportedFormat`; `Io`.
     pub fn open(storage: &dyn Storage, dir: &Path, options: &LogOptions, from: Lsn) -> Result<LogReader> {
         let mut reader = LogReader::scan(storage, dir, options)?;
+        if reader.segments.is_empty() && reader.leftovers.is_empty() {
+            let shown = dir.display();
+            return Err(Error::corruption(format!(
+                "the log is missing: no segment where it should be; mount or name the right log directory, directory={shown}"
+            )));
+        }
         // The last segment that begins at or below `from` holds it; what is before is of no use any more.
         let before = reader.segments.partition_point(|found| found.header.start <= from.0);
         if before == 0
@@ -149,9 +161,22 @@ impl LogReader {
         Lsn(self.segments.last().map_or(self.position, |found| found.header.start))
     }
 
+    /// Numbers of the files in `dir`, if no segment there was begun and none is another database's.
+    pub(super) fn unbegun(storage: &dyn Storage, dir: &Path, options: &LogOptions) -> Result<Vec<u64>> {
+        match LogReader::scan(storage, dir, options) {
+            Ok(reader) if reader.segments.is_empty() => Ok(reader.leftovers),
+            Ok(_) => Ok(Vec::new()),
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat) => {
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     fn scan(storage: &dyn Storage, dir: &Path, options: &LogOptions) -> Result<LogReader> {
         let (mut segments, mut leftovers) = (Vec::<Found>::new(), Vec::new());
-        let mut numbers: Vec<u64> = storage.list(dir)?.iter().filter_map(|name| segment::number_of(name)).collect();
+        let names = if storage.exists(dir)? { storage.list(dir)? } else { Vec::new() };
+        let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment::number_of(name)).collect();
         numbers.sort_unstable();
         let mut page = PageBuf::zeroed(HEADER_BYTES as usize);
         for number in &numbers {
@@ -180,7 +205,23 @@ impl LogReader {
             }
         }
         let next_number = numbers.last().map_or(1, |last| last + 1);
-        Ok(LogReader { segments, earlier: Vec::new(), leftovers, next_number, index: 0, position: 0, ended: false })
+        Ok(LogReader {
+            segments,
+            earlier: Vec::new(),
+            leftovers,
+            next_number,
+            index: 0,
+            position: 0,
+            ended: false,
+            known_durable: 0,
+            dir: dir.to_path_buf(),
+        })
+    }
+
+    /// The same reader, which takes a log that ends before `end` for damaged.
+    #[must_use]
+    pub fn known_durable(self, end: Lsn) -> LogReader {
+        LogReader { known_durable: end.0, ..self }
     }
 
     /// The next records; `None` at the end of the log.
@@ -189,7 +230,10 @@ impl LogReader {
     /// `Corruption` for damage, naming file and offset; `Io`.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         while !self.ended {
-            let Some(found) = self.segments.get(self.index) else { break };
+            let Some(found) = self.segments.get(self.index) else {
+                self.check_end()?;
+                break;
+            };
             let limit = self.segments.get(self.index + 1).map_or(u64::MAX, |next| next.header.start);
             if self.position == limit {
                 self.index += 1;
@@ -225,8 +269,25 @@ impl LogReader {
                 found.path.display()
             )));
         }
+        self.check_end()?;
         self.ended = true;
         Ok(())
+    }
+
+    /// Whether the log may end at the position.
+    fn check_end(&self) -> Result<()> {
+        let (end, durable) = (self.position, self.known_durable);
+        if end >= durable {
+            return Ok(());
+        }
+        let place = match self.segments.get(self.index) {
+            Some(found) => {
+                let offset = HEADER_BYTES + (end - found.header.start);
+                format!("{} is damaged, or segments after it are missing, offset={offset}", found.path.display())
+            }
+            None => format!("segments are missing, directory={}", self.dir.display()),
+        };
+        Err(Error::corruption(format!("the log ends too early: {place} lsn={end} durable_lsn={durable}")))
     }
 
     /// The file that holds the position it was opened at, and that file's first position.

@@ -17,7 +17,7 @@
 //! | 8 | 4 | format version, 1 |
 //! | 12 | 4 | checksum of the 512 bytes with this field zero |
 //! | 16 | 16 | id of the database |
-//! | 32 | 8 | number of the segment |
+//! | 32 | 8 | number of the segment; 0 in one that was prepared when the log had no other, and not begun |
 //! | 40 | 8 | epoch: the number of the first segment that this opening of the database began |
 //! | 48 | 8 | position of the first frame |
 //! | 56 | 8 | position below which the log was durable when the segment was begun |
@@ -55,6 +55,11 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// Of a segment that holds nothing yet: says only whose it is.
+    pub(super) fn of_nothing(uuid: [u8; 16]) -> Header {
+        Header { uuid, number: 0, epoch: 0, start: 0, durable: 0, window: 0 }
+    }
+
     /// Fills the header page.
     pub(super) fn encode(&self, page: &mut [u8]) {
         page[..HEADER_BYTES as usize].fill(0);
@@ -99,11 +104,12 @@ impl Header {
             durable: u64_at(56),
             window: u64_at(64),
         };
-        if header.number != number {
-            return Ok(None);
-        }
+        // Also when it was not begun: who opens the wrong directory must not recycle what is in it.
         if header.uuid != *uuid {
             return Err(Error::corruption("log segment belongs to another database"));
+        }
+        if header.number != number {
+            return Ok(None);
         }
         if !header.start.is_multiple_of(8) || header.start > START_MAX || header.durable > header.start {
             return Err(Error::corruption(format!("impossible log segment, start={}", header.start)));
@@ -222,7 +228,11 @@ mod tests {
         assert_eq!(Header::decode(&page, 3, &[7; 16]).expect("header"), Some(header()));
         assert_eq!(Header::decode(&page, 4, &[7; 16]).expect("of an earlier use"), None);
         assert_eq!(Header::decode(&[0; 4096], 4, &[7; 16]).expect("never used"), None);
-        assert_eq!(Header::decode(&page, 3, &[8; 16]).expect_err("other").kind(), ErrorKind::Corruption);
+        for number in [3, 4] {
+            let error = Header::decode(&page, number, &[8; 16]).expect_err("other");
+            assert_eq!(error.kind(), ErrorKind::Corruption);
+            assert!(error.message().contains("another database"));
+        }
         for bit in 0..CHECKED_BYTES * 8 {
             let mut damaged = page.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);

@@ -96,7 +96,7 @@ impl World {
         let input = |_: &Version| PublishInput {
             status_image: vec![1, 2, 3],
             log_start: Lsn(0),
-            log_segment: 0,
+            log_end: Lsn(0),
             next_txn: TxnId(1),
             next_commit: CommitNumber(1),
             extra: Vec::new(),

@@ -1,7 +1,9 @@
 //! Creating and opening a data file.
 //!
 //! *Creating* builds the file under another name, syncs it, renames it and syncs the directory: a file called
-//! [`DATA_FILE`] always holds a valid superblock, so a file without one is damaged, never half created.
+//! [`DATA_FILE`] always holds a valid superblock, so a file without one is damaged, never half created. What else a database needs
+//! is made between the two steps: it can then be told from what is not its own, also after a crash, because the file under the other
+//! name says which id was drawn ([`Store::interrupted_creation`]).
 //!
 //! *Opening* reads the slots and takes up the newest valid generation, or the one asked for. Slots that are newer
 //! than it or damaged are erased: space that only they reference is free from here on, so they must not come back to life (a damaged
@@ -26,10 +28,10 @@ use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::AtomicBool;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::format::superblock::{SLOT_STRIDE_BYTES, SLOTS, SLOTS_BYTES, SUPERBLOCK_BYTES, slot_offset};
 use crate::format::{Slot, Superblock, SuperblockBody};
-use crate::io::{OpenMode, Storage};
+use crate::io::{OpenMode, Storage, read_file};
 
 /// Name of the data file in the database's directory.
 pub const DATA_FILE: &str = "data.frond";
@@ -85,6 +87,14 @@ struct Slots {
     damaged: Vec<(u64, Error)>,
 }
 
+impl Opened {
+    /// Up to where the log was durable when the latest of these superblocks was written: not only of the one that was taken
+    /// up, so that to go back to another loses nothing unnoticed.
+    pub fn log_end(&self) -> Lsn {
+        self.superblocks.iter().map(|superblock| superblock.body.log_end).max().unwrap_or_default()
+    }
+}
+
 impl Store {
     /// True when `dir` holds a data file.
     ///
@@ -106,6 +116,15 @@ impl Store {
         uuid: [u8; 16],
         body: SuperblockBody,
     ) -> Result<Arc<Store>> {
+        Store::begin_creation(storage, dir, uuid, body)?;
+        Store::finish_creation(storage, dir, options)
+    }
+
+    /// The first half of [`Store::create`]: the file under another name, durably.
+    ///
+    /// # Errors
+    /// As [`Store::create`].
+    pub fn begin_creation(storage: &Arc<dyn Storage>, dir: &Path, uuid: [u8; 16], body: SuperblockBody) -> Result<()> {
         let (path, new) = (dir.join(DATA_FILE), dir.join(NEW_FILE));
         if storage.exists(&path)? {
             return Err(Error::invalid(format!("the data file exists, path={}", path.display())));
@@ -121,7 +140,35 @@ impl Store {
         slots[at..at + SUPERBLOCK_BYTES].copy_from_slice(&superblock.encode()?);
         file.write_at(&slots, 0)?;
         file.sync_data()?;
-        storage.rename(&new, &path)?;
+        storage.sync_dir(dir)
+    }
+
+    /// The id that a creation in `dir` had drawn which has not come to its end; `None` when there is none, or it has
+    /// made nothing else yet.
+    ///
+    /// # Errors
+    /// What the storage reports.
+    pub fn interrupted_creation(storage: &dyn Storage, dir: &Path) -> Result<Option<[u8; 16]>> {
+        let new = dir.join(NEW_FILE);
+        if !storage.exists(&new)? {
+            return Ok(None);
+        }
+        let bytes = read_file(storage, &new)?;
+        let at = slot_offset(1) as usize;
+        let slot = bytes.get(at..at + SUPERBLOCK_BYTES).map(|slot| Superblock::decode(at as u64, slot));
+        match slot {
+            Some(Ok(Slot::Valid(superblock))) => Ok(Some(superblock.uuid)),
+            // It was not durable yet.
+            _ => Ok(None),
+        }
+    }
+
+    /// The second half of [`Store::create`]: the database exists.
+    ///
+    /// # Errors
+    /// As [`Store::create`].
+    pub fn finish_creation(storage: &Arc<dyn Storage>, dir: &Path, options: &StoreOptions) -> Result<Arc<Store>> {
+        storage.rename(&dir.join(NEW_FILE), &dir.join(DATA_FILE))?;
         storage.sync_dir(dir)?;
         let options = StoreOptions { generation: None, read_only: false, keep_slots: false, ..options.clone() };
         Ok(Store::open(storage, dir, &options)?.store)

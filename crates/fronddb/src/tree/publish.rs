@@ -34,8 +34,8 @@ pub struct PublishInput {
     pub status_image: Vec<u8>,
     /// Where replay begins: the first position of the oldest memtable that is not in the root.
     pub log_start: Lsn,
-    /// The segment of that position.
-    pub log_segment: u64,
+    /// The log is durable up to here before the superblock is written; 0: not known.
+    pub log_end: Lsn,
     /// Next transaction id.
     pub next_txn: TxnId,
     /// Next commit number.
@@ -204,7 +204,7 @@ impl BeTree {
             height: u32::from(root.height()),
             status,
             log_start: input.log_start,
-            log_segment: input.log_segment,
+            log_end: input.log_end,
             oldest_memtable: captured.version.sealed.last().map_or(captured.version.active.id(), |oldest| oldest.id()),
             next_run: RunId(self.env.run_ids.load(std::sync::atomic::Ordering::Relaxed)),
             next_txn: input.next_txn,

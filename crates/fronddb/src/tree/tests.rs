@@ -156,7 +156,7 @@ impl Harness {
         let input = |_: &Version| PublishInput {
             status_image: vec![1, 2, 3],
             log_start: Lsn(0),
-            log_segment: 0,
+            log_end: Lsn(0),
             next_txn: TxnId(self.now + 1),
             next_commit: CommitNumber(self.now + 1),
             extra: Vec::new(),

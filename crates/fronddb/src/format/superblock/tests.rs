@@ -30,7 +30,7 @@ prop_compose! {
                 height,
                 status,
                 log_start: Lsn(numbers[0]),
-                log_segment: numbers[1],
+                log_end: Lsn(numbers[1]),
                 oldest_memtable: numbers[2],
                 next_run: RunId(numbers[3]),
                 next_txn: TxnId(numbers[4]),

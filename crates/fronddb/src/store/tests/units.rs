@@ -25,7 +25,7 @@ fn what_the_body_says_comes_back() {
     let store = create(&storage);
     let body = SuperblockBody {
         log_start: Lsn(5),
-        log_segment: 6,
+        log_end: Lsn(6),
         oldest_memtable: 7,
         next_run: RunId(8),
         next_txn: TxnId(9),

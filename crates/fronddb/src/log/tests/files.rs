@@ -1,0 +1,209 @@
+//! Which files the log has, after a crash as well, whose they are, and how they are written.
+
+use super::*;
+use crate::io::CrashMode;
+
+fn segments(storage: &dyn Storage) -> Vec<PathBuf> {
+    let names = storage.list(&dir()).expect("list");
+    names.iter().filter_map(|name| segment::number_of(name)).map(|number| segment::path_of(&dir(), number)).collect()
+}
+
+fn open(storage: &Arc<dyn Storage>, options: LogOptions) -> Log {
+    let tail = read_from(&**storage, Lsn(0)).expect("read").1;
+    Log::open(Arc::clone(storage), &dir(), options, tail).expect("open")
+}
+
+#[test]
+fn from_its_creation_on_no_crash_leaves_a_log_without_a_segment() {
+    let larger = || LogOptions { segment_bytes: 2 * SEGMENT, ..options() };
+    let traced = TraceStorage::new(&MemoryStorage::new());
+    let storage: Arc<dyn Storage> = Arc::new(traced.clone());
+    drop(create(&storage).expect("create"));
+    let created = traced.events().len();
+    // Nothing was ever written; all that there is has the wrong size.
+    drop(open(&storage, larger()));
+    let log = open(&storage, options());
+    log.append(b"first").expect("append");
+    log.end().expect("end");
+    drop(log);
+    // What was written is needed no more, and nothing else is.
+    let log = open(&storage, options());
+    log.release(log.end_lsn()).expect("release");
+    assert_eq!(log.live_bytes(), 0);
+    drop(log);
+    for size in [larger(), options()] {
+        let tail = LogReader::open(&*storage, &dir(), &options(), Lsn(24)).expect("reader");
+        let mut tail = tail;
+        assert!(tail.next_batch().expect("read").is_none());
+        drop(Log::open(Arc::clone(&storage), &dir(), size, tail.finish().expect("tail")).expect("open"));
+    }
+    let mut replay = traced.replay();
+    while replay.step() {
+        if replay.done() < created {
+            continue;
+        }
+        for mode in CrashMode::ALL {
+            for seed in 0..8 {
+                let left = replay.storage().crash_with(mode, seed);
+                let event = traced.events()[replay.done() - 1].clone();
+                assert!(!segments(&left).is_empty(), "{mode:?} seed={seed} after {event:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_directory_without_segments_and_segments_of_another_log_are_refused_and_left_alone() {
+    let (memory, storage) = memory();
+    let refused = |storage: &dyn Storage, options: &LogOptions| {
+        let error = LogReader::open(storage, &dir(), options, Lsn(0)).map(drop).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+        error.message().to_owned()
+    };
+    assert!(refused(&*storage, &options()).contains("directory=/db/log"), "no directory");
+    storage.create_dir_all(&dir()).expect("directory");
+    assert!(refused(&*storage, &options()).contains("directory=/db/log"), "an empty one");
+    // Prepared segments say whose they are, new ones and those that held something.
+    let other = LogOptions { uuid: [2; 16], ..options() };
+    let log = create(&storage).expect("create");
+    let foreign = |storage: &dyn Storage| assert!(refused(storage, &other).contains("another database"));
+    foreign(&memory.crash_with(CrashMode::Lost, 0));
+    log.append(b"first").expect("append");
+    let boundary = log.sync().and_then(|_| log.rotate()).expect("rotate");
+    log.append(b"second").expect("append");
+    log.sync().expect("sync");
+    log.release(boundary).expect("release");
+    let live = segment::path_of(&dir(), 2);
+    memory.remove(&live).expect("only prepared segments stay");
+    foreign(&*storage);
+}
+
+#[test]
+fn a_log_that_ends_below_what_is_known_to_be_durable_is_damaged() {
+    let (memory, storage) = memory();
+    let log = create(&storage).expect("create");
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        log.append(&[7; 1000]).expect("append");
+        ends.push(log.sync().expect("sync"));
+        log.rotate().expect("rotate");
+    }
+    let read = |storage: &dyn Storage, known: Lsn| -> Result<Lsn> {
+        let mut reader = LogReader::open(storage, &dir(), &options(), Lsn(0))?.known_durable(known);
+        while reader.next_batch()?.is_some() {}
+        Ok(reader.finish()?.end())
+    };
+    assert_eq!(read(&*storage, ends[2]).expect("whole"), ends[2]);
+    let cut = memory.snapshot();
+    cut.remove(&segment::path_of(&dir(), 3)).expect("remove");
+    assert_eq!(read(&cut, ends[1]).expect("nothing says more"), ends[1]);
+    let error = read(&cut, ends[2]).expect_err("the last segment is missing");
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    assert!(error.message().contains("00000002.log") && error.message().contains("missing"), "{error}");
+    let bare = memory.snapshot();
+    for number in 1..=3 {
+        bare.overwrite(&segment::path_of(&dir(), number), 0, &[0; 4096]).expect("overwrite");
+    }
+    assert_eq!(read(&bare, Lsn(0)).expect("nothing says more"), Lsn(0));
+    let error = read(&bare, ends[0]).expect_err("nothing was begun");
+    assert!(error.message().contains("directory=/db/log"), "{error}");
+}
+
+/// Ends of what was written of each file, while going through events.
+#[derive(Default)]
+struct Files {
+    paths: std::collections::BTreeMap<u64, PathBuf>,
+    written: std::collections::BTreeMap<PathBuf, u64>,
+}
+
+impl Files {
+    /// The path, what was written before, and the end, if this is a write.
+    fn follow(&mut self, event: &Event) -> Option<(PathBuf, u64, u64)> {
+        match event {
+            Event::Open { file, path, .. } => {
+                self.paths.insert(*file, path.clone());
+            }
+            Event::Rename { from, to } => {
+                let written = self.written.remove(from).unwrap_or_default();
+                self.written.insert(to.clone(), written);
+                self.paths.values_mut().filter(|path| *path == from).for_each(|path| *path = to.clone());
+            }
+            Event::Write { file, offset, data } => {
+                let path = self.paths.get(file)?.clone();
+                let end = offset + data.len() as u64;
+                let written = self.written.entry(path.clone()).or_default();
+                let before = *written;
+                *written = before.max(end);
+                return Some((path, before, end));
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+#[test]
+fn commits_write_only_where_zeros_were_written_before() {
+    let traced = TraceStorage::new(&MemoryStorage::new());
+    let storage: Arc<dyn Storage> = Arc::new(traced.clone());
+    let log = create(&storage).expect("create");
+    let (mut files, mut seen, mut commits) = (Files::default(), 0, 0);
+    for round in 0..60u64 {
+        while log.prepare_step().expect("prepare") {}
+        for event in &traced.events()[std::mem::replace(&mut seen, traced.events().len())..] {
+            files.follow(event);
+        }
+        for _ in 0..4 {
+            let at = log.append(&round.to_le_bytes().repeat(100)).expect("append");
+            log.wait_durable(at.end).expect("durable");
+        }
+        if round % 20 == 19 {
+            log.rotate().expect("rotate");
+        }
+        for event in &traced.events()[std::mem::replace(&mut seen, traced.events().len())..] {
+            let is_size = matches!(event, Event::Allocate { .. } | Event::SetLen { .. } | Event::SyncDir { .. });
+            assert!(!is_size, "a commit changes what a file system writes down: {event:?}");
+            if let Some((path, before, end)) = files.follow(event) {
+                assert!(end <= before, "round={round} path={} end={end} written={before}", path.display());
+                commits += 1;
+            }
+        }
+    }
+    assert!(commits >= 240 && segments(&*storage).len() > 3, "commits={commits}");
+}
+
+#[test]
+fn a_released_segment_gets_another_name_and_is_written_again_as_it_is() {
+    let traced = TraceStorage::new(&MemoryStorage::new());
+    let storage: Arc<dyn Storage> = Arc::new(traced.clone());
+    let log = create(&storage).expect("create");
+    let commit = || {
+        log.append(&[7; 1000]).expect("append");
+        log.sync().expect("sync");
+    };
+    commit();
+    while log.prepare_step().expect("prepare") {}
+    let boundary = log.rotate().expect("rotate");
+    commit();
+    let before = traced.events().len();
+    log.release(boundary).expect("release");
+    // It is the next that is begun.
+    log.rotate().expect("rotate");
+    commit();
+    let events = traced.events();
+    let after = &events[before..];
+    let names: Vec<&Event> = after
+        .iter()
+        .filter(|event| {
+            matches!(event, Event::Open { .. } | Event::Remove { .. } | Event::Rename { .. } | Event::Allocate { .. })
+        })
+        .collect();
+    let (old, new) = (segment::path_of(&dir(), 1), segment::path_of(&dir(), 3));
+    assert!(matches!(&names[..], [Event::Rename { from, to }] if *from == old && *to == new), "{names:?}");
+    let opened = events.iter().find_map(|event| match event {
+        Event::Open { file, path, .. } if *path == old => Some(*file),
+        _ => None,
+    });
+    let again = |event: &Event| matches!(event, Event::Write { file, offset: 0, .. } if Some(*file) == opened);
+    assert!(after.iter().any(again), "the segment that is begun is the one that was released");
+}

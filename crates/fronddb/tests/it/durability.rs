@@ -1,0 +1,207 @@
+//! What each durability promises, what the period of syncs adds, and that commits share syncs.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fronddb::base::clock::Clock;
+use fronddb::io::{CrashMode, File, MemoryStorage, OpenMode, Storage};
+use fronddb::{Database, Durability, Result, Tree, TxnOptions, WriteBatch};
+
+use crate::support::{DIRECTORY, fresh, open, options};
+
+fn with(durability: Durability) -> TxnOptions {
+    TxnOptions { durability, ..TxnOptions::default() }
+}
+
+fn put(db: &Database, tree: &Tree, row: u32, durability: Durability) {
+    let mut batch = WriteBatch::new();
+    batch.put(tree, &row.to_be_bytes(), &[row as u8; 700]).unwrap();
+    db.write(&batch, with(durability)).unwrap();
+}
+
+/// How many rows from the first on are there; none after them.
+fn rows(storage: &MemoryStorage, most: u32) -> u32 {
+    let db = open(storage);
+    let tree = db.open_tree("t").unwrap();
+    let is_there = |row: &u32| db.get(&tree, &row.to_be_bytes()).unwrap().is_some();
+    let count = (0..most).find(|row| !is_there(row)).unwrap_or(most);
+    assert!(!(count..most).any(|row| is_there(&row)), "no prefix, count={count}");
+    count
+}
+
+#[test]
+fn a_commit_that_was_written_survives_a_kill() {
+    let (storage, db, tree) = fresh();
+    for row in (0..20).step_by(2) {
+        put(&db, &tree, row, Durability::Write);
+        // What the process had given to the operating system.
+        assert_eq!(rows(&storage.snapshot(), 40), row + 1);
+        let txn = db.begin(with(Durability::Write)).unwrap();
+        txn.put(&tree, &(row + 1).to_be_bytes(), b"of a transaction").unwrap();
+        txn.commit().unwrap();
+        assert_eq!(rows(&storage.snapshot(), 40), row + 2);
+    }
+}
+
+#[test]
+fn of_commits_that_wait_for_nothing_a_kill_leaves_the_first() {
+    let (storage, db, tree) = fresh();
+    let (mut before, most) = (0, 1200);
+    for row in 0..most {
+        put(&db, &tree, row, Durability::None);
+        if row % 100 == 99 {
+            let left = rows(&storage.snapshot(), most);
+            assert!((before..=row + 1).contains(&left), "row={row} left={left} before={before}");
+            before = left;
+        }
+    }
+    assert!(before > 0, "the ring is not so large");
+    put(&db, &tree, most, Durability::Write);
+    assert_eq!(rows(&storage.snapshot(), most + 1), most + 1, "the one that was written takes all before it along");
+}
+
+/// How many rows a power loss leaves that keeps nothing unsynced, when `period_ms` went by after the commits.
+fn after_a_period(durability: Durability, period_ms: u64) -> u32 {
+    let clock = Clock::manual();
+    let storage = MemoryStorage::new();
+    let options = options(&storage).clock(Some(clock.clone())).log_sync_period_ms(period_ms);
+    let db = Database::open(DIRECTORY, options).unwrap();
+    let tree = db.create_tree("t", &Default::default()).unwrap();
+    while db.step_background().unwrap() {}
+    (0..3).for_each(|row| put(&db, &tree, row, durability));
+    clock.advance_micros(999_000);
+    while db.step_background().unwrap() {}
+    let early = rows(&storage.crash_with(CrashMode::Lost, 0), 3);
+    assert_eq!(early, 0, "{durability:?}: synced before the period was over");
+    clock.advance_micros(1_000);
+    while db.step_background().unwrap() {}
+    rows(&storage.crash_with(CrashMode::Lost, 0), 3)
+}
+
+#[test]
+fn the_period_syncs_commits_that_did_not_wait() {
+    for durability in [Durability::Write, Durability::None] {
+        assert_eq!(after_a_period(durability, 1000), 3, "{durability:?}");
+        assert_eq!(after_a_period(durability, 0), 0, "{durability:?}: nothing else synced them");
+    }
+}
+
+/// Syncs of log segments wait while it is closed, and are counted.
+#[derive(Debug, Default)]
+struct Gate {
+    is_closed: AtomicBool,
+    syncs: AtomicU64,
+}
+
+#[derive(Debug)]
+struct GatedStorage(MemoryStorage, Arc<Gate>);
+
+#[derive(Debug)]
+struct GatedFile(Arc<dyn File>, Arc<Gate>);
+
+impl Storage for GatedStorage {
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.0.create_dir_all(dir)
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let file = self.0.open(path, mode)?;
+        let is_segment = path.extension().is_some_and(|extension| extension == "log");
+        Ok(if is_segment { Arc::new(GatedFile(file, self.1.clone())) } else { file })
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.0.list(dir)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.0.exists(path)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.0.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.0.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
+        self.0.lock(path)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> Result<u64> {
+        self.0.free_bytes(dir)
+    }
+}
+
+impl File for GatedFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.0.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.0.write_at(buf, offset)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        while self.1.is_closed.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        self.1.syncs.fetch_add(1, Ordering::AcqRel);
+        self.0.sync_data()
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.0.len()
+    }
+
+    fn set_len(&self, length: u64) -> Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> Result<()> {
+        self.0.allocate(offset, length)
+    }
+
+    fn punch(&self, offset: u64, length: u64) -> Result<()> {
+        self.0.punch(offset, length)
+    }
+}
+
+#[test]
+fn commits_that_come_during_a_sync_share_the_next() {
+    const THREADS: u32 = 8;
+    const ROUNDS: u32 = 5;
+    let (memory, gate) = (MemoryStorage::new(), Arc::new(Gate::default()));
+    let storage = GatedStorage(memory.clone(), gate.clone());
+    let db = Database::open(DIRECTORY, options(&memory).storage(Some(Arc::new(storage)))).unwrap();
+    let tree = db.create_tree("t", &Default::default()).unwrap();
+    let synced = gate.syncs.load(Ordering::Acquire);
+    for round in 0..ROUNDS {
+        let records = || db.statistics().unwrap().log_records;
+        let before = records();
+        gate.is_closed.store(true, Ordering::Release);
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (db, tree) = (&db, &tree);
+                scope.spawn(move || put(db, tree, round * THREADS + thread, Durability::Sync));
+            }
+            // One of them syncs; all others append meanwhile. Were they kept from it, this would end nevertheless.
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while records() < before + u64::from(THREADS) && Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+            gate.is_closed.store(false, Ordering::Release);
+        });
+    }
+    let syncs = gate.syncs.load(Ordering::Acquire) - synced;
+    assert!(syncs <= u64::from(2 * ROUNDS), "syncs={syncs} commits={}", ROUNDS * THREADS);
+    assert_eq!(rows(&memory.crash_with(CrashMode::Lost, 0), ROUNDS * THREADS), ROUNDS * THREADS);
+}

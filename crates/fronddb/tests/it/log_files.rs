@@ -1,0 +1,236 @@
+//! A log in a directory of its own; a log that is not there, not whole, or another database's; a creation that was interrupted.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage, read_file};
+use fronddb::{CheckOptions, Database, Error, ErrorKind, LogAction, Options, TreeOptions, check, log_records, salvage};
+
+use crate::support::{DIRECTORY, begin, open, options};
+
+const LOG: &str = "/fast/log";
+
+fn named(storage: &MemoryStorage, log: &str) -> Options {
+    options(storage).log_dir(Some(PathBuf::from(log)))
+}
+
+fn offline(storage: &MemoryStorage, log: &str) -> CheckOptions {
+    CheckOptions { log_dir: Some(PathBuf::from(log)), memory_bytes: 8 << 20, storage: Some(Arc::new(storage.clone())) }
+}
+
+/// A database at `directory` whose log is at `log`: a row in the tree, another in the log. As a kill leaves it.
+fn make(storage: &MemoryStorage, directory: &str, log: &str) {
+    let db = Database::open(directory, named(storage, log)).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    db.put(&tree, b"in the tree", b"1").unwrap();
+    db.checkpoint().unwrap();
+    db.put(&tree, b"in the log", b"2").unwrap();
+    std::mem::forget(db);
+}
+
+/// Files of a directory with what is in them.
+fn content(storage: &MemoryStorage, dir: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let files = storage.files().into_iter().map(|(path, _)| path).filter(|path| path.starts_with(dir));
+    files.map(|path| (path.clone(), read_file(storage, &path).unwrap())).collect()
+}
+
+fn is_told(error: &Error, words: &[&str]) {
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    words.iter().for_each(|word| assert!(error.to_string().contains(word), "{word:?} is missing: {error}"));
+}
+
+/// Whoever looks at the database with this log directory is told so, and nothing there is changed.
+fn is_refused(storage: &MemoryStorage, log: &str, words: &[&str]) {
+    // The databases of `storage` are still open, as far as its locks know.
+    let storage = storage.snapshot();
+    let before = content(&storage, log);
+    let options = named(&storage, log);
+    let tried = [
+        Database::open(DIRECTORY, options.clone()).map(drop),
+        Database::open(DIRECTORY, options.create_if_missing(false).read_only(true)).map(drop),
+        log_records(DIRECTORY, &offline(&storage, log), &mut |_| true),
+    ];
+    tried.into_iter().for_each(|tried| is_told(&tried.unwrap_err(), words));
+    let report = check(DIRECTORY, &offline(&storage, log), &mut |_| {}).unwrap();
+    assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
+    let found = &report.findings[0];
+    assert!(words.iter().all(|word| found.message.contains(word)) && found.file.contains("log"), "{found:?}");
+    let salvaged = salvage(DIRECTORY, "/rescued", &offline(&storage, log), &mut |_| {}).unwrap();
+    assert!(salvaged.rows() >= 1 && !salvaged.findings.is_empty(), "{salvaged:?}");
+    assert_eq!(content(&storage, log), before);
+}
+
+#[test]
+fn a_log_in_a_directory_of_its_own_is_used_by_all() {
+    let storage = MemoryStorage::new();
+    make(&storage, DIRECTORY, LOG);
+    for seed in 0..10 {
+        let storage = storage.crash(seed);
+        assert!(!content(&storage, LOG).is_empty() && content(&storage, "/db/log").is_empty());
+        let report = check(DIRECTORY, &offline(&storage, LOG), &mut |_| {}).unwrap();
+        assert!(report.is_clean() && report.log_records > 0, "{report:?}");
+        let mut keys = Vec::new();
+        log_records(DIRECTORY, &offline(&storage, LOG), &mut |event| {
+            if let LogAction::Message { key, .. } = event.action {
+                keys.push(key.to_vec());
+            }
+            true
+        })
+        .unwrap();
+        assert_eq!(keys, [b"in the log"]);
+        let salvaged = salvage(DIRECTORY, "/rescued", &offline(&storage, LOG), &mut |_| {}).unwrap();
+        assert_eq!((salvaged.rows(), salvaged.findings.len()), (2, 0));
+        // It is not remembered: who forgets to name it is told.
+        is_told(&Database::open(DIRECTORY, options(&storage)).map(drop).unwrap_err(), &["missing", "/db/log"]);
+        for round in 0..3u8 {
+            let db = Database::open(DIRECTORY, named(&storage, LOG)).unwrap();
+            let tree = db.open_tree("t").unwrap();
+            for key in [&b"in the tree"[..], b"in the log"] {
+                assert!(db.get(&tree, key).unwrap().is_some(), "seed={seed} round={round}");
+            }
+            assert_eq!(db.get(&tree, b"later").unwrap().map(|value| value[0]), round.checked_sub(1));
+            db.put(&tree, b"later", &[round]).unwrap();
+            db.close().unwrap();
+        }
+        assert!(content(&storage, "/db/log").is_empty());
+    }
+}
+
+#[test]
+fn a_log_directory_that_is_empty_or_missing_is_refused() {
+    let storage = MemoryStorage::new();
+    make(&storage, DIRECTORY, LOG);
+    // As a mount point is while its device is not there.
+    storage.create_dir_all(Path::new("/slow/log")).unwrap();
+    is_refused(&storage, "/slow/log", &["the log is missing", "mount or name", "/slow/log"]);
+    is_refused(&storage, "/nowhere/log", &["the log is missing", "/nowhere/log"]);
+    for (path, _) in content(&storage, LOG) {
+        storage.remove(&path).unwrap();
+    }
+    is_refused(&storage, LOG, &["the log is missing", LOG]);
+}
+
+#[test]
+fn the_log_of_another_database_is_refused_and_left_alone() {
+    let storage = MemoryStorage::new();
+    make(&storage, DIRECTORY, LOG);
+    make(&storage, "/other", "/other/log");
+    is_refused(&storage, "/other/log", &["another database", "/other/log/"]);
+    // One that has no record yet; and none that was not released.
+    drop(Database::open("/new", named(&storage, "/new/log")).unwrap());
+    is_refused(&storage, "/new/log", &["another database", "/new/log/"]);
+    make(&storage, "/third", "/third/log");
+    let third = storage.snapshot();
+    let db = Database::open("/third", named(&third, "/third/log")).unwrap();
+    (0..4).for_each(|_| db.checkpoint().unwrap());
+    db.close().unwrap();
+    is_refused(&third, "/third/log", &["another database", "/third/log/"]);
+}
+
+/// The begun segment with the highest number.
+fn last_segment(storage: &MemoryStorage, log: &str) -> PathBuf {
+    let number = |path: &Path| path.file_stem().unwrap().to_str().unwrap().parse::<u64>().unwrap();
+    let begun = |(path, bytes): &(PathBuf, Vec<u8>)| bytes[32..40] == number(path).to_le_bytes();
+    content(storage, log).into_iter().filter(begun).map(|(path, _)| path).max().unwrap()
+}
+
+#[test]
+fn a_lost_last_segment_is_missed() {
+    // After the first step the log of the generation before is still there, which must not help; later it is not.
+    for steps in [1, 20] {
+        let storage = MemoryStorage::new();
+        let db = Database::open(DIRECTORY, named(&storage, LOG)).unwrap();
+        let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+        let mut rows = 0u32;
+        let mut put = |count: u32| {
+            for _ in 0..count {
+                db.put(&tree, &rows.to_be_bytes(), &[1; 1000]).unwrap();
+                rows += 1;
+            }
+            rows
+        };
+        while db.statistics().unwrap().seals == 0 {
+            put(1);
+        }
+        put(3);
+        // What was sealed goes into the tree; the next segment has rows already.
+        (0..steps).for_each(|_| _ = db.step_background().unwrap());
+        let rows = put(1);
+        let lost = storage.crash(1);
+        let read = Database::open(DIRECTORY, named(&lost.snapshot(), LOG)).unwrap();
+        let tree = read.open_tree("t").unwrap();
+        assert!((0..rows).all(|row| read.get(&tree, &row.to_be_bytes()).unwrap().is_some()));
+        lost.remove(&last_segment(&lost, LOG)).unwrap();
+        is_refused(&lost, LOG, &["ends too early", "missing", LOG]);
+    }
+}
+
+/// The database is made, works, and is whole.
+fn works(storage: &MemoryStorage, context: &str) {
+    for round in 0..2u8 {
+        let db = match Database::open(DIRECTORY, named(storage, LOG)) {
+            Ok(db) => db,
+            Err(error) => panic!("{context}: {error}"),
+        };
+        if round == 0 {
+            let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+            db.put(&tree, b"k", b"v").unwrap();
+        }
+        let tree = db.open_tree("t").unwrap();
+        assert!(begin(&db).get(&tree, b"k").unwrap().is_some(), "{context}");
+        db.close().unwrap();
+    }
+    let report = check(DIRECTORY, &offline(storage, LOG), &mut |_| {}).unwrap();
+    assert!(report.is_clean(), "{context}: {report:?}");
+}
+
+#[test]
+fn an_interrupted_creation_with_a_named_log_directory_can_be_repeated() {
+    let mut interrupted = 0;
+    for class in CallClass::ALL {
+        for fault in [Fault::Error, Fault::NoSpace] {
+            for nth in 1.. {
+                let memory = MemoryStorage::new();
+                let plan = FaultPlan::new();
+                plan.add(FaultRule::from(class, nth, fault));
+                let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
+                let first = Database::open(DIRECTORY, named(&memory, LOG).storage(Some(Arc::new(storage))));
+                // Dropping it makes calls.
+                let fired = plan.fired();
+                let failed = first.is_err();
+                std::mem::forget(first);
+                if fired == 0 {
+                    break;
+                }
+                interrupted += u64::from(failed);
+                let context = format!("{fault:?} from {class:?} {nth} on");
+                works(&memory.snapshot(), &context);
+                (0..6).for_each(|seed| works(&memory.crash(seed), &format!("{context}, then crash {seed}")));
+            }
+        }
+    }
+    assert!(interrupted > 30, "interrupted={interrupted}");
+}
+
+#[test]
+fn a_creation_leaves_the_log_of_another_database_alone_however_often_it_is_tried() {
+    let storage = MemoryStorage::new();
+    drop(Database::open("/new", named(&storage, "/new/log")).unwrap());
+    make(&storage, "/other", "/other/log");
+    // An earlier version did not write into a segment whose it is before it was begun.
+    drop(Database::open("/old", named(&storage, "/old/log")).unwrap());
+    for (path, _) in content(&storage, "/old/log") {
+        storage.overwrite(&path, 0, &[0; 4096]).unwrap();
+    }
+    for log in ["/new/log", "/other/log", "/old/log"] {
+        let before = content(&storage, log);
+        for _ in 0..3 {
+            let error = Database::open(DIRECTORY, named(&storage, log)).map(drop).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            assert!(error.to_string().contains(log), "{error}");
+            assert_eq!(content(&storage, log), before);
+        }
+    }
+    // Nothing of the refused ones is in the way of another.
+    drop(open(&storage));
+}
