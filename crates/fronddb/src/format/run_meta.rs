@@ -3,6 +3,7 @@
 //! Stored inside nodes (`format/node.rs`) and in backups. Layout: a version byte, then the fields in the
 //! order of [`RunMeta`], integers as varints, byte strings and lists preceded by their length.
 
+use super::message::Kind;
 use crate::base::codec::{Decoder, put_bytes, put_varint};
 use crate::base::{BlockPtr, CommitNumber, Error, ErrorKind, Extent, Result, RunId, TxnId};
 
@@ -52,7 +53,19 @@ pub struct RunMeta {
     pub range_deletes: u64,
 }
 
+/// The rows that messages of these kinds make at the bottom of the tree: an update stands there above the put that it changes,
+/// and a delete, while somebody may still see it, above the one that it deletes.
+pub fn rows_of(kinds: &[u64; KIND_COUNT]) -> u64 {
+    let of = |kind: Kind| kinds[kind as usize];
+    (of(Kind::Put) + of(Kind::InsertIfAbsent)).saturating_sub(of(Kind::Delete) + of(Kind::SingleDelete))
+}
+
 impl RunMeta {
+    /// The rows that it holds, if it is the base of a leaf.
+    pub fn rows(&self) -> u64 {
+        rows_of(&self.kinds)
+    }
+
     /// True when nothing is left to resolve: no unresolved writer, no commit number.
     pub fn is_settled(&self) -> bool {
         self.unresolved.is_empty() && self.newest_commit.0 == 0

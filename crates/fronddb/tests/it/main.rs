@@ -7,6 +7,7 @@ mod bulk;
 mod bulk_speed;
 mod catalog;
 mod compact;
+mod counts;
 mod covered;
 mod damage;
 mod formats;
