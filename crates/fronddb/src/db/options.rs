@@ -96,7 +96,7 @@ setters! {
     log_dir: Option<PathBuf>,
     /// Length of a log segment, in bytes. Default: 100 MB.
     log_segment_bytes: u64,
-    /// Compresses log records of 4 KiB and more (Zstandard, level 1). Default: true.
+    /// Compresses log records of 512 bytes and more (Zstandard, level 1). Default: true.
     log_compression: bool,
     /// Syncs the log this often, in milliseconds, for the sake of commits that did not wait
     /// ([`Durability::Write`], [`Durability::None`]). 0 (default): never by itself.

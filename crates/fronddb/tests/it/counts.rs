@@ -21,8 +21,7 @@ fn fill(db: &Database, tree: &Tree, rows: u32, value: impl Fn(u32) -> Vec<u8>) {
 }
 
 fn short(row: u32) -> Vec<u8> {
-    let mut random = Random::new(u64::from(row));
-    (0..40 + row % 50).map(|_| random.next() as u8).collect()
+    Random::new(u64::from(row)).bytes(40 + row as usize % 50)
 }
 
 fn compact(db: &Database) {

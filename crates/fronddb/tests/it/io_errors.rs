@@ -30,8 +30,7 @@ enum Heard {
 
 fn value(txn: usize, row: usize) -> Vec<u8> {
     let length = if row == 0 && txn.is_multiple_of(5) { 9000 } else { 150 };
-    let mut random = Random::new((txn * ROWS + row) as u64);
-    (0..length).map(|_| random.next() as u8).collect()
+    Random::new((txn * ROWS + row) as u64).bytes(length)
 }
 
 fn key(txn: usize, row: usize) -> Vec<u8> {
