@@ -6,6 +6,7 @@ mod basics;
 mod bulk;
 mod bulk_speed;
 mod catalog;
+mod checkpoints;
 mod compact;
 mod counts;
 mod covered;
