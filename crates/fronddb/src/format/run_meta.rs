@@ -192,19 +192,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn descriptions_come_back(numbers: [u32; 12], keys: [Vec<u8>; 2], txns in prop::collection::btree_set(any::<u64>(), 0..9), has_seq: bool) {
+        fn descriptions_come_back(numbers: [u32; 12], places in prop::array::uniform3(0u64..1 << 60), keys: [Vec<u8>; 2], txns in prop::collection::btree_set(any::<u64>(), 0..9), has_seq: bool) {
             let number = |index: usize| u64::from(numbers[index]);
             let mut keys = keys;
             keys.sort();
             let [first_key, last_key] = keys;
             let meta = RunMeta {
                 id: RunId(number(0)),
-                extents: (1..5).map(|pages| Extent { start: number(1) * u64::from(pages), pages }).collect(),
+                extents: (1..5).map(|pages| Extent { start: places[0] / 4096 * u64::from(pages), pages }).collect(),
                 bytes: number(2),
                 raw_bytes: number(3),
-                index: BlockPtr { offset: number(4), stored: numbers[5] },
+                index: BlockPtr { offset: places[1], stored: numbers[5] },
                 filter: BlockPtr::NONE,
-                ranges: BlockPtr { offset: number(5), stored: numbers[4] },
+                ranges: BlockPtr { offset: places[2], stored: numbers[4] },
                 messages: number(6),
                 kinds: [number(7), 0, 1, number(8), 3, number(9)],
                 first_key,
