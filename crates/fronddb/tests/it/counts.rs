@@ -1,6 +1,7 @@
 //! Counts of rows: exact once buffers are compacted, at once after opening, also where trees share leaves and blocks.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use fronddb::io::MemoryStorage;
 use fronddb::{Codec, Database, Op, Options, Program, Tree, TreeOptions, WriteBatch};
@@ -91,4 +92,32 @@ fn a_value_kept_apart_that_was_updated_is_one_row() {
         assert_eq!(counts(&db), [500, rows.into(), 900]);
         assert_eq!(db.get(&db.open_tree("t").unwrap(), &3u32.to_be_bytes()).unwrap().unwrap().last(), Some(&b'!'));
     }
+}
+
+#[test]
+fn a_damaged_block_at_the_border_of_a_tree_is_counted_by_half() {
+    const ROWS: [u32; 3] = [900, 400, 700];
+    let storage = MemoryStorage::new();
+    let db = Database::open(DIRECTORY, large(&storage)).unwrap();
+    for (number, rows) in ROWS.into_iter().enumerate() {
+        fill(&db, &db.create_tree(&number.to_string(), &TreeOptions::default()).unwrap(), rows, short);
+    }
+    compact(&db);
+    db.close().unwrap();
+    let path = Path::new(DIRECTORY).join("data.frond");
+    let bytes = fronddb::io::read_file(&storage, &path).unwrap();
+    let used = (0..).zip(&bytes).filter(|(_, byte)| **byte != 0).map(|(at, _)| at);
+    let mut guessed = 0;
+    for offset in used.step_by(500) {
+        let image = storage.snapshot();
+        image.flip_bit(&path, offset, 3).unwrap();
+        let Ok(db) = Database::open(DIRECTORY, large(&image)) else { continue };
+        for (number, rows) in ROWS.into_iter().enumerate() {
+            let Ok(tree) = db.open_tree(&number.to_string()) else { continue };
+            let Ok(estimate) = db.estimate(&tree, b"", b"") else { continue };
+            assert!(estimate.rows.abs_diff(u64::from(rows)) < 200, "{} of {rows}", estimate.rows);
+            guessed += usize::from(estimate.rows != u64::from(rows));
+        }
+    }
+    assert!(guessed > 0, "no border was damaged");
 }
