@@ -84,7 +84,7 @@ experiments: plugin ## the published experiments on FROND, InnoDB and MyRocks; w
 torture: setup ## crash tests and schedules, SEEDS=20000 of each, in release mode
 	MODEL_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --test it -- model --nocapture
 	FROND_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --lib -- log:: store:: --nocapture
-	FAULT_STRIDE=1 $(CARGO) test --release -p fronddb --test it -- io_errors --nocapture
+	$(CARGO) test --release -p fronddb --test it -- io_errors --nocapture
 	SCHEDULES=$(SEEDS) $(CARGO) test --release -p fronddb --features schedules --lib -- schedule_tests
 
 fuzz: setup ## every fuzz target for SECONDS_PER_TARGET=60 seconds (needs cargo-fuzz and a nightly compiler)

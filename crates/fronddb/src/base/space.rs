@@ -86,3 +86,28 @@ impl BlockPtr {
         Ok(ptr)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_many_tebibytes_come_back() {
+        for tebibytes in [1, 16, 1 << 10, 1 << 20, (1 << 23) - 1] {
+            let (extent, ptr) = (
+                Extent { start: (tebibytes << 40) / PAGE_BYTES, pages: u32::MAX },
+                BlockPtr { offset: (tebibytes << 40) + 77, stored: u32::MAX },
+            );
+            assert_eq!(
+                (extent.offset(), extent.end() * PAGE_BYTES),
+                (tebibytes << 40, extent.offset() + extent.bytes())
+            );
+            let mut out = Vec::new();
+            extent.encode(&mut out);
+            ptr.encode(&mut out);
+            let mut decoder = Decoder::new(&out);
+            assert_eq!(Extent::decode(&mut decoder).ok(), Some(extent));
+            assert_eq!(BlockPtr::decode(&mut decoder).ok(), Some(ptr));
+        }
+    }
+}

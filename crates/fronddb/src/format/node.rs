@@ -19,8 +19,8 @@ use crate::base::{BlockPtr, Error, Result};
 /// What lies below a slot, added up, so that estimates need not descend.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Totals {
-    /// Messages in leaf bases: rows, where no version but the newest is kept.
-    pub base_messages: u64,
+    /// Rows in leaf bases ([`super::run_meta::rows_of`]).
+    pub base_rows: u64,
     /// Stored bytes of leaf bases.
     pub base_bytes: u64,
     /// Puts and inserts in buffers.
@@ -38,7 +38,7 @@ pub struct Totals {
 impl Totals {
     /// Adds `other`; the urgency becomes the higher one.
     pub fn add(&mut self, other: &Totals) {
-        self.base_messages += other.base_messages;
+        self.base_rows += other.base_rows;
         self.base_bytes += other.base_bytes;
         self.pending_puts += other.pending_puts;
         self.pending_deletes += other.pending_deletes;
@@ -100,7 +100,7 @@ impl NodeImage {
                     out.push(1);
                     ptr.encode(out);
                     for number in [
-                        totals.base_messages,
+                        totals.base_rows,
                         totals.base_bytes,
                         totals.pending_puts,
                         totals.pending_deletes,
@@ -152,7 +152,7 @@ impl NodeImage {
 
 fn decode_totals(decoder: &mut Decoder<'_>) -> Result<Totals> {
     Ok(Totals {
-        base_messages: decoder.varint()?,
+        base_rows: decoder.varint()?,
         base_bytes: decoder.varint()?,
         pending_puts: decoder.varint()?,
         pending_deletes: decoder.varint()?,

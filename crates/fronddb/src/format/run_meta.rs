@@ -3,6 +3,7 @@
 //! Stored inside nodes (`format/node.rs`) and in backups. Layout: a version byte, then the fields in the
 //! order of [`RunMeta`], integers as varints, byte strings and lists preceded by their length.
 
+use super::message::Kind;
 use crate::base::codec::{Decoder, put_bytes, put_varint};
 use crate::base::{BlockPtr, CommitNumber, Error, ErrorKind, Extent, Result, RunId, TxnId};
 
@@ -52,7 +53,19 @@ pub struct RunMeta {
     pub range_deletes: u64,
 }
 
+/// The rows that messages of these kinds make at the bottom of the tree: an update stands there above the put that it changes,
+/// and a delete, while somebody may still see it, above the one that it deletes.
+pub fn rows_of(kinds: &[u64; KIND_COUNT]) -> u64 {
+    let of = |kind: Kind| kinds[kind as usize];
+    (of(Kind::Put) + of(Kind::InsertIfAbsent)).saturating_sub(of(Kind::Delete) + of(Kind::SingleDelete))
+}
+
 impl RunMeta {
+    /// The rows that it holds, if it is the base of a leaf.
+    pub fn rows(&self) -> u64 {
+        rows_of(&self.kinds)
+    }
+
     /// True when nothing is left to resolve: no unresolved writer, no commit number.
     pub fn is_settled(&self) -> bool {
         self.unresolved.is_empty() && self.newest_commit.0 == 0
@@ -179,19 +192,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn descriptions_come_back(numbers: [u32; 12], keys: [Vec<u8>; 2], txns in prop::collection::btree_set(any::<u64>(), 0..9), has_seq: bool) {
+        fn descriptions_come_back(numbers: [u32; 12], places in prop::array::uniform3(0u64..1 << 60), keys: [Vec<u8>; 2], txns in prop::collection::btree_set(any::<u64>(), 0..9), has_seq: bool) {
             let number = |index: usize| u64::from(numbers[index]);
             let mut keys = keys;
             keys.sort();
             let [first_key, last_key] = keys;
             let meta = RunMeta {
                 id: RunId(number(0)),
-                extents: (1..5).map(|pages| Extent { start: number(1) * u64::from(pages), pages }).collect(),
+                extents: (1..5).map(|pages| Extent { start: places[0] / 4096 * u64::from(pages), pages }).collect(),
                 bytes: number(2),
                 raw_bytes: number(3),
-                index: BlockPtr { offset: number(4), stored: numbers[5] },
+                index: BlockPtr { offset: places[1], stored: numbers[5] },
                 filter: BlockPtr::NONE,
-                ranges: BlockPtr { offset: number(5), stored: numbers[4] },
+                ranges: BlockPtr { offset: places[2], stored: numbers[4] },
                 messages: number(6),
                 kinds: [number(7), 0, 1, number(8), 3, number(9)],
                 first_key,

@@ -6,8 +6,8 @@
 //! how many there are and then fail each of them in turn.
 //!
 //! What a fired fault does: `Error` and `NoSpace` fail the call without effect. `ShortWrite` writes the first half
-//! (whole pages) and fails; `BitFlip` inverts one bit of what is read or written and reports success; on calls without
-//! data both act as `Error`. `Latency` sleeps, then lets the call go on.
+//! (whole pages) and fails; `BitFlip` inverts one bit of what is read or written, drawn from the plan's seed, and reports
+//! success; on calls without data both act as `Error`. `Latency` sleeps, then lets the call go on.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use super::{File, OpenMode, Storage, failed};
 use crate::base::Result;
 use crate::base::page_buf::{ALIGNMENT, PageBuf};
+use crate::base::random;
 
 /// Groups of calls that a rule can watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,11 +117,10 @@ impl FaultRule {
         self
     }
 
-    /// The same rule for all classes of calls that change something.
+    /// The same rule for calls of every class.
     #[must_use]
-    pub fn any_change(mut self) -> FaultRule {
-        use CallClass::{Allocate, Names, Punch, SetLen, Sync, SyncDir, Write};
-        self.classes = vec![Write, Sync, SetLen, Allocate, Punch, Names, SyncDir];
+    pub fn any_call(mut self) -> FaultRule {
+        self.classes.clear();
         self
     }
 }
@@ -131,6 +131,7 @@ pub struct FaultPlan(Arc<Plan>);
 
 #[derive(Debug, Default)]
 struct Plan {
+    seed: u64,
     off: AtomicBool,
     calls: [AtomicU64; CallClass::ALL.len()],
     fired: AtomicU64,
@@ -141,6 +142,11 @@ impl FaultPlan {
     /// Without rules.
     pub fn new() -> FaultPlan {
         FaultPlan::default()
+    }
+
+    /// Without rules; `seed` chooses the bits that are flipped.
+    pub fn seeded(seed: u64) -> FaultPlan {
+        FaultPlan(Arc::new(Plan { seed, ..Plan::default() }))
     }
 
     /// Adds a rule.
@@ -209,9 +215,9 @@ impl FaultPlan {
         }
     }
 
-    /// The bit that a flip inverts: another one each time.
+    /// The bit that a flip inverts: another one each time, and for each seed.
     fn bit(&self, bytes: usize) -> (usize, u8) {
-        let draw = self.fired().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+        let draw = random::mix(self.0.seed ^ random::mix(self.fired()));
         ((draw / 8) as usize % bytes.max(1), 1 << (draw % 8))
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! Rooms, in reading order: [`options`] (how runs are written, and what their writers share), [`layout`] (which block
 //! layout suits a tree), [`output`] (sealed blocks become large writes), [`hashes`], [`writer`], [`heirs`] (what of it
-//! goes into the cache), [`load`] (reading blocks, and naming damage), [`reader`] (point reads, estimates), [`shortcut`]
-//! (to what each of them needs), [`path`] (walking the index), [`cursor`], [`verify`], [`blob_io`] (large values),
+//! goes into the cache), [`load`] (reading blocks, and naming damage), [`reader`] (point reads), [`shortcut`]
+//! (to what each of them needs), [`path`] (walking the index), [`estimate`], [`cursor`], [`verify`], [`blob_io`] (large values),
 //! [`counters`].
 //!
 //! # Where the blocks of a run lie
@@ -32,6 +32,7 @@
 pub mod blob_io;
 pub mod counters;
 pub mod cursor;
+pub mod estimate;
 mod hashes;
 pub mod heirs;
 mod layout;

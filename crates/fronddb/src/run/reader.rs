@@ -1,4 +1,4 @@
-//! An open run: point reads and estimates. Opening does no I/O; blocks come through the cache.
+//! An open run: point reads. Opening does no I/O; blocks come through the cache.
 //!
 //! A point read of a cached run is: key range → filter (one cache line) → index (binary search by the
 //! first eight bytes of separators) → entry block (likewise). Filter and top index are reached by a [`Shortcut`] that
@@ -113,7 +113,7 @@ impl Run {
 
     /// A block of messages for a point read, through the cache.
     #[inline]
-    fn entries(&self, ptr: BlockPtr, tree: TreeId) -> Result<Arc<EntryBlock>> {
+    pub(super) fn entries(&self, ptr: BlockPtr, tree: TreeId) -> Result<Arc<EntryBlock>> {
         self.cache.entries(
             ptr.offset,
             Priority::Normal,
@@ -247,51 +247,5 @@ impl Run {
             CachedBlock::Ranges(block) => Ok(Arc::clone(&block.list)),
             _ => Err(wrong_kind("range-deletes", ptr)),
         }
-    }
-
-    /// About how many (messages, stored bytes) lie in `lo <= key < hi` (empty `hi`: no bound). Exact to
-    /// half a block at each end, and to a message where the blocks at the ends are cached or are one block.
-    ///
-    /// # Errors
-    /// `Io`, `Corruption`.
-    pub fn estimate(&self, lo: &[u8], hi: &[u8]) -> Result<(u64, u64)> {
-        if self.meta.messages == 0 || (!hi.is_empty() && lo >= hi) {
-            return Ok((0, 0));
-        }
-        let low =
-            if lo <= self.meta.first_key.as_slice() { IndexPath::first(self)? } else { IndexPath::seek(self, lo)? };
-        let span = |low: (u64, u64), high: (u64, u64)| (high.0.saturating_sub(low.0), high.1.saturating_sub(low.1));
-        if hi.is_empty() {
-            let top = self.top_index()?;
-            return Ok(span(self.rank(&low, lo, self.cached(&low)), top.totals_after(top.count())));
-        }
-        if low.reaches(hi) {
-            // Both ends in one block: worth reading it.
-            let block = Some(self.entries(low.ptr(), low.tree())?);
-            return Ok(span(self.rank(&low, lo, block.clone()), self.rank(&low, hi, block)));
-        }
-        let high = IndexPath::seek(self, hi)?;
-        Ok(span(self.rank(&low, lo, self.cached(&low)), self.rank(&high, hi, self.cached(&high))))
-    }
-
-    /// The block at `path`, if it is cached.
-    fn cached(&self, path: &IndexPath) -> Option<Arc<EntryBlock>> {
-        match self.cache.lookup(path.ptr().offset) {
-            Some(CachedBlock::Entries(block)) => Some(block),
-            _ => None,
-        }
-    }
-
-    /// Messages and stored bytes before `key`, which falls into the block at `path`; by half of it where `block` is not at hand.
-    fn rank(&self, path: &IndexPath, key: &[u8], block: Option<Arc<EntryBlock>>) -> (u64, u64) {
-        let (entry, after) = (path.entry(), path.totals_after());
-        let (messages, bytes) = (after.0 - entry.messages_before, after.1 - entry.bytes_before);
-        let below = match block {
-            Some(block) => block.lower_bound(key) as u64,
-            None if key <= self.meta.first_key.as_slice() => 0,
-            None => messages / 2,
-        };
-        let bytes_below = (u128::from(bytes) * u128::from(below) / u128::from(messages.max(1))) as u64;
-        (entry.messages_before + below, entry.bytes_before + bytes_below)
     }
 }

@@ -1,9 +1,9 @@
 //! How many rows and bytes a range of keys has, in time logarithmic in the size of the tree.
 //!
 //! Slots that lie wholly inside the range count by their totals; at its two borders the indexes of the
-//! runs say how much lies inside, exact to a block. Puts in buffers count as new rows and deletes as rows
-//! gone, so the figure is exact once buffers are compacted, and cannot drift: it is added up from what
-//! runs record about themselves. Of many runs in a buffer that reach beyond the range, the largest is taken as a sample. Of level 0
+//! runs say how much lies inside, exact to a block, and to a row in leaves where the range is a whole tree. Puts in buffers count as
+//! new rows and deletes as rows gone, so the figure for a tree is exact once buffers are compacted, unless an old snapshot made that keep
+//! versions, and cannot drift: it is added up from what runs record about themselves. Of many runs in a buffer that reach beyond the range, the largest is taken as a sample. Of level 0
 //! few messages are counted and many are estimated from samples (within a factor of two, mostly much nearer).
 
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl BeTree {
                 && upper.is_none_or(|upper| slot_upper.is_some_and(|slot_upper| slot_upper <= upper));
             if whole {
                 let totals = slot.totals();
-                sum.base += totals.base_messages;
+                sum.base += totals.base_rows;
                 sum.puts += totals.pending_puts;
                 sum.deletes += totals.pending_deletes;
                 sum.bytes += totals.base_bytes + totals.pending_bytes;
@@ -109,8 +109,9 @@ impl BeTree {
         }
         match slot.target() {
             Target::Leaf(Some(base)) => {
-                let (messages, bytes) = part_of_run(base, lower, upper)?;
-                sum.base += messages;
+                let (rows, bytes) =
+                    if is_apart(base, lower, upper) { (0, 0) } else { base.rows(lower, upper.unwrap_or_default())? };
+                sum.base += rows;
                 sum.bytes += bytes;
                 Ok(())
             }
@@ -155,11 +156,13 @@ fn is_wide(run: &Run, lower: &[u8], upper: Option<&[u8]>) -> bool {
 
 /// The (messages, bytes) of a run that lie in the range.
 fn part_of_run(run: &Run, lower: &[u8], upper: Option<&[u8]>) -> Result<(u64, u64)> {
+    if is_apart(run, lower, upper) { Ok((0, 0)) } else { run.estimate(lower, upper.unwrap_or_default()) }
+}
+
+/// True when no message of a run is in the range.
+fn is_apart(run: &Run, lower: &[u8], upper: Option<&[u8]>) -> bool {
     let meta = run.meta();
-    if meta.last_key.as_slice() < lower || upper.is_some_and(|upper| meta.first_key.as_slice() >= upper) {
-        return Ok((0, 0));
-    }
-    run.estimate(lower, upper.unwrap_or_default())
+    meta.last_key.as_slice() < lower || upper.is_some_and(|upper| meta.first_key.as_slice() >= upper)
 }
 
 fn count_level0(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, sum: &mut Sum) {

@@ -249,7 +249,7 @@ impl Slot {
         let mut totals = match &target {
             Target::Leaf(None) => Totals::default(),
             Target::Leaf(Some(base)) => Totals {
-                base_messages: base.meta().messages,
+                base_rows: base.meta().rows(),
                 base_bytes: base.meta().bytes,
                 blobs: base.meta().blobs,
                 ..Totals::default()
@@ -396,7 +396,7 @@ fn own_urgency(tuning: &TreeTuning, buffer: &[Arc<Run>], bytes: u64, target: &Ta
         .iter()
         .map(|run| run.meta().kinds[Kind::Delete as usize] + run.meta().kinds[Kind::SingleDelete as usize])
         .sum();
-    let by_deletes = if deletes >= 1000 { ratio(2 * deletes, totals.base_messages.max(1000)).min(2.0) } else { 0.0 };
+    let by_deletes = if deletes >= 1000 { ratio(2 * deletes, totals.base_rows.max(1000)).min(2.0) } else { 0.0 };
     // A range-delete gives space back only when it meets what it deletes.
     let by_ranges = if buffer.iter().any(|run| run.meta().range_deletes > 0) { 1.2 } else { 0.0 };
     by_size.max(by_deletes).max(by_ranges)

@@ -113,7 +113,7 @@ impl Walk<'_> {
                 Ok(node) => return self.node(node, upper),
                 Err(error) if is_damage(&error) => {
                     let totals = child.totals();
-                    let messages = totals.base_messages + totals.pending_puts + totals.pending_deletes;
+                    let messages = totals.base_rows + totals.pending_puts + totals.pending_deletes;
                     self.damage(key::tree_of(slot.lower()), Some(node_extent(child.ptr())), error, messages);
                 }
                 Err(error) => return Err(error),

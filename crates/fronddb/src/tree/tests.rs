@@ -383,7 +383,7 @@ fn a_tree_grows_and_shrinks_and_its_space_comes_back() {
         harness.publish();
     }
     let totals = *harness.tree.version().root.totals();
-    assert_eq!((totals.base_messages, totals.base_bytes), (0, 0), "{totals:?}");
+    assert_eq!((totals.base_rows, totals.base_bytes), (0, 0), "{totals:?}");
     harness.reopen();
     harness.check();
 }

@@ -1,16 +1,21 @@
-//! Bits flip anywhere: the check names it or nothing is wrong, nothing false is served, and what is readable is rescued.
+//! Bits flip anywhere: the check names it or nothing is wrong, nothing false is served, other trees stay usable, and what is
+//! readable is rescued.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fronddb::io::MemoryStorage;
-use fronddb::{CheckOptions, Database, ErrorKind, Options, TreeOptions, check, salvage};
+use fronddb::{
+    CheckOptions, CheckReport, CursorOptions, Database, Error, ErrorKind, Options, Result, TreeOptions, check, salvage,
+};
 
 use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, open};
 
 const TREES: [&str; 3] = ["a", "b", "c"];
 const SEEDS: u64 = 200;
+/// Bits that are flipped, each in a database that is then opened.
+const FLIPS: u64 = 2500;
 
 type Rows = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
@@ -19,6 +24,19 @@ struct World {
     storage: MemoryStorage,
     rows: Rows,
     history: BTreeSet<(String, Vec<u8>, Vec<u8>)>,
+    /// The row that the last commit wrote.
+    last: (String, Vec<u8>),
+    /// The storage as it was before each of the commits that are in the log only.
+    before: Vec<MemoryStorage>,
+}
+
+impl World {
+    /// What is there if the last commit is taken for one that the crash tore.
+    fn without_last(&self) -> Rows {
+        let mut rows = self.rows.clone();
+        rows.remove(&self.last);
+        rows
+    }
 }
 
 /// Rows in all places: leaves, buffers, blobs, the log; replaced, deleted, and written by transactions that never end.
@@ -39,7 +57,7 @@ fn world() -> World {
                 continue;
             }
             let length = if random.below(200) == 0 { BLOB_BYTES_MIN + 100 } else { 20 + random.below(60) as usize };
-            let value: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+            let value = random.bytes(length);
             txn.put(tree, &key, &value).unwrap();
             history.insert((name.clone(), key.clone(), value.clone()));
             rows.insert((name, key), value);
@@ -58,17 +76,19 @@ fn world() -> World {
         }
     }
     db.checkpoint().unwrap();
-    let txn = begin(&db);
-    txn.put(&trees[1], b"in the log", b"only").unwrap();
-    txn.commit().unwrap();
-    let key = ("b".to_owned(), b"in the log".to_vec());
-    history.insert((key.0.clone(), key.1.clone(), b"only".to_vec()));
-    rows.insert(key, b"only".to_vec());
-    db.sync_log().unwrap();
+    let (mut last, mut before) = (None, Vec::new());
+    for (number, tree) in trees.iter().cycle().take(7).enumerate() {
+        before.push(storage.snapshot());
+        let (key, value) = (format!("in the log {number}").into_bytes(), random.bytes(100 * number));
+        db.put(tree, &key, &value).unwrap();
+        history.insert((tree.name().to_owned(), key.clone(), value.clone()));
+        rows.insert((tree.name().to_owned(), key.clone()), value);
+        last = Some((tree.name().to_owned(), key));
+    }
     // As a kill leaves it.
     let storage = storage.snapshot();
     drop(db);
-    World { storage: storage.crash(1), rows, history }
+    World { storage: storage.crash(1), rows, history, last: last.unwrap(), before }
 }
 
 fn options(storage: &MemoryStorage) -> CheckOptions {
@@ -137,6 +157,172 @@ fn a_flipped_bit_is_named_and_the_rest_is_rescued() {
     }
     assert!(named > 20, "hardly a flip hit anything, named={named}");
     assert!(rescued as u64 > SEEDS * 3 / 4, "rescued={rescued} of {SEEDS}");
+}
+
+/// What a damaged database serves, opened for reading.
+struct Served {
+    /// What each tree yielded, and what ended the scan.
+    trees: Vec<(Rows, Result<()>)>,
+    /// Point reads of all rows that failed, and those that answered.
+    errors: Vec<Error>,
+    answered: Rows,
+}
+
+fn serve(storage: &MemoryStorage, wanted: &Rows) -> Result<Served> {
+    let options = Options::new().storage(Some(Arc::new(storage.clone()))).memory_bytes(8 << 20).read_only(true);
+    let db = Database::open(DIRECTORY, options.manual_background(true))?;
+    let (mut served, mut open) = (Served { trees: Vec::new(), errors: Vec::new(), answered: Rows::new() }, Vec::new());
+    for name in TREES {
+        let mut rows = Rows::new();
+        let mut scan = || -> Result<()> {
+            let tree = db.open_tree(name)?;
+            open.push(tree.clone());
+            db.estimate(&tree, b"", b"")?;
+            let txn = db.begin(Default::default())?;
+            let mut cursor = txn.cursor(&tree, CursorOptions::default())?;
+            let mut more = cursor.first()?;
+            while more {
+                rows.insert((name.to_owned(), cursor.key().to_vec()), cursor.value().to_vec());
+                more = cursor.next()?;
+            }
+            Ok(())
+        };
+        let end = scan();
+        served.trees.push((rows, end));
+    }
+    for (tree, key) in wanted.keys() {
+        let Some(handle) = open.iter().find(|open| open.name() == tree) else { continue };
+        match db.get(handle, key) {
+            Ok(Some(value)) => drop(served.answered.insert((tree.clone(), key.clone()), value.to_vec())),
+            Ok(None) => {}
+            Err(error) => served.errors.push(error),
+        }
+    }
+    Ok(served)
+}
+
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat)
+}
+
+/// The check names the file, and where something of a tree is damaged, place and tree.
+fn assert_named(report: &CheckReport, file: &str, context: &str) {
+    let named = report.findings.iter().any(|finding| finding.file.ends_with(file));
+    assert!(named, "{context}: {:#?}", report.findings);
+    if file == "data.frond" {
+        let placed = report.findings.iter().any(|finding| finding.offset.is_some());
+        assert!(placed, "{context}: {:#?}", report.findings);
+    }
+}
+
+#[test]
+fn no_flip_in_any_file_is_served_and_other_trees_stay_usable() {
+    let world = world();
+    let files: Vec<(PathBuf, Vec<u64>)> =
+        world.storage.files().iter().map(|(path, _)| used(&world.storage, path)).collect();
+    let filled: Vec<_> = files.iter().filter(|(_, used)| !used.is_empty()).collect();
+    let [data] = filled.iter().filter(|(path, _)| path.ends_with("data.frond")).collect::<Vec<_>>()[..] else {
+        panic!()
+    };
+    let (mut refused, mut partly, mut usable) = (0, 0, 0);
+    for seed in 0..FLIPS {
+        let mut random = Random::new(seed);
+        let storage = world.storage.snapshot();
+        let (path, used) = if seed % 2 == 0 { data } else { filled[random.below(filled.len() as u64) as usize] };
+        let offset = used[random.below(used.len() as u64) as usize];
+        storage.flip_bit(path, offset, random.below(8) as u8).unwrap();
+        let file = path.file_name().unwrap().to_str().unwrap();
+        let context = format!("seed={seed} file={} offset={offset}", path.display());
+        let report = || check(DIRECTORY, &options(&storage), &mut |_| {}).unwrap();
+        let served = match serve(&storage, &world.rows) {
+            Err(error) => {
+                assert!(is_damage(&error), "{context}: {error}");
+                assert!(error.to_string().contains(file), "{context}: {error}");
+                assert_named(&report(), file, &context);
+                refused += 1;
+                continue;
+            }
+            Ok(served) => served,
+        };
+        let mut rows = served.answered.clone();
+        rows.extend(served.trees.iter().flat_map(|(rows, _)| rows.clone()));
+        for (key, value) in rows.iter().chain(&served.answered) {
+            assert!(world.rows.get(key) == Some(value), "{context}: a wrong row of {key:?}");
+        }
+        let mut errors: Vec<_> = served.trees.iter().filter_map(|(_, end)| end.as_ref().err()).collect();
+        let sound = served.trees.len() - errors.len();
+        errors.extend(&served.errors);
+        if errors.is_empty() {
+            let is_torn = rows == world.without_last();
+            assert!(is_torn || rows == world.rows, "{context}: rows are missing silently");
+            assert!(!is_torn || file.ends_with(".log"), "{context}: the last commit is missing silently");
+            continue;
+        }
+        partly += 1;
+        usable += u64::from(sound > 0);
+        let report = report();
+        for error in errors {
+            assert!(is_damage(error), "{context}: {error}");
+            let message = error.to_string();
+            assert!(message.contains(file) && message.contains("offset="), "{context}: {message}");
+            assert!(
+                !message.contains("tree=") || !report.damaged_trees().is_empty(),
+                "{context}: {:#?}",
+                report.findings
+            );
+        }
+        assert_named(&report, file, &context);
+    }
+    assert!(refused > 5, "refused={refused}");
+    assert!(partly > FLIPS / 4, "flips that made something unreadable: {partly} of {FLIPS}");
+    assert!(usable > partly * 9 / 10, "flips that left a tree whole: {usable} of {partly}");
+}
+
+/// Where in the log the two differ.
+fn changed(one: &MemoryStorage, other: &MemoryStorage) -> (PathBuf, Vec<u64>) {
+    let bytes = |storage: &MemoryStorage, path: &Path| fronddb::io::read_file(storage, path).unwrap();
+    let mut changes = one.files().into_iter().filter_map(|(path, _)| {
+        let pairs = bytes(one, &path).into_iter().zip(bytes(other, &path));
+        let at: Vec<u64> = (0..).zip(pairs).filter(|(_, (one, other))| one != other).map(|(at, _)| at).collect();
+        (!at.is_empty()).then_some((path, at))
+    });
+    let change = changes.next().unwrap();
+    assert!(changes.next().is_none() && change.0.extension().is_some_and(|extension| extension == "log"));
+    change
+}
+
+#[test]
+fn a_damaged_frame_of_the_log_is_taken_for_a_torn_end_only_if_it_is_the_last() {
+    let world = world();
+    let (path, written) = changed(&world.before[0], &world.storage);
+    let (_, of_last) = changed(world.before.last().unwrap(), &world.storage);
+    let last = of_last[0];
+    let (mut named, mut torn) = (0, 0);
+    let earlier = written.iter().filter(|offset| **offset < last).step_by(16);
+    for offset in earlier.chain(of_last.iter().step_by(4)).copied() {
+        let storage = world.storage.snapshot();
+        storage.flip_bit(&path, offset, (offset % 8) as u8).unwrap();
+        let context = format!("offset={offset} last={last}");
+        let report = check(DIRECTORY, &options(&storage), &mut |_| {}).unwrap();
+        match serve(&storage, &world.rows) {
+            Ok(served) => {
+                assert!(served.errors.is_empty() && report.is_clean(), "{context}: {:?} {report:?}", served.errors);
+                let is_torn = served.answered == world.without_last();
+                assert!(is_torn || served.answered == world.rows, "{context}");
+                assert!(
+                    !is_torn || offset >= last,
+                    "{context}: a commit that a later one vouches for is missing silently"
+                );
+                torn += usize::from(is_torn);
+            }
+            Err(error) => {
+                assert!(error.kind() == ErrorKind::Corruption && offset < last, "{context}: {error}");
+                assert_named(&report, path.file_name().unwrap().to_str().unwrap(), &context);
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 100 && torn > 50, "named={named} torn={torn}");
 }
 
 /// Where a file is not zero: most of a file is free space or not yet written.

@@ -272,7 +272,7 @@ fn nodes(seeds: &mut Vec<Seed>) {
     }
     let slot =
         |lower: Vec<u8>, target| SlotImage { lower, buffer: vec![run_description(6), run_description(5)], target };
-    let totals = Totals { base_messages: 5000, pending_puts: 8, urgency: 0.5, ..Totals::default() };
+    let totals = Totals { base_rows: 5000, pending_puts: 8, urgency: 0.5, ..Totals::default() };
     let child = TargetImage::Node(BlockPtr { offset: 1 << 20, stored: 700 }, totals);
     let leaf = TargetImage::Leaf(Some(Box::new(run_description(2))));
     let upper = NodeImage { height: 2, slots: vec![slot(Vec::new(), child.clone()), slot(inner(1, "m"), child)] };

@@ -1,16 +1,24 @@
 //! The i-th call to the storage fails, for every i of a workload with transactions, blobs, flushes, compactions and
-//! checkpoints: typed errors, never a panic, and after a crash every acknowledged commit is there, whole.
+//! checkpoints, reads and the opening included: typed errors, never a panic, and after a crash every acknowledged commit is
+//! there, whole. That the workload does all this is asserted where it ends without a fault.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
-use fronddb::{CursorOptions, Database, Error, ErrorKind, Options, Result, Tree, TreeOptions, TxnOptions, WriteBatch};
+use fronddb::tree::TreeTuning;
+use fronddb::{
+    Codec, CursorOptions, Database, Error, ErrorKind, Options, Result, Statistics, Tree, TreeOptions, TxnOptions,
+    WriteBatch,
+};
 
-use crate::support::{DIRECTORY, begin, collect, options};
+use crate::support::{DIRECTORY, Random, begin, collect, options};
 
 const ROWS: usize = 6;
 const TXNS: usize = 40;
+/// Places of each read in which a bit is flipped.
+const FLIPS_EACH: u64 = 16;
 
 /// What the workload heard about each of its transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +30,7 @@ enum Heard {
 
 fn value(txn: usize, row: usize) -> Vec<u8> {
     let length = if row == 0 && txn.is_multiple_of(5) { 9000 } else { 150 };
-    vec![(txn * 7 + row) as u8; length]
+    Random::new((txn * ROWS + row) as u64).bytes(length)
 }
 
 fn key(txn: usize, row: usize) -> Vec<u8> {
@@ -53,33 +61,73 @@ fn write(db: &Database, tree: &Tree, txn: usize) -> Result<Heard> {
 }
 
 fn expected(error: &Error) -> bool {
-    use ErrorKind::{Corruption, Io, NoSpace, Poisoned};
-    matches!(error.kind(), Io | NoSpace | Poisoned | Corruption)
+    matches!(error.kind(), ErrorKind::Io | ErrorKind::Poisoned)
 }
 
-/// Runs the workload on a storage that may fail; says what it heard of each transaction.
-fn workload(options: Options) -> (BTreeMap<usize, Heard>, Vec<Error>) {
-    let mut heard = BTreeMap::new();
-    let mut errors = Vec::new();
-    let opened = Database::open(DIRECTORY, options)
-        .and_then(|db| db.create_tree("t", &TreeOptions::default()).map(|tree| (db, tree)));
-    let (db, tree) = match opened {
-        Ok(opened) => opened,
-        Err(error) => return (heard, vec![error]),
-    };
-    for txn in 0..TXNS {
-        let outcome = write(&db, &tree, txn);
-        errors.extend(outcome.as_ref().err().cloned());
-        heard.insert(txn, outcome.unwrap_or(Heard::Unknown));
-        if txn % 10 == 9 {
-            errors.extend(db.checkpoint().err());
-        }
-        for _ in 0..3 {
-            errors.extend(db.step_background().err());
+/// What came of the workload.
+#[derive(Default)]
+struct Outcome {
+    heard: BTreeMap<usize, Heard>,
+    errors: Vec<Error>,
+    /// How the database stood before it was closed.
+    statistics: Statistics,
+}
+
+impl Outcome {
+    /// Nothing failed, and all was done that is to be met by failures.
+    fn assert_whole(&self) {
+        assert!(self.errors.is_empty(), "{:?}", self.errors);
+        let done = &self.statistics;
+        assert!(done.height > 1 && done.flush_bytes > 0, "nothing was flushed into a child, height={}", done.height);
+        assert!(done.compactions > 0 && done.compact_bytes > 0, "{done:?}");
+        assert!(done.checkpoints_by_request > 1 && done.seals > 1 && done.publications > 3, "{done:?}");
+        assert!(done.blob_bytes > 0 && done.blocks_read > 0 && done.rollbacks > 0, "{done:?}");
+    }
+}
+
+/// Runs the workload on a storage that may fail: two sessions, so that opening is met with a log to replay.
+fn workload(options: &Options) -> Outcome {
+    let mut outcome = Outcome::default();
+    for txns in [0..TXNS / 2 + 5, TXNS / 2 + 5..TXNS] {
+        // What failed once may do at the second attempt.
+        let opened = open(options).or_else(|error| {
+            outcome.errors.push(error);
+            open(options)
+        });
+        match opened {
+            Ok((db, tree)) => session(db, &tree, txns, &mut outcome),
+            Err(error) => outcome.errors.push(error),
         }
     }
-    errors.extend(db.close().err());
-    (heard, errors)
+    outcome
+}
+
+fn open(options: &Options) -> Result<(Database, Tree)> {
+    let db = Database::open(DIRECTORY, options.clone())?;
+    let tree = match db.open_tree("t") {
+        Err(error) if error.kind() == ErrorKind::NotFound => db.create_tree("t", &TreeOptions::default())?,
+        opened => opened?,
+    };
+    Ok((db, tree))
+}
+
+fn session(db: Database, tree: &Tree, txns: Range<usize>, outcome: &mut Outcome) {
+    for txn in txns {
+        let written = write(&db, tree, txn);
+        outcome.errors.extend(written.as_ref().err().cloned());
+        outcome.heard.insert(txn, written.unwrap_or(Heard::Unknown));
+        if txn % 10 == 9 {
+            outcome.errors.extend(db.checkpoint().err());
+        }
+        for _ in 0..3 {
+            outcome.errors.extend(db.step_background().err());
+        }
+    }
+    let scan =
+        || -> Result<_> { collect(&mut db.begin(TxnOptions::default())?.cursor(tree, CursorOptions::default())?) };
+    outcome.errors.extend(scan().err());
+    outcome.statistics = db.statistics().unwrap();
+    outcome.errors.extend(db.close().err());
 }
 
 /// What is there after reopening must agree with what was heard.
@@ -114,12 +162,20 @@ fn faulty(rule: Option<FaultRule>) -> (MemoryStorage, FaultPlan, Options) {
         plan.add(rule);
     }
     let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
-    let options = options(&memory).level0_bytes(64 << 10).storage(Some(Arc::new(storage)));
+    let options = small(options(&memory).storage(Some(Arc::new(storage))));
     (memory, plan, options)
 }
 
-fn changes() -> FaultRule {
-    FaultRule::once(CallClass::Write, 1, Fault::Error).any_change()
+/// So small that few rows make a tree of several levels.
+fn small(options: Options) -> Options {
+    let tuning =
+        TreeTuning { fanout_max: 3, leaf_bytes_max: 4 << 10, node_buffer_bytes: 4 << 10, ..TreeTuning::tiny() };
+    options.level0_bytes(64 << 10).default_codec(Codec::None).tree_tuning(Some(tuning))
+}
+
+/// Every call is watched.
+fn calls() -> FaultRule {
+    FaultRule::once(CallClass::Open, 1, Fault::Error).any_call()
 }
 
 /// Runs the workload once for every `stride`-th call that a rule watches.
@@ -127,39 +183,41 @@ fn each(rule: &FaultRule, stride: u64) {
     let mut nth = 1;
     loop {
         let (memory, plan, options) = faulty(Some(FaultRule { nth, ..rule.clone() }));
-        let (heard, errors) = workload(options);
+        let outcome = workload(&options);
         let context = format!("{:?} at call {nth}", rule.fault);
         if plan.fired() == 0 {
-            assert!(errors.is_empty(), "{context}: {errors:?}");
-            assert!(nth > 100, "the workload makes few calls");
+            outcome.assert_whole();
+            for class in CallClass::ALL.iter().filter(|class| rule.classes.is_empty() || rule.classes.contains(class)) {
+                assert!(plan.calls(*class) > 0, "the workload makes no such call, class={class:?}");
+            }
             return;
         }
-        for error in &errors {
+        for error in &outcome.errors {
             assert!(expected(error), "{context}: {error}");
         }
         let image = if nth % 2 == 0 { memory.crash(nth) } else { memory.snapshot() };
-        verify(&image, &heard, &context);
+        verify(&image, &outcome.heard, &context);
         nth += stride;
     }
 }
 
 fn stride() -> u64 {
-    std::env::var("FAULT_STRIDE").ok().and_then(|value| value.parse().ok()).unwrap_or(3)
+    std::env::var("FAULT_STRIDE").ok().and_then(|value| value.parse().ok()).unwrap_or(1)
 }
 
 #[test]
-fn every_failing_change_is_survived() {
-    each(&changes(), stride());
+fn every_failing_call_is_survived() {
+    each(&calls(), stride());
 }
 
 #[test]
 fn every_short_write_is_survived() {
-    each(&FaultRule { fault: Fault::ShortWrite, classes: vec![CallClass::Write], ..changes() }, stride());
+    each(&FaultRule { fault: Fault::ShortWrite, classes: vec![CallClass::Write], ..calls() }, stride());
 }
 
 #[test]
 fn a_disk_that_fails_for_good_is_survived() {
-    each(&FaultRule { permanent: true, ..changes() }, 2 * stride());
+    each(&FaultRule { permanent: true, ..calls() }, stride());
 }
 
 #[test]
@@ -168,56 +226,63 @@ fn a_disk_that_is_full_from_any_call_on_is_survived() {
         fault: Fault::NoSpace,
         permanent: true,
         classes: vec![CallClass::Allocate, CallClass::SetLen],
-        ..changes()
+        ..calls()
     };
-    for nth in 1..40 {
+    for nth in 1.. {
         let (memory, plan, options) = faulty(Some(FaultRule { nth, ..rule.clone() }));
-        let (heard, errors) = workload(options);
+        let outcome = workload(&options);
         if plan.fired() == 0 {
+            outcome.assert_whole();
             return;
         }
         let context = format!("full at call {nth}");
-        for error in &errors {
+        for error in &outcome.errors {
             assert_eq!(error.kind(), ErrorKind::NoSpace, "{context}: {error}");
         }
-        verify(&memory.crash(nth), &heard, &context);
+        verify(&memory.crash(nth), &outcome.heard, &context);
     }
 }
 
 #[test]
 fn a_flipped_bit_in_any_read_is_never_served() {
     let (memory, _plan, first) = faulty(None);
-    let (heard, errors) = workload(first);
-    assert!(errors.is_empty(), "{errors:?}");
-    let mut nth = 1;
-    loop {
-        let plan = FaultPlan::new();
-        plan.add(FaultRule::once(CallClass::Read, nth, Fault::BitFlip));
+    let outcome = workload(&first);
+    outcome.assert_whole();
+    let scan = |plan: &FaultPlan| -> Result<()> {
         let image = memory.snapshot();
         let storage = FaultStorage::new(Arc::new(image.clone()), plan.clone());
-        let scan = || -> Result<()> {
-            let db = Database::open(DIRECTORY, options(&image).storage(Some(Arc::new(storage))))?;
-            let tree = db.open_tree("t")?;
-            let txn = db.begin(TxnOptions::default())?;
-            let rows: BTreeMap<_, _> =
-                collect(&mut txn.cursor(&tree, CursorOptions::default())?)?.into_iter().collect();
-            for (number, heard) in &heard {
-                for row in 0..ROWS {
-                    let wanted = (*heard == Heard::Committed).then(|| value(*number, row));
-                    assert_eq!(rows.get(&key(*number, row)), wanted.as_ref(), "flipped read {nth}");
-                }
+        let db = Database::open(DIRECTORY, small(options(&image).storage(Some(Arc::new(storage)))))?;
+        let tree = db.open_tree("t")?;
+        let txn = db.begin(TxnOptions::default())?;
+        let rows: BTreeMap<_, _> = collect(&mut txn.cursor(&tree, CursorOptions::default())?)?.into_iter().collect();
+        for (number, heard) in &outcome.heard {
+            for row in 0..ROWS {
+                let wanted = (*heard == Heard::Committed).then(|| value(*number, row));
+                assert_eq!(rows.get(&key(*number, row)), wanted.as_ref());
             }
-            Ok(())
-        };
-        if let Err(error) = scan() {
-            assert!(
-                matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat),
-                "read {nth}: {error}"
-            );
         }
-        if plan.fired() == 0 {
-            return;
+        Ok(())
+    };
+    let (mut flipped, mut noticed) = (0, Vec::new());
+    for nth in 1.. {
+        for draw in 0..FLIPS_EACH {
+            let plan = FaultPlan::seeded(nth * FLIPS_EACH + draw);
+            plan.add(FaultRule::once(CallClass::Read, nth, Fault::BitFlip));
+            let result = scan(&plan);
+            if plan.fired() == 0 {
+                result.unwrap();
+                // The others met zeros, the rest of a page, or what a copy stands in for.
+                assert!(noticed.len() > flipped / 8, "noticed={} flipped={flipped}", noticed.len());
+                noticed.dedup();
+                assert!(noticed.len() as u64 > nth / 2, "reads where a flip was noticed: {noticed:?} of {nth}");
+                return;
+            }
+            flipped += 1;
+            if let Err(error) = result {
+                let kinds = [ErrorKind::Corruption, ErrorKind::UnsupportedFormat];
+                assert!(kinds.contains(&error.kind()), "read {nth}, draw {draw}: {error}");
+                noticed.push(nth);
+            }
         }
-        nth += 1;
     }
 }

@@ -100,3 +100,63 @@ fn estimates_are_within_a_factor_of_two_wherever_the_rows_are() {
     let db = open(&storage);
     check(&db, &db.open_tree("t").unwrap(), "leaves", BLOCK);
 }
+
+/// Rows of the tree whose cold reads are counted; each is a few hundred to a block.
+const COLD_ROWS: u32 = 100_000;
+
+/// A tree in leaves, with runs of other rows of the same keys above them; the keys have gaps.
+fn cold(filter_bits_per_key: u8) -> (fronddb::io::MemoryStorage, impl Fn(&fronddb::io::MemoryStorage) -> Database) {
+    let options = move |storage: &fronddb::io::MemoryStorage| {
+        let options = crate::support::options(storage).memory_bytes(64 << 20).tree_tuning(None);
+        options.filter_bits_per_key(filter_bits_per_key)
+    };
+    let open = move |storage: &fronddb::io::MemoryStorage| Database::open(DIRECTORY, options(storage)).unwrap();
+    let storage = fronddb::io::MemoryStorage::new();
+    let db = open(&storage);
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let mut random = Random::new(6);
+    let mut fill = |rows: &mut dyn Iterator<Item = u32>| {
+        let txn = begin(&db);
+        for row in rows {
+            txn.put(&tree, &row.to_be_bytes(), &random.bytes(40)).unwrap();
+        }
+        txn.commit().unwrap();
+        db.checkpoint().unwrap();
+    };
+    fill(&mut (0..COLD_ROWS).map(|row| 8 * row));
+    db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    for run in 1..4 {
+        fill(&mut (0..COLD_ROWS / 20).map(|row| 8 * 20 * row + run));
+    }
+    drop((db, tree));
+    (storage, open)
+}
+
+/// Blocks read by point reads of these keys in a database that was just opened, and how many are there.
+fn blocks_read(db: &Database, keys: impl Iterator<Item = u32>) -> (u64, usize) {
+    let tree = db.open_tree("t").unwrap();
+    let before = db.statistics().unwrap().blocks_read;
+    let found = keys.filter(|key| db.get(&tree, &key.to_be_bytes()).unwrap().is_some()).count();
+    (db.statistics().unwrap().blocks_read - before, found)
+}
+
+#[test]
+fn a_cold_point_read_reads_one_block_and_none_for_an_absent_key() {
+    // Keys so far apart that none is in the block of another, or the next.
+    let keys = || (0..COLD_ROWS).step_by(2000).map(|row| 8 * row);
+    let absent = |gap: u32| (0..COLD_ROWS).step_by(100).map(move |row| 8 * row + gap);
+    let (storage, open) = cold(10);
+    let db = open(&storage);
+    let statistics = db.statistics().unwrap();
+    assert!(statistics.root_runs >= 3 && statistics.pending_bytes > 0, "nothing but leaves");
+    let (read, found) = blocks_read(&db, absent(5));
+    assert!(found == 0 && read < 100, "the filters themselves, once, blocks_read={read}");
+    let (read, found) = blocks_read(&db, keys());
+    // A top index of each leaf besides; some blocks were read above, in error.
+    assert!(found == 50 && (40..60).contains(&read), "blocks_read={read} found={found}");
+    let (read, found) = blocks_read(&db, absent(6));
+    assert!(found == 0 && read <= 20, "one read in a hundred, by error, blocks_read={read}");
+    let (storage, open) = cold(0);
+    let (read, _) = blocks_read(&open(&storage), absent(5));
+    assert!(read > 250, "without filters each is looked for, blocks_read={read}");
+}

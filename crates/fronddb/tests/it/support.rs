@@ -88,4 +88,8 @@ impl Random {
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
+
+    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.next() as u8).collect()
+    }
 }

@@ -240,6 +240,12 @@ impl EntryBlock {
         }
     }
 
+    /// Kind of message `index`.
+    #[inline]
+    pub fn kind(&self, index: usize) -> Kind {
+        kind_of(self.tags.get(&self.bytes, index) as u8)
+    }
+
     /// True when its messages are puts of values, each the only one of its key, all with one stamp: who sees one of them sees
     /// all, and needs to look at no other message of the block for it.
     #[inline]

@@ -296,14 +296,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_come_back_and_are_found(mut keys in prop::collection::vec(prop::collection::vec(0u8..4, 0..6), 1..60), level in 0u8..2, probes in prop::collection::vec(prop::collection::vec(0u8..5, 0..7), 20)) {
+        fn entries_come_back_and_are_found(mut keys in prop::collection::vec(prop::collection::vec(0u8..4, 0..6), 1..60), level in 0u8..2, probes in prop::collection::vec(prop::collection::vec(0u8..5, 0..7), 20), places in prop::collection::vec(0u64..1 << 60, 60)) {
             keys.sort();
             let mut builder = IndexBuilder::default();
             let mut model = Vec::new();
             let mut messages = 0;
             for (index, key) in keys.iter().enumerate() {
                 let continues = index > 0 && keys[index - 1] == *key;
-                let ptr = BlockPtr { offset: 1000 + index as u64 * 77 % 13 * 5000, stored: 3 + index as u32 };
+                // Anywhere in a file of an exbibyte, near each other and far apart.
+                let offset = if index % 4 == 0 { places[index] } else { places[0] + index as u64 * 77 % 13 * 5000 };
+                let ptr = BlockPtr { offset, stored: 3 + index as u32 };
                 builder.add(level, key, continues, ptr, index as u64, u64::from(ptr.stored));
                 model.push((ptr, messages, continues));
                 messages += index as u64;

@@ -34,18 +34,18 @@ fn the_nth_call_fails_once_or_from_then_on() {
 }
 
 #[test]
-fn a_rule_may_watch_some_files_only_or_every_change() {
+fn a_rule_may_watch_some_files_only_or_every_call() {
     let (plan, storage) = setup();
     plan.add(FaultRule::once(CallClass::Write, 1, Fault::Error).on("log"));
     let (data, log) = (storage.open("/data".as_ref(), CREATE).unwrap(), storage.open("/log".as_ref(), CREATE).unwrap());
     data.write_at(b"x", 0).unwrap();
     assert!(log.write_at(b"x", 0).is_err());
     plan.clear();
-    plan.add(FaultRule::once(CallClass::Lock, 3, Fault::Error).any_change());
+    plan.add(FaultRule::once(CallClass::Lock, 3, Fault::Error).any_call());
     data.len().unwrap();
     data.write_at(b"x", 0).unwrap();
+    assert!(data.sync_data().is_err());
     data.sync_data().unwrap();
-    assert!(data.set_len(0).is_err());
 }
 
 #[test]
@@ -74,6 +74,31 @@ fn a_flipped_bit_is_reported_as_success() {
     assert_eq!(ones(&differing), 1);
     plan.add(FaultRule::once(CallClass::Sync, 1, Fault::BitFlip));
     assert!(file.sync_data().is_err(), "there is no data in which to flip a bit");
+}
+
+#[test]
+fn flips_are_spread_over_all_of_a_read_by_the_seed() {
+    let storage = MemoryStorage::new();
+    let file = storage.open("/f".as_ref(), CREATE).unwrap();
+    file.write_at(&[0; 4096], 0).unwrap();
+    let flipped = |seed: u64| {
+        let plan = FaultPlan::seeded(seed);
+        plan.add(FaultRule::from(CallClass::Read, 1, Fault::BitFlip));
+        let file = FaultStorage::new(Arc::new(storage.clone()), plan).open("/f".as_ref(), CREATE).unwrap();
+        [(); 2].map(|()| {
+            let mut buf = [0; 4096];
+            file.read_at(&mut buf, 0).unwrap();
+            buf.iter().position(|byte| *byte != 0).map(|byte| (byte, buf[byte])).unwrap()
+        })
+    };
+    let places: Vec<[(usize, u8); 2]> = (0..200).map(flipped).collect();
+    assert_eq!(places, (0..200).map(flipped).collect::<Vec<_>>(), "a seed is a history");
+    for draw in 0..2 {
+        let quarters = (0..4).map(|quarter| places.iter().filter(|place| place[draw].0 / 1024 == quarter).count());
+        assert!(quarters.clone().all(|count| count > 25), "{:?}", quarters.collect::<Vec<_>>());
+        let bits = (0..8).map(|bit| places.iter().filter(|place| place[draw].1 == 1 << bit).count());
+        assert!(bits.clone().all(|count| count > 8), "{:?}", bits.collect::<Vec<_>>());
+    }
 }
 
 #[test]

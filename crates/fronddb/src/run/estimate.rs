@@ -1,0 +1,130 @@
+//! How much of a run lies in a range of keys.
+//!
+//! The index says how many messages and stored bytes lie before each block, so only the two blocks at the ends of the range are in
+//! doubt. They are looked into where they are cached; else half of them counts. A range of whole trees is counted to the
+//! row: blocks at borders of trees are read, as are the few that hold something else than one put for each row. A damaged block
+//! counts half too: who reads its rows is told of it.
+
+use super::Run;
+use super::path::IndexPath;
+use crate::base::key::PREFIX_BYTES;
+use crate::base::{ErrorKind, Result};
+use crate::cache::CachedBlock;
+use crate::format::block::EntryBlock;
+use crate::format::run_meta::{KIND_COUNT, rows_of};
+use std::sync::Arc;
+
+/// Blocks of a range of whole trees that are looked into because their messages are not all rows.
+const BLOCKS_COUNTED_MAX: usize = 64;
+
+/// How a block at an end of a range becomes known.
+#[derive(Clone, Copy, PartialEq)]
+enum Border {
+    /// It counts half unless it is cached.
+    Guess,
+    Read,
+}
+
+impl Run {
+    /// About how many (messages, stored bytes) lie in `lo <= key < hi` (empty `hi`: no bound). Exact to
+    /// half a block at each end, and to a message where the blocks at the ends are cached or are one block.
+    ///
+    /// # Errors
+    /// `Io`, `Corruption`.
+    pub fn estimate(&self, lo: &[u8], hi: &[u8]) -> Result<(u64, u64)> {
+        self.within(lo, hi, Border::Guess)
+    }
+
+    /// About how many (rows, stored bytes) lie in `lo <= key < hi` (empty `hi`: no bound). Exact where both are borders of trees
+    /// and either each message is a put or few blocks lie between them; else as [`Run::estimate`] says.
+    ///
+    /// # Errors
+    /// `Io`, `Corruption`.
+    pub fn rows(&self, lo: &[u8], hi: &[u8]) -> Result<(u64, u64)> {
+        let is_border = |key: &[u8]| key.len() <= PREFIX_BYTES;
+        let whole = is_border(lo) && is_border(hi);
+        let (messages, bytes) = self.within(lo, hi, if whole { Border::Read } else { Border::Guess })?;
+        let all = (self.meta.rows(), self.meta.messages.max(1));
+        if messages == 0 || all.0 == all.1 {
+            return Ok((messages, bytes));
+        }
+        if whole && let Some(kinds) = self.kinds(lo, hi)? {
+            return Ok((rows_of(&kinds), bytes));
+        }
+        Ok(((u128::from(messages) * u128::from(all.0) / u128::from(all.1)) as u64, bytes))
+    }
+
+    fn within(&self, lo: &[u8], hi: &[u8], border: Border) -> Result<(u64, u64)> {
+        if self.meta.messages == 0 || (!hi.is_empty() && lo >= hi) {
+            return Ok((0, 0));
+        }
+        let low = self.path_to(lo)?;
+        let span = |low: (u64, u64), high: (u64, u64)| (high.0.saturating_sub(low.0), high.1.saturating_sub(low.1));
+        if hi.is_empty() {
+            let top = self.top_index()?;
+            return Ok(span(self.rank(&low, lo, border)?, top.totals_after(top.count())));
+        }
+        if low.reaches(hi) {
+            // Both ends in one block: worth reading it.
+            return Ok(span(self.rank(&low, lo, Border::Read)?, self.rank(&low, hi, Border::Read)?));
+        }
+        let high = IndexPath::seek(self, hi)?;
+        Ok(span(self.rank(&low, lo, border)?, self.rank(&high, hi, border)?))
+    }
+
+    fn path_to(&self, key: &[u8]) -> Result<IndexPath> {
+        if key <= self.meta.first_key.as_slice() { IndexPath::first(self) } else { IndexPath::seek(self, key) }
+    }
+
+    /// The block at `path`, if it is cached.
+    fn cached(&self, path: &IndexPath) -> Option<Arc<EntryBlock>> {
+        match self.cache.lookup(path.ptr().offset) {
+            Some(CachedBlock::Entries(block)) => Some(block),
+            _ => None,
+        }
+    }
+
+    /// The block at `path`, unless it is damaged.
+    fn sound(&self, path: &IndexPath) -> Result<Option<Arc<EntryBlock>>> {
+        match self.entries(path.ptr(), path.tree()) {
+            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat) => Ok(None),
+            block => block.map(Some),
+        }
+    }
+
+    /// Messages and stored bytes before `key`, which falls into the block at `path`.
+    fn rank(&self, path: &IndexPath, key: &[u8], border: Border) -> Result<(u64, u64)> {
+        let (entry, after) = (path.entry(), path.totals_after());
+        let (messages, bytes) = (after.0 - entry.messages_before, after.1 - entry.bytes_before);
+        let block = match border {
+            _ if key <= path.separator() || key <= self.meta.first_key.as_slice() => {
+                return Ok((entry.messages_before, entry.bytes_before));
+            }
+            Border::Read => self.sound(path)?,
+            Border::Guess => self.cached(path),
+        };
+        let below = block.map_or(messages / 2, |block| block.lower_bound(key) as u64);
+        let bytes_below = (u128::from(bytes) * u128::from(below) / u128::from(messages.max(1))) as u64;
+        Ok((entry.messages_before + below, entry.bytes_before + bytes_below))
+    }
+
+    /// Messages in `lo <= key < hi` by kind; none where they lie in many blocks, or in damaged ones.
+    fn kinds(&self, lo: &[u8], hi: &[u8]) -> Result<Option<[u64; KIND_COUNT]>> {
+        let mut kinds = [0; KIND_COUNT];
+        let mut path = self.path_to(lo)?;
+        for _ in 0..BLOCKS_COUNTED_MAX {
+            if !hi.is_empty() && path.separator() >= hi {
+                return Ok(Some(kinds));
+            }
+            let Some(block) = self.sound(&path)? else { return Ok(None) };
+            let end = if hi.is_empty() { block.count() } else { block.lower_bound(hi) };
+            for index in block.lower_bound(lo)..end {
+                kinds[block.kind(index) as usize] += 1;
+            }
+            if end < block.count() || !path.next(self)? {
+                return Ok(Some(kinds));
+            }
+        }
+        Ok(None)
+    }
+}

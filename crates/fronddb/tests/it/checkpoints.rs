@@ -1,0 +1,169 @@
+//! Checkpoints by the period and for the recovery-time target, on a clock that stands still, and what a restart would take.
+
+use std::time::Duration;
+
+use fronddb::base::clock::Clock;
+use fronddb::io::MemoryStorage;
+use fronddb::{Database, Options, Tree, TreeOptions, WriteBatch};
+
+use crate::support::{DIRECTORY, Random, options};
+
+const SECOND: u64 = 1_000_000;
+
+/// Level 0 is so large that no memtable fills.
+fn roomy(storage: &MemoryStorage, clock: &Clock) -> Options {
+    options(storage)
+        .memory_bytes(64 << 20)
+        .level0_bytes(16 << 20)
+        .log_segment_bytes(64 << 20)
+        .clock(Some(clock.clone()))
+}
+
+fn setup(change: impl Fn(Options) -> Options) -> (MemoryStorage, Clock, Database, Tree) {
+    let (storage, clock) = (MemoryStorage::new(), Clock::manual());
+    let db = Database::open(DIRECTORY, change(roomy(&storage, &clock))).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    db.checkpoint().unwrap();
+    idle(&db);
+    (storage, clock, db, tree)
+}
+
+/// Background steps until there is nothing to do.
+fn idle(db: &Database) {
+    while db.step_background().unwrap() {}
+}
+
+/// Rows that no codec makes smaller, `bytes` of them in about a kilobyte each.
+fn write(db: &Database, tree: &Tree, random: &mut Random, bytes: usize) {
+    for _ in 0..bytes >> 10 {
+        let mut batch = WriteBatch::new();
+        batch.put(tree, &random.next().to_be_bytes(), &random.bytes(1 << 10)).unwrap();
+        db.write(&batch, Default::default()).unwrap();
+    }
+}
+
+fn by_time(db: &Database) -> u64 {
+    db.statistics().unwrap().checkpoints_by_time
+}
+
+fn by_target(db: &Database) -> u64 {
+    db.statistics().unwrap().checkpoints_by_target
+}
+
+/// How many messages a restart after a kill replays just now.
+fn replayed(storage: &MemoryStorage) -> u64 {
+    let image = storage.snapshot();
+    Database::open(DIRECTORY, roomy(&image, &Clock::manual())).unwrap().recovery_report().unwrap().messages
+}
+
+#[test]
+fn a_checkpoint_comes_with_the_period_and_not_before() {
+    let (storage, clock, db, tree) = setup(|options| options.checkpoint_interval_ms(60_000));
+    let mut random = Random::new(1);
+    write(&db, &tree, &mut random, 10 << 10);
+    clock.advance_micros(59 * SECOND);
+    idle(&db);
+    assert_eq!((by_time(&db), replayed(&storage)), (0, 10), "a second is missing");
+    clock.advance_micros(2 * SECOND);
+    idle(&db);
+    assert_eq!((by_time(&db), replayed(&storage)), (1, 0));
+    clock.advance_micros(600 * SECOND);
+    idle(&db);
+    assert_eq!(by_time(&db), 1, "nothing was written since");
+    write(&db, &tree, &mut random, 1 << 10);
+    idle(&db);
+    assert_eq!((by_time(&db), replayed(&storage)), (2, 0), "the period has long passed");
+}
+
+#[test]
+fn the_period_may_be_changed_and_switched_off_at_any_time() {
+    let (storage, clock, db, tree) = setup(|options| options.checkpoint_interval_ms(0));
+    let mut random = Random::new(2);
+    write(&db, &tree, &mut random, 5 << 10);
+    clock.advance_micros(100_000 * SECOND);
+    idle(&db);
+    assert_eq!((by_time(&db), replayed(&storage)), (0, 5), "never by time");
+    db.set_checkpoint_interval(Duration::from_secs(10)).unwrap();
+    idle(&db);
+    assert_eq!((by_time(&db), replayed(&storage)), (1, 0));
+    write(&db, &tree, &mut random, 5 << 10);
+    clock.advance_micros(9 * SECOND);
+    idle(&db);
+    assert_eq!(by_time(&db), 1);
+    db.set_checkpoint_interval(Duration::from_secs(5)).unwrap();
+    idle(&db);
+    assert_eq!((by_time(&db), replayed(&storage)), (2, 0));
+    db.set_checkpoint_interval(Duration::ZERO).unwrap();
+    write(&db, &tree, &mut random, 5 << 10);
+    clock.advance_micros(100_000 * SECOND);
+    idle(&db);
+    assert_eq!((by_time(&db), replayed(&storage)), (2, 5));
+}
+
+/// Longest estimate, in microseconds, while 6 MB are written and background work is done.
+fn longest_estimate(db: &Database, tree: &Tree) -> u64 {
+    let mut random = Random::new(3);
+    let mut longest = 0;
+    for _ in 0..60 {
+        write(db, tree, &mut random, 100 << 10);
+        idle(db);
+        longest = longest.max(db.estimated_recovery().unwrap().micros);
+    }
+    longest
+}
+
+#[test]
+fn the_recovery_target_bounds_what_a_restart_would_take() {
+    let (_storage, _clock, db, tree) = setup(|options| options);
+    let without = longest_estimate(&db, &tree);
+    assert_eq!(by_target(&db), 0, "there is no target");
+    for target_ms in [12, 20] {
+        let target = 1000 * target_ms;
+        assert!(without > target * 2, "without={without} target={target}");
+        let (storage, _clock, db, tree) = setup(|options| options.recovery_target_ms(target_ms));
+        let longest = longest_estimate(&db, &tree);
+        assert!(by_target(&db) > 0, "longest={longest} target={target}");
+        assert!(longest <= target * 2, "longest={longest} target={target}");
+        assert_eq!(by_time(&db), 0);
+        assert!(replayed(&storage) < 6000 * target / without, "what is replayed is bounded as well");
+    }
+    let (_storage, _clock, db, tree) = setup(|options| options.recovery_target_ms(60_000));
+    let longest = longest_estimate(&db, &tree);
+    assert!(
+        by_target(&db) == 0 && longest.abs_diff(without) < 1000,
+        "it is far away, longest={longest} without={without}"
+    );
+}
+
+#[test]
+fn the_recovery_target_may_be_changed_at_any_time() {
+    let (storage, _clock, db, tree) = setup(|options| options);
+    let longest = longest_estimate(&db, &tree);
+    assert_eq!((by_target(&db), replayed(&storage)), (0, 6000));
+    db.set_recovery_target(Duration::from_millis(15)).unwrap();
+    idle(&db);
+    assert_eq!((by_target(&db), replayed(&storage)), (1, 0));
+    db.set_recovery_target(Duration::ZERO).unwrap();
+    assert_eq!(longest_estimate(&db, &tree) / 1000, longest / 1000);
+    assert_eq!(by_target(&db), 1);
+}
+
+#[test]
+fn the_estimated_recovery_grows_with_the_log_and_falls_with_a_checkpoint() {
+    let (_storage, _clock, db, tree) = setup(|options| options);
+    let mut random = Random::new(4);
+    let mut before = db.estimated_recovery().unwrap();
+    for _ in 0..4 {
+        write(&db, &tree, &mut random, 1 << 20);
+        idle(&db);
+        let now = db.estimated_recovery().unwrap();
+        assert!(now.bytes - before.bytes >= 1 << 20 && now.messages == before.messages + 1024, "{before:?} {now:?}");
+        assert!(now.micros > before.micros + 1000, "a megabyte is not replayed in a millisecond: {before:?} {now:?}");
+        let statistics = db.statistics().unwrap();
+        assert_eq!((statistics.log_live_bytes, statistics.recovery_micros), (now.bytes, now.micros));
+        before = now;
+    }
+    db.checkpoint().unwrap();
+    let after = db.estimated_recovery().unwrap();
+    assert!(after.bytes < 64 << 10 && after.messages == 0 && after.micros < before.micros / 2, "{before:?} {after:?}");
+}

@@ -1,0 +1,124 @@
+//! The longest of everything is taken and read back; one more is refused and changes nothing.
+
+use fronddb::io::MemoryStorage;
+use fronddb::{Database, ErrorKind, Options, Result, TreeOptions, WriteBatch};
+
+use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, options};
+
+const KEY_BYTES_MAX: usize = 32 << 10;
+const VALUE_BYTES_MAX: usize = 256 << 20;
+const NAME_BYTES_MAX: usize = 1 << 10;
+const METADATA_BYTES_MAX: usize = 16 << 20;
+
+fn large(storage: &MemoryStorage) -> Options {
+    options(storage).memory_bytes(256 << 20).level0_bytes(32 << 20).log_segment_bytes(64 << 20)
+}
+
+fn refused(result: Result<()>) {
+    assert_eq!(result.map_err(|error| error.kind()), Err(ErrorKind::InvalidArgument));
+}
+
+#[test]
+fn the_longest_keys_are_kept_and_longer_ones_refused() {
+    let storage = MemoryStorage::new();
+    let db = Database::open(DIRECTORY, large(&storage)).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let mut random = Random::new(1);
+    let mut rows: Vec<(Vec<u8>, Vec<u8>)> = (0..20u8)
+        .map(|number| {
+            // Some differ in their last byte only.
+            let mut key = if number < 10 { vec![7; KEY_BYTES_MAX] } else { random.bytes(KEY_BYTES_MAX) };
+            key[KEY_BYTES_MAX - 1] = number;
+            (key, random.bytes(BLOB_BYTES_MIN - 1))
+        })
+        .collect();
+    rows.sort();
+    for (key, value) in &rows {
+        db.put(&tree, key, value).unwrap();
+    }
+    let long = vec![7; KEY_BYTES_MAX + 1];
+    refused(db.put(&tree, &long, b"v"));
+    refused(db.get(&tree, &long).map(|_| ()));
+    refused(db.delete(&tree, &long));
+    let txn = begin(&db);
+    refused(txn.put(&tree, &long, b"v"));
+    refused(txn.delete_range(&tree, b"", &long));
+    refused(WriteBatch::new().put(&tree, &long, b"v"));
+    txn.commit().unwrap();
+    let check = |db: &Database| {
+        let tree = db.open_tree("t").unwrap();
+        for (key, value) in &rows {
+            assert!(db.get(&tree, key).unwrap().as_deref() == Some(&value[..]));
+        }
+        let txn = begin(db);
+        assert!(collect(&mut txn.cursor(&tree, Default::default()).unwrap()).unwrap() == rows);
+    };
+    check(&db);
+    check(&Database::open(DIRECTORY, large(&storage.crash(1))).unwrap());
+    db.checkpoint().unwrap();
+    db.wait_idle().unwrap();
+    db.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    check(&db);
+    db.close().unwrap();
+    check(&Database::open(DIRECTORY, large(&storage)).unwrap());
+}
+
+#[test]
+fn the_longest_values_are_kept_and_longer_ones_refused() {
+    let storage = MemoryStorage::new();
+    // The longest value that may go through log and buffers, and the longest of all.
+    let options = || large(&storage).blob_bytes_min(16 << 20);
+    let db = Database::open(DIRECTORY, options()).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let mut value = Random::new(2).bytes(1 << 20).repeat(VALUE_BYTES_MAX >> 20);
+    let inline = &value.clone()[..(16 << 20) - 1];
+    db.put(&tree, b"inline", inline).unwrap();
+    db.put(&tree, b"longest", &value).unwrap();
+    value.push(1);
+    refused(db.put(&tree, b"longest", &value));
+    refused(db.put(&tree, b"longer", &value));
+    refused(WriteBatch::new().put(&tree, b"longer", &value));
+    value.pop();
+    let check = |db: &Database| {
+        let tree = db.open_tree("t").unwrap();
+        assert!(db.get(&tree, b"inline").unwrap().as_deref() == Some(inline));
+        assert!(db.get(&tree, b"longest").unwrap().as_deref() == Some(&value[..]));
+        assert!(db.get(&tree, b"longer").unwrap().is_none());
+    };
+    check(&db);
+    db.checkpoint().unwrap();
+    db.wait_idle().unwrap();
+    check(&db);
+    drop(db);
+    check(&Database::open(DIRECTORY, options()).unwrap());
+}
+
+#[test]
+fn the_longest_names_and_metadata_of_trees_are_kept_and_longer_ones_refused() {
+    let storage = MemoryStorage::new();
+    let db = Database::open(DIRECTORY, large(&storage)).unwrap();
+    let name = "n".repeat(NAME_BYTES_MAX);
+    let metadata = Random::new(3).bytes(METADATA_BYTES_MAX);
+    let wanted = TreeOptions { metadata, ..TreeOptions::default() };
+    let mut longer = wanted.clone();
+    longer.metadata.push(1);
+    let tree = db.create_tree(&name, &wanted).unwrap();
+    db.put(&tree, b"k", b"v").unwrap();
+    refused(db.create_tree(&"n".repeat(NAME_BYTES_MAX + 1), &TreeOptions::default()).map(|_| ()));
+    refused(db.create_tree("m", &longer).map(|_| ()));
+    let txn = begin(&db);
+    refused(txn.rename_tree(&name, &"n".repeat(NAME_BYTES_MAX + 1)));
+    refused(txn.set_tree_options(&tree, &longer));
+    txn.commit().unwrap();
+    let check = |db: &Database| {
+        let tree = db.open_tree(&name).unwrap();
+        assert!(tree.options().metadata == wanted.metadata);
+        assert_eq!(db.get(&tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+        assert_eq!(db.trees().unwrap().len(), 1);
+    };
+    check(&db);
+    db.checkpoint().unwrap();
+    db.wait_idle().unwrap();
+    db.close().unwrap();
+    check(&Database::open(DIRECTORY, large(&storage)).unwrap());
+}
