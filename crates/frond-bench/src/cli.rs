@@ -119,6 +119,7 @@ impl CompareCommand {
     }
 
     fn execute_as(self, command: String) -> Result<()> {
+        self.common.prepare()?;
         let machine = machine(&self.common.directory)?;
         let mut runs: Vec<Vec<Report>> = vec![Vec::new(); self.engines.len()];
         for _ in 0..self.repeat.max(1) {

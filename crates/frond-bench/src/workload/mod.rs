@@ -24,10 +24,13 @@ use crate::engine::{Codec, Durability, Engine, OpenOptions, Statistics};
 use crate::measure::{Meter, Phase, Resources};
 use crate::{Error, Result};
 
+/// An empty file in every directory that a run made.
+const MARK: &str = "made-by-frond-bench";
+
 /// Settings that every workload has.
 #[derive(Debug, Clone, Serialize, Deserialize, Args)]
 pub struct Common {
-    /// Directory for the database; emptied first
+    /// Directory for the database: a new or an empty one, or one of an earlier run, which it replaces
     #[arg(long, global = true, default_value = "frond-bench.db")]
     pub directory: PathBuf,
     /// Memory budget of the engine in MiB
@@ -86,16 +89,54 @@ impl Common {
 
     /// Opens a new, empty database.
     pub fn create<E: Engine>(&self, trees: &[&str]) -> Result<E> {
-        self.remove()?;
-        std::fs::create_dir_all(&self.directory)?;
+        self.prepare()?;
         E::open(&self.open_options(trees))
     }
 
-    /// Removes the database.
+    /// Makes the directory, empty but for the mark of the benchmarks, by which a later run knows that it may remove it.
+    pub fn prepare(&self) -> Result<()> {
+        self.remove()?;
+        std::fs::create_dir_all(&self.directory)?;
+        std::fs::File::create(self.directory.join(MARK))?;
+        Ok(())
+    }
+
+    /// Refuses a directory with files in it that no run of the benchmarks made.
+    fn refuse_foreign(&self) -> Result<()> {
+        let empty = match std::fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+            entries => entries?.next().is_none(),
+        };
+        if empty || self.directory.join(MARK).exists() {
+            return Ok(());
+        }
+        Err(Error::new(format!(
+            "{} holds files that no benchmark made, and they stay; name a new directory by --directory, or empty this \
+             one yourself",
+            self.directory.display()
+        )))
+    }
+
+    /// Removes the database: the mark last, so that an interrupted removal can be done again.
     pub fn remove(&self) -> Result<()> {
-        match std::fs::remove_dir_all(&self.directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
+        self.refuse_foreign()?;
+        let entries = match std::fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_name() == MARK {
+                continue;
+            }
+            match entry.file_type()?.is_dir() {
+                true => std::fs::remove_dir_all(entry.path())?,
+                false => std::fs::remove_file(entry.path())?,
+            }
+        }
+        match std::fs::remove_file(self.directory.join(MARK)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => Ok(std::fs::remove_dir(&self.directory)?),
         }
     }
 

@@ -91,7 +91,7 @@ impl Options {
 /// The parent's side.
 pub fn run<E: Engine>(common: &Common, options: &Options, engine: EngineName) -> Result<Outcome> {
     let mut outcome = Outcome::new();
-    common.remove()?;
+    common.prepare()?;
     let spec = Spec { engine, common: common.clone(), workload: Workload::Recovery(options.clone()) };
     let start = |step| Worker::start(common, &Task::Recovery(spec.clone(), step));
     let filled: Filled = start(Step::Fill)?.finish()?;
