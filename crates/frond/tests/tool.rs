@@ -1,97 +1,18 @@
 //! The tool as a user runs it: the real program on a temporary directory.
 
-use std::ffi::OsStr;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod support;
 
-use tempfile::TempDir;
+use std::path::Path;
+use std::process::Stdio;
 
-/// A directory for a test, and the tool run in it.
-struct Place {
-    dir: TempDir,
-}
-
-/// What a run of the tool said.
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
-}
+use support::{Place, Said};
 
 impl Place {
-    fn new() -> Place {
-        Place { dir: tempfile::tempdir().expect("temporary directory") }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_frond"));
-        command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
-        command
-    }
-
-    /// Runs it with words separated by spaces.
-    fn run(&self, line: &str) -> Said {
-        self.run_with(&line.split_whitespace().collect::<Vec<_>>())
-    }
-
-    fn run_with(&self, arguments: &[&str]) -> Said {
-        Said::from(self.command(arguments).output().expect("run frond"))
-    }
-
-    /// Runs it with words separated by spaces, and this input.
-    fn run_on(&self, line: &str, input: &[u8]) -> Said {
-        let mut command = self.command(line.split_whitespace());
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("run frond");
-        // The tool may have refused the input before reading it.
-        let _ = child.stdin.take().expect("piped").write_all(input);
-        Said::from(child.wait_with_output().expect("wait for frond"))
-    }
-
-    /// Runs it, expects it to succeed, and returns what it printed.
-    fn good(&self, line: &str) -> String {
-        let said = self.run(line);
-        assert_eq!(said.code, 0, "frond {line}: {}", said.err);
-        said.out
-    }
-
     /// A database with a tree of a few rows.
     fn fruit(&self) {
         self.good("create demo fruit empty");
         for (key, value) in [("apple", "red"), ("apricot", "orange"), ("banana", "yellow"), ("cherry", "red")] {
             self.good(&format!("put demo fruit {key} {value}"));
-        }
-    }
-}
-
-impl From<Output> for Said {
-    fn from(output: Output) -> Said {
-        Said {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-}
-
-impl Said {
-    /// Failed with this code, nothing on standard output, and one line that has all these parts.
-    fn failed(&self, code: i32, parts: &[&str]) {
-        assert_eq!(self.code, code, "{}", self.err);
-        assert_eq!(self.out, "");
-        self.complained(parts);
-    }
-
-    fn complained(&self, parts: &[&str]) {
-        assert_eq!(self.err.lines().count(), 1, "{}", self.err);
-        assert!(self.err.starts_with("frond: "), "{}", self.err);
-        for part in parts {
-            assert!(self.err.contains(part), "{part:?} is missing in: {}", self.err);
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::engine::frond::Frond;
 use crate::engine::model::Model;
 use crate::engine::{Codec, Durability, Engine, OpenOptions, Statistics};
 use crate::measure::{Meter, Phase, Resources};
-use crate::{Error, Result};
+use crate::{At, Error, Result};
 
 /// An empty file in every directory that a run made.
 const MARK: &str = "made-by-frond-bench";
@@ -58,7 +58,7 @@ pub struct Common {
 
 fn parse_setting(text: &str) -> Result<(String, String)> {
     let (name, value) =
-        text.split_once('=').ok_or_else(|| Error::new(format!("settings are NAME=VALUE; got {text}")))?;
+        text.split_once('=').ok_or_else(|| Error::usage(format!("settings are NAME=VALUE; got {text}")))?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
@@ -96,47 +96,49 @@ impl Common {
     /// Makes the directory, empty but for the mark of the benchmarks, by which a later run knows that it may remove it.
     pub fn prepare(&self) -> Result<()> {
         self.remove()?;
-        std::fs::create_dir_all(&self.directory)?;
-        std::fs::File::create(self.directory.join(MARK))?;
-        Ok(())
+        let mark = self.directory.join(MARK);
+        std::fs::create_dir_all(&self.directory).at_path(&self.directory)?;
+        std::fs::File::create(&mark).map(|_| ()).at_path(&mark)
     }
 
     /// Refuses a directory with files in it that no run of the benchmarks made.
     fn refuse_foreign(&self) -> Result<()> {
         let empty = match std::fs::read_dir(&self.directory) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
-            entries => entries?.next().is_none(),
+            entries => entries.at_path(&self.directory)?.next().is_none(),
         };
         if empty || self.directory.join(MARK).exists() {
             return Ok(());
         }
-        Err(Error::new(format!(
+        Err(Error::usage(format!(
             "{} holds files that no benchmark made, and they stay; name a new directory by --directory, or empty this \
              one yourself",
             self.directory.display()
         )))
     }
 
-    /// Removes the database: the mark last, so that an interrupted removal can be done again.
+    /// Removes the database.
     pub fn remove(&self) -> Result<()> {
         self.refuse_foreign()?;
-        let entries = match std::fs::read_dir(&self.directory) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
-        };
-        for entry in entries {
+        match self.remove_marked() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            removed => removed.at_path(&self.directory),
+        }
+    }
+
+    /// The mark goes last, so that an interrupted removal can be done again.
+    fn remove_marked(&self) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(&self.directory)? {
             let entry = entry?;
-            if entry.file_name() == MARK {
-                continue;
-            }
             match entry.file_type()?.is_dir() {
                 true => std::fs::remove_dir_all(entry.path())?,
+                false if entry.file_name() == MARK => {}
                 false => std::fs::remove_file(entry.path())?,
             }
         }
         match std::fs::remove_file(self.directory.join(MARK)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => Ok(std::fs::remove_dir(&self.directory)?),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => std::fs::remove_dir(&self.directory),
         }
     }
 

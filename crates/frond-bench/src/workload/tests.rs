@@ -26,8 +26,8 @@ fn place(test: &str) -> (Common, PathBuf) {
 #[test]
 fn a_directory_with_somebodys_files_is_refused_and_stays() -> Result<()> {
     let (common, directory) = place("foreign");
-    std::fs::create_dir_all(directory.join("letters"))?;
-    std::fs::write(directory.join("letters/first"), "dear")?;
+    std::fs::create_dir_all(directory.join("letters")).at_path(&directory)?;
+    std::fs::write(directory.join("letters/first"), "dear").at_path(&directory)?;
     let workload = parse_workload("commit --threads 1 --seconds 0.01")?;
     for line in ["commit", "rollback", "recovery"] {
         let spec = Spec { engine: EngineName::Model, common: common.clone(), workload: parse_workload(line)? };
@@ -44,9 +44,9 @@ fn a_directory_with_somebodys_files_is_refused_and_stays() -> Result<()> {
         workload,
     };
     assert!(compared.execute().is_err());
-    assert_eq!(std::fs::read(directory.join("letters/first"))?, b"dear");
-    assert_eq!(std::fs::read_dir(&directory)?.count(), 1, "nothing was added either");
-    Ok(std::fs::remove_dir_all(directory)?)
+    assert_eq!(std::fs::read(directory.join("letters/first")).at_path(&directory)?, b"dear");
+    assert_eq!(std::fs::read_dir(&directory).at_path(&directory)?.count(), 1, "nothing was added either");
+    std::fs::remove_dir_all(&directory).at_path(&directory)
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_database_of_an_earlier_run_is_replaced_also_after_half_a_removal() -> Resul
     let keep = Spec { engine: EngineName::Frond, common: Common { keep: true, ..common.clone() }, workload };
     run(&keep)?;
     assert!(directory.join("data.frond").exists());
-    std::fs::remove_file(directory.join("data.frond"))?;
+    std::fs::remove_file(directory.join("data.frond")).at_path(&directory)?;
     run(&keep)?;
     run(&Spec { common, ..keep })?;
     assert!(!directory.exists());
