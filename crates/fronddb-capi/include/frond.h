@@ -804,7 +804,7 @@ typedef struct frond_statistics {
   uint64_t messages;               /* messages written */
   uint64_t user_bytes;             /* bytes of keys and values written by users */
   uint64_t log_bytes;              /* bytes of records put into the log */
-  uint64_t log_bytes_written;      /* bytes written to log files */
+  uint64_t log_bytes_written;      /* bytes written to log files, but for the zeros that fill new ones */
   uint64_t log_records;            /* records put into the log */
   uint64_t log_syncs;              /* syncs of the log */
   uint64_t blob_bytes;             /* bytes of values written as blobs */
@@ -820,7 +820,7 @@ typedef struct frond_statistics {
   uint64_t checkpoints_by_size;    /* checkpoints because level 0 was full */
   uint64_t checkpoints_by_target;  /* checkpoints for the recovery-time target */
   uint64_t checkpoints_by_request; /* checkpoints on request */
-  uint64_t blocks_read;            /* blocks read from the data file */
+  uint64_t blocks_read;            /* blocks read from the data file, but for blocks_read_bulk */
   uint64_t bytes_read;             /* bytes read from the data file */
   uint64_t cache_hits;             /* lookups in the cache that found their block */
   uint64_t cache_misses;           /* lookups in the cache that did not */
@@ -855,6 +855,15 @@ typedef struct frond_statistics {
   uint64_t file_bytes_used;        /* now: bytes of the data file in use */
   uint64_t file_bytes_live;        /* now: bytes of the data file that the newest publication references */
   uint64_t generation;             /* now: generation of the newest superblock */
+  uint64_t write_checks;           /* point reads made by writes, besides gets: of uniqueness, of conflicts */
+  uint64_t blocks_read_point;      /* of blocks_read: for point reads, with the filters and indexes they asked for */
+  uint64_t blocks_read_scan;       /* of blocks_read: blocks of rows for scans and estimates */
+  uint64_t blocks_read_meta;       /* of blocks_read: indexes, filters, range-deletes for all but point reads */
+  uint64_t blocks_read_bulk;       /* blocks of rows read for compactions and checks, and to warm the cache */
+  uint64_t run_lookups;            /* runs whose range of keys holds the key of a point read */
+  uint64_t filter_negatives;       /* of these, answered by the filter: nothing of the key is there */
+  uint64_t filter_positives;       /* of these, let pass by the filter */
+  uint64_t filter_false_positives; /* let pass by the filter although nothing of the key was there */
 } frond_statistics;
 
 /* Fills the first size bytes of *statistics; pass sizeof(frond_statistics). Fields that the library does not have are

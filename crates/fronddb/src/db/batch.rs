@@ -102,6 +102,11 @@ impl WriteBatch {
         self.bytes.len()
     }
 
+    /// Bytes of keys and payloads, as their user gave them.
+    pub(crate) fn user_bytes(&self) -> u64 {
+        (self.bytes.len() - self.count * (HEADER_BYTES + PREFIX_BYTES)) as u64
+    }
+
     /// Memory held, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.capacity()
