@@ -582,8 +582,9 @@ void frond_batch_clear(frond_batch *batch);
 /* Number of writes, and memory that they take; 0 for NULL. */
 size_t frond_batch_count(const frond_batch *batch);
 size_t frond_batch_bytes(const frond_batch *batch);
-/* As frond_txn_write; the batch keeps its writes. */
+/* As frond_txn_write and frond_db_write; the batch keeps its writes. */
 frond_status frond_txn_write_batch(frond_txn *txn, const frond_batch *batch, size_t *failed);
+frond_status frond_db_write_batch(frond_db *db, const frond_batch *batch, const frond_txn_options *options);
 
 /* Bulk loads: rows in any order into a tree that has none. They are sorted outside of the tree, in bounded memory, and then
  * written in key order, without locks or lookups for each row: a large load into a tree that was never written to as leaves
@@ -656,6 +657,9 @@ typedef struct frond_step {
  * is FROND_INVALID_ARGUMENT and *size says what it takes. buffer may be NULL with capacity 0. */
 frond_status frond_program_encode(const frond_step *steps, size_t count, uint8_t *buffer, size_t capacity,
                                   size_t *size);
+/* The steps of a program, as frond_program_encode took them; lent until frond_list_free of *list. FROND_INVALID_ARGUMENT
+ * for bytes that are no program. */
+frond_status frond_program_decode(frond_slice program, frond_list **list, const frond_step **steps, size_t *count);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 10 Two-phase commit. External ids are 1 to FROND_XID_BYTES_MAX bytes. Any thread, but for the first function.
@@ -732,6 +736,8 @@ frond_status frond_db_compact(frond_db *db, const frond_tree *tree, frond_slice 
 frond_status frond_db_step_background(frond_db *db, bool *worked);
 /* Waits until no background work is left. */
 frond_status frond_db_wait_idle(frond_db *db);
+/* *warm is true once the blocks that were hot before the start have been read again, as far as the cache has room. */
+frond_status frond_db_is_warm(frond_db *db, bool *warm);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 12 Looking inside. Any thread. Items are lent until frond_list_free of *list.
@@ -770,6 +776,9 @@ typedef struct frond_lock_info {
 frond_status frond_db_trees(frond_db *db, frond_list **list, const frond_tree_info **items, size_t *count);
 frond_status frond_db_transactions(frond_db *db, frond_list **list, const frond_txn_info **items, size_t *count);
 frond_status frond_db_locks(frond_db *db, frond_list **list, const frond_lock_info **items, size_t *count);
+/* The shape of the tree as text, for people: memtables, nodes, runs, leaves. Its form may change. To be freed with
+ * frond_string_free. FROND_IO, FROND_CORRUPTION when a node cannot be loaded. */
+frond_status frond_db_tree_shape(frond_db *db, char **text);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 13 Statistics and recovery. Any thread. Counts and bytes are since opening unless they say "now".
@@ -944,6 +953,44 @@ frond_status frond_check(const char *path, const frond_offline_options *options,
  * FROND_CORRUPTION when nothing at all can be read. */
 frond_status frond_salvage(const char *from, const char *to, const frond_offline_options *options, uint64_t *rows,
                            char **json);
+
+/* What an event of the log says. */
+typedef uint32_t frond_log_action;
+enum {
+  FROND_ACTION_WRITE = 1,        /* one key was changed */
+  FROND_ACTION_DELETE_RANGE = 2, /* an interval of keys was deleted */
+  FROND_ACTION_COMMIT = 3,
+  FROND_ACTION_ABORT = 4,
+  FROND_ACTION_ABORT_STEPS = 5, /* steps of the transaction were rolled back */
+  FROND_ACTION_PREPARE = 6
+};
+
+enum {
+  FROND_LOG_EVENT_BLOB = 1 /* the value lies in the data file: value refers to it */
+};
+
+/* One thing that a log record says; a record with many writes is told as many events with one lsn. */
+typedef struct frond_log_event {
+  uint64_t lsn;  /* position of the record */
+  uint64_t txn;  /* the transaction's id in the database */
+  uint32_t step; /* which of its steps; the first of those rolled back; 0 where that does not matter */
+  uint32_t step_last; /* the same, but the last of those rolled back */
+  frond_log_action action;
+  frond_op op;       /* of a write: any but FROND_OP_INSERT, which is logged as a put */
+  uint32_t flags;    /* FROND_LOG_EVENT_* */
+  uint32_t tree;     /* of a write or an interval */
+  frond_slice key;   /* of a write; the lowest key of an interval; the external id of a prepare */
+  frond_slice value; /* value or program of a write; the lowest key above an interval, empty: to the end of the tree */
+  uint64_t number;   /* of a commit: its place in their order; of a prepare: locks that it holds */
+} frond_log_event;
+
+/* Told of each event in the thread that reads; event is lent for the call. False ends the reading. */
+typedef bool (*frond_log_event_fn)(void *context, const frond_log_event *event);
+
+/* Tells visit everything that the live segments of the log of the database in path say, oldest first; writes nothing. options
+ * may be NULL; of them log_dir and memory_bytes count. FROND_CORRUPTION where the log is damaged, after what comes before. */
+frond_status frond_log_events(const char *path, const frond_offline_options *options, frond_log_event_fn visit,
+                              void *context);
 
 #ifdef __cplusplus
 }

@@ -127,6 +127,15 @@ pub extern "C" fn frond_db_step_background(db: Option<&frond_db>, worked: Out<'_
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn frond_db_is_warm(db: Option<&frond_db>, warm: Out<'_, bool>) -> Status {
+    enter("frond_db_is_warm", || {
+        let (db, warm) = (need(db, "db")?, need(warm, "warm")?);
+        warm.write(db.inner.is_warm());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn frond_db_wait_idle(db: Option<&frond_db>) -> Status {
     enter("frond_db_wait_idle", || need(db, "db")?.inner.wait_idle())
 }
