@@ -153,7 +153,7 @@ enum {
   FROND_OPTION_BACKGROUND_THREADS = 11,    /* threads that seal, flush and compact. Default 2 */
   FROND_OPTION_DIRECT_IO = 12,             /* 0/1: past the operating system's cache. Default 1 */
   FROND_OPTION_BLOCK_BYTES = 13,           /* uncompressed size of a block. Default 16 KiB */
-  FROND_OPTION_FILTER_BITS_PER_KEY = 14,   /* size of filters; 0: none. Default 10 */
+  FROND_OPTION_FILTER_BITS_PER_KEY = 14,   /* size of filters of leaf bases; 0: none; buffers have 14. Default 10 */
   FROND_OPTION_BLOB_BYTES_MIN = 15,        /* values from this size go straight to the data file. Default 64 KiB */
   FROND_OPTION_LOCK_TIMEOUT_MS = 16,       /* how long a lock is waited for. Default 50000 */
   FROND_OPTION_MANUAL_BACKGROUND = 17      /* 0/1: no threads, see frond_db_step_background. For tests. Default 0 */
@@ -352,7 +352,9 @@ frond_status frond_txn_commit(frond_txn *txn);
 frond_status frond_txn_rollback(frond_txn *txn);
 
 /* Ends the lock wait that transaction id is in, or the next one that it enters, with FROND_CANCELLED. For threads that
- * kill sessions: any thread, at any time. FROND_NOT_FOUND when no such transaction is open. */
+ * kill sessions: any thread, at any time. It reaches waits for locks alone: reads, waits for the log or for room in level 0
+ * go on to their end; a long scan is its caller's to stop between two calls, bulk loads and compactions are given up by
+ * their callbacks. FROND_NOT_FOUND when no such transaction is open. */
 frond_status frond_db_cancel(frond_db *db, uint64_t id);
 
 /* Marks to roll back to, nested to any depth. *savepoint is a number that means something to this transaction only. */
@@ -523,14 +525,16 @@ static inline const uint8_t *frond_fetch_row(const uint8_t *at, frond_row *row)
  *   frond_db: any thread.
  */
 
-/* What a write does. Only FROND_OP_INSERT reads, and filters answer most of that. */
+/* What a write does. Only FROND_OP_INSERT reads, and FROND_OP_INSERT_IF_ABSENT of a value from FROND_OPTION_BLOB_BYTES_MIN
+ * on; filters answer most of that. */
 typedef uint32_t frond_op;
 enum {
   FROND_OP_PUT = 1,              /* key gets value */
   FROND_OP_INSERT = 2,           /* key gets value; FROND_KEY_EXISTS if it already has one */
-  FROND_OP_INSERT_IF_ABSENT = 3, /* key gets value unless it already has one */
+  FROND_OP_INSERT_IF_ABSENT = 3, /* key gets value unless it already has one; reads for a value that becomes a blob */
   FROND_OP_DELETE = 4,           /* key gets no value */
-  FROND_OP_SINGLE_DELETE = 5,    /* the same for a key put exactly once since it last had none: the cheapest */
+  FROND_OP_SINGLE_DELETE = 5,    /* the same for a key put exactly once since it last had none: the cheapest. Otherwise
+                                  * undefined for that key: an older value may be there again, at once or later */
   FROND_OP_UPDATE = 6            /* the value changes by the update program in value (section 9) */
 };
 
