@@ -306,6 +306,11 @@ fn damage_is_named_and_the_rest_salvaged() {
     assert_eq!(said.code, 1, "{}{}", said.out, said.err);
     assert!(said.out.contains("file=data.frond offset="), "{}", said.out);
     said.complained(&["is damaged", "findings=", "frond salvage"]);
+    let name = if said.out.contains(" name=left: ") { "left" } else { "right" };
+    assert!(said.out.contains(&format!(" name={name}: ")), "{}", said.out);
+    assert!(said.err.contains(&format!("trees={name};")), "{}", said.err);
+    let json: serde_json::Value = serde_json::from_str(&place.run("check demo --json").out).expect("JSON");
+    assert_eq!(json["findings"][0]["tree_name"], name);
     // The rest stays in use.
     let scans = ["left", "right"].map(|tree| place.run(&format!("scan demo {tree} --count")));
     assert!(scans.iter().any(|said| said.code == 0 && said.out == "30000\n"), "{}{}", scans[0].err, scans[1].err);
@@ -314,6 +319,7 @@ fn damage_is_named_and_the_rest_salvaged() {
     let said = place.run("salvage demo rescued");
     assert_eq!(said.code, 1, "{}{}", said.out, said.err);
     said.complained(&["not all of demo was readable"]);
+    assert!(said.out.contains(&format!(" name={name}: ")), "{}", said.out);
     let rescued: u64 = ["left", "right"]
         .map(|tree| place.good(&format!("scan rescued {tree} --count")).trim().parse::<u64>().expect("a count"))
         .iter()

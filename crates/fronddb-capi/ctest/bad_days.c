@@ -106,7 +106,8 @@ static void finding(void *context, const frond_finding *finding)
   struct found *found = context;
   CHECK(strlen(finding->message) > 0 && finding->reserved == 0);
   found->in_all++;
-  found->in_tree += strcmp(finding->file, "data.frond") == 0 && finding->offset != UINT64_MAX && finding->tree != 0;
+  found->in_tree += strcmp(finding->file, "data.frond") == 0 && finding->offset != UINT64_MAX && finding->tree != 0 &&
+                    finding->tree_name != NULL && strcmp(finding->tree_name, "t") == 0;
 }
 
 /* Damages a block of the user's tree: pages hold all kinds of things, so it is tried out. */

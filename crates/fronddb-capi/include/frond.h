@@ -710,9 +710,10 @@ typedef struct frond_finding {
   uint64_t offset;     /* in the file, in bytes; UINT64_MAX when not known */
   uint32_t tree;       /* 0 when not known */
   uint32_t reserved;
+  const char *tree_name; /* NULL when not known */
 } frond_finding;
 
-/* Told of each finding in the thread that checks; finding is lent for the call. */
+/* Told of each finding in the thread that checks; finding is lent for the call. New fields come last. */
 typedef void (*frond_finding_fn)(void *context, const frond_finding *finding);
 
 /* Reads and checks everything stored. *findings (may be NULL) is the number of damages; damage is no error. report may

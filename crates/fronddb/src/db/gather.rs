@@ -195,10 +195,12 @@ impl Engine {
         self.check_open()?;
         let found = self.tree.verify(&mut |_| {});
         for problem in &found.problems {
+            let tree = Some(problem.tree).filter(|tree| *tree == problem.tree_last || *tree != TreeId(0));
             report(Finding {
                 file: DATA_FILE.to_owned(),
                 offset: problem.extent.map(|extent| extent.offset()),
-                tree: Some(problem.tree).filter(|tree| *tree == problem.tree_last || *tree != TreeId(0)),
+                tree,
+                tree_name: tree.and_then(|tree| self.tree_name(tree)),
                 message: problem.error.to_string(),
             });
         }
@@ -206,6 +208,7 @@ impl Engine {
             file: DATA_FILE.to_owned(),
             offset: None,
             tree: None,
+            tree_name: None,
             message: error.to_string(),
         };
         self.store.map_damage().iter().for_each(|error| report(damage(error)));
