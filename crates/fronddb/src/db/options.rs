@@ -108,7 +108,8 @@ setters! {
     recovery_target_ms: u64,
     /// Threads that seal, flush and compact. Default: 2, at least 1.
     background_threads: usize,
-    /// Reads and writes the data file past the operating system's cache where the platform can. Default: true.
+    /// Reads and writes the data file past the operating system's cache where the file system can; where it cannot, a note
+    /// at opening says so ([`Options::on_log`]). Default: true.
     direct_io: bool,
     /// Uncompressed size of a block, in bytes. Default: 16 KiB.
     block_bytes: usize,
