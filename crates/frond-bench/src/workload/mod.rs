@@ -137,9 +137,12 @@ impl Common {
             }
         }
         match std::fs::remove_file(self.directory.join(MARK)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => std::fs::remove_dir(&self.directory),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
+        // What is mounted or linked there stays, empty.
+        let _ = std::fs::remove_dir(&self.directory);
+        Ok(())
     }
 
     /// Begins a measured phase.

@@ -63,6 +63,22 @@ fn a_database_of_an_earlier_run_is_replaced_also_after_half_a_removal() -> Resul
     Ok(())
 }
 
+#[test]
+fn a_link_to_a_directory_is_followed_and_stays() -> Result<()> {
+    let (common, link) = place("link");
+    let target = link.with_extension("target");
+    std::fs::create_dir_all(&target).at_path(&target)?;
+    std::os::unix::fs::symlink(&target, &link).at_path(&link)?;
+    let workload = parse_workload("commit --threads 1 --seconds 0.01")?;
+    let spec = Spec { engine: EngineName::Frond, common: Common { keep: true, ..common.clone() }, workload };
+    run(&spec)?;
+    assert!(target.join("data.frond").exists());
+    run(&Spec { common, ..spec })?;
+    assert_eq!(std::fs::read_dir(&target).at_path(&target)?.count(), 0);
+    std::fs::remove_file(&link).at_path(&link)?;
+    std::fs::remove_dir(&target).at_path(&target)
+}
+
 fn phase<'a>(outcome: &'a Outcome, name: &str) -> &'a Phase {
     outcome.phases.iter().find(|phase| phase.name == name).expect("the phase was run")
 }
