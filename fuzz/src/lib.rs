@@ -14,12 +14,15 @@ use fronddb::base::{Lsn, checksum};
 use fronddb::format::blob::BlobRef;
 use fronddb::format::block::{self, BlockKind, EntryBlock, EntryCursor, IndexBlock, RangeBlock};
 use fronddb::format::filter::Filter;
+use fronddb::format::hot_keys as hot;
 use fronddb::format::node::NodeImage;
 use fronddb::format::program::{self, Op, Program};
 use fronddb::format::record::Record;
 use fronddb::format::superblock::{self, SUPERBLOCK_BYTES};
 use fronddb::format::{RunMeta, Slot, Superblock};
 use fronddb::txn::StatusTable;
+
+pub use fronddb::db::decoders::{catalog_key, catalog_row, graft_notes, sort_file};
 
 pub use files::{log_frames, log_segment, segment_header, space_map};
 pub use operations::operations;
@@ -44,6 +47,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("space_map", space_map),
     ("log_segment", log_segment),
     ("log_frames", log_frames),
+    ("hot_keys", hot_keys),
+    ("catalog_row", catalog_row),
+    ("catalog_key", catalog_key),
+    ("graft_notes", graft_notes),
+    ("sort_file", sort_file),
     ("operations", operations),
 ];
 
@@ -204,6 +212,17 @@ fn read_record(lsn: u64, bytes: &[u8]) {
         Record::Prepare { locks, .. } => assert!(locks.count() <= bytes.len()),
         _ => {}
     }
+}
+
+/// The list of hot keys, behind its magic and version and before its checksum.
+pub fn hot_keys(bytes: &[u8]) {
+    let _ = hot::decode(bytes);
+    let mut list = b"FRONDHOT\x01".to_vec();
+    list.extend_from_slice(bytes);
+    let sum = checksum::block(0, &list);
+    list.extend_from_slice(&sum.to_le_bytes());
+    let Ok(keys) = hot::decode(&list) else { return };
+    assert_eq!(hot::decode(&hot::encode(&keys)).ok(), Some(keys));
 }
 
 /// The stored states of transactions.

@@ -25,7 +25,8 @@ double write_amplification(const frond_statistics &s)
 
 double read_amplification(const frond_statistics &s)
 {
-  return static_cast<double>(s.blocks_read) / static_cast<double>(s.gets ? s.gets : 1);
+  uint64_t reads= s.gets + s.write_checks;
+  return static_cast<double>(s.blocks_read_point) / static_cast<double>(reads ? reads : 1);
 }
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -284,8 +285,12 @@ void put_storage(Text &text, const frond_statistics &s)
   text.section("READS");
   text.line("point reads %llu (found %llu), cursor seeks %llu, cursor steps %llu", ulonglong(s.gets), ulonglong(s.gets_found),
             ulonglong(s.cursor_seeks), ulonglong(s.cursor_steps));
-  text.line("blocks read %llu, %s; per point read %.3f", ulonglong(s.blocks_read), size_text(s.bytes_read).c_str(),
-            read_amplification(s));
+  text.line("blocks read %llu, %s: for point reads %llu (%.3f for each), for scans %llu, indexes and filters %llu; besides, for "
+            "compactions %llu",
+            ulonglong(s.blocks_read), size_text(s.bytes_read).c_str(), ulonglong(s.blocks_read_point), read_amplification(s),
+            ulonglong(s.blocks_read_scan), ulonglong(s.blocks_read_meta), ulonglong(s.blocks_read_bulk));
+  text.line("runs asked by point reads %llu, answered by filters %llu, let pass %llu, in vain %llu", ulonglong(s.run_lookups),
+            ulonglong(s.filter_negatives), ulonglong(s.filter_positives), ulonglong(s.filter_false_positives));
   text.line("point read time: %s", times_text(s.read).c_str());
 
   text.section("WRITES");

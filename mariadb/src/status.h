@@ -5,7 +5,7 @@
      Frond_last_recovery_<field>       every number of frond_recovery_report
      Frond_estimated_recovery_ms       what a restart would take if the server died now
      Frond_write_amplification         bytes written to storage per byte that users wrote
-     Frond_read_amplification          blocks read from storage per point read
+     Frond_read_amplification          blocks read from storage for point reads, per point read
    docs/mariadb.md lists them; a test compares.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */

@@ -5,13 +5,13 @@
 //! the shared error output.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::workload::{Common, Spec, recovery, run};
-use crate::{Error, Result};
+use crate::{At, Error, Result};
 
 /// What a child is to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,16 +36,18 @@ pub struct Worker {
 impl Worker {
     /// Starts a child on `task`.
     pub fn start(common: &Common, task: &Task) -> Result<Worker> {
-        let mut child = Command::new(std::env::current_exe()?)
+        let program = std::env::current_exe().at("the path of this program")?;
+        let mut child = Command::new(&program)
             .args(&common.child_arguments)
             .envs(ALLOCATOR)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .spawn()?;
+            .spawn()
+            .at_path(&program)?;
         let task = serde_json::to_vec(task)?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(mut input), Some(output)) => {
-                input.write_all(&task)?;
+                input.write_all(&task).at("input of a child process")?;
                 Ok(Worker { child, output: BufReader::new(output) })
             }
             _ => Err(Error::new("a child process has no pipes")),
@@ -55,24 +57,23 @@ impl Worker {
     /// The next answer, `None` at the end of the child's output. A half-written last line is no answer.
     pub fn answer<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let mut line = String::new();
-        self.output.read_line(&mut line)?;
+        self.output.read_line(&mut line).at("output of a child process")?;
         if line.ends_with('\n') { Ok(Some(serde_json::from_str(&line)?)) } else { Ok(None) }
     }
 
-    /// SIGKILL, and waits until the process is gone.
-    pub fn kill(&mut self) -> Result<()> {
-        self.child.kill()?;
-        self.child.wait()?;
-        Ok(())
+    /// SIGKILL, and waits until the process is gone; how it ended, should it have been quicker.
+    pub fn kill(&mut self) -> Result<ExitStatus> {
+        self.child.kill().at("kill a child process")?;
+        self.child.wait().at("wait for a child process")
     }
 
     /// Waits for its one answer and for success.
     pub fn finish<T: DeserializeOwned>(mut self) -> Result<T> {
         let answer = self.answer()?;
-        let status = self.child.wait()?;
+        let status = self.child.wait().at("wait for a child process")?;
         match answer {
             Some(answer) if status.success() => Ok(answer),
-            _ => Err(Error::new(format!("a child process failed status={status}"))),
+            _ => Err(Error::child(status)),
         }
     }
 }
@@ -90,9 +91,7 @@ pub fn reply(answer: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
     let mut output = std::io::stdout().lock();
-    output.write_all(&line)?;
-    output.flush()?;
-    Ok(())
+    output.write_all(&line).and_then(|()| output.flush()).at("standard output")
 }
 
 /// The child's side: reads its task, does it, answers.

@@ -10,7 +10,7 @@ use crate::report::{
 };
 use crate::suite::{Entry, SUITE, parse_workload};
 use crate::workload::{Common, EngineName, Outcome, Spec, Workload, run};
-use crate::{Error, Result};
+use crate::{At, Error, Result};
 
 /// Run one workload on one engine.
 #[derive(Debug, Args)]
@@ -106,7 +106,7 @@ impl RunCommand {
         };
         print_chart(&comparison)?;
         match (self.plot, comparison.chart()) {
-            (Some(path), Some(chart)) => Ok(std::fs::write(path, chart.svg())?),
+            (Some(path), Some(chart)) => std::fs::write(&path, chart.svg()).at_path(&path),
             _ => Ok(()),
         }
     }
@@ -119,6 +119,7 @@ impl CompareCommand {
     }
 
     fn execute_as(self, command: String) -> Result<()> {
+        self.common.prepare()?;
         let machine = machine(&self.common.directory)?;
         let mut runs: Vec<Vec<Report>> = vec![Vec::new(); self.engines.len()];
         for _ in 0..self.repeat.max(1) {
@@ -158,7 +159,7 @@ impl SuiteCommand {
     pub fn execute(self) -> Result<()> {
         if let Some(name) = self.names.iter().find(|name| SUITE.iter().all(|entry| entry.name != name.as_str())) {
             let known: Vec<&str> = SUITE.iter().map(|entry| entry.name).collect();
-            return Err(Error::new(format!("no such comparison; there are {} name={name}", known.join(", "))));
+            return Err(Error::usage(format!("no such comparison; there are {} name={name}", known.join(", "))));
         }
         let chosen = |entry: &&Entry| self.names.is_empty() || self.names.iter().any(|name| name == entry.name);
         for entry in SUITE.iter().filter(chosen) {
@@ -182,12 +183,14 @@ impl SuiteCommand {
 impl RenderCommand {
     /// Rewrites every recorded section.
     pub fn execute(self) -> Result<()> {
+        let directory = self.docs.join("benchmarks");
+        let entries = std::fs::read_dir(&directory).at_path(&directory)?;
         let mut files: Vec<PathBuf> =
-            std::fs::read_dir(self.docs.join("benchmarks"))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+            entries.map(|entry| Ok(entry.at_path(&directory)?.path())).collect::<Result<_>>()?;
         files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
         files.sort();
         for path in files {
-            let comparison: Comparison = serde_json::from_slice(&std::fs::read(&path)?)?;
+            let comparison: Comparison = serde_json::from_slice(&std::fs::read(&path).at_path(&path)?)?;
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             write_page(&self.docs, &name, &comparison)?;
         }
@@ -202,8 +205,9 @@ fn record(docs: &Path, name: &str, comparison: &Comparison) -> Result<()> {
         phase.curve = phase.curve.thinned(RECORDED_POINTS);
     }
     let directory = docs.join("benchmarks");
-    std::fs::create_dir_all(&directory)?;
-    std::fs::write(directory.join(format!("{name}.json")), serde_json::to_string_pretty(&comparison)?)?;
+    std::fs::create_dir_all(&directory).at_path(&directory)?;
+    let path = directory.join(format!("{name}.json"));
+    std::fs::write(&path, serde_json::to_string_pretty(&comparison)?).at_path(&path)?;
     write_page(docs, name, &comparison)?;
     write_summary(docs)
 }
@@ -214,13 +218,12 @@ fn write_summary(docs: &Path) -> Result<()> {
     for entry in SUITE {
         let path = docs.join("benchmarks").join(format!("{}.json", entry.name));
         if path.exists() {
-            recorded.push(serde_json::from_slice::<Comparison>(&std::fs::read(path)?)?);
+            recorded.push(serde_json::from_slice::<Comparison>(&std::fs::read(&path).at_path(&path)?)?);
         }
     }
     let path = docs.join("benchmarks.md");
-    let page = std::fs::read_to_string(&path)?;
-    std::fs::write(path, with_section(&page, "summary", &summary(&recorded)))?;
-    Ok(())
+    let page = std::fs::read_to_string(&path).at_path(&path)?;
+    std::fs::write(&path, with_section(&page, "summary", &summary(&recorded))).at_path(&path)
 }
 
 fn write_page(docs: &Path, name: &str, comparison: &Comparison) -> Result<()> {
@@ -230,12 +233,12 @@ fn write_page(docs: &Path, name: &str, comparison: &Comparison) -> Result<()> {
         None => None,
         Some(chart) => {
             let plot = format!("benchmarks/{name}.svg");
-            std::fs::write(docs.join(&plot), chart.svg())?;
+            let path = docs.join(&plot);
+            std::fs::write(&path, chart.svg()).at_path(&path)?;
             Some(plot)
         }
     };
-    std::fs::write(path, with_section(&page, name, &section(comparison, plot.as_deref())))?;
-    Ok(())
+    std::fs::write(&path, with_section(&page, name, &section(comparison, plot.as_deref()))).at_path(&path)
 }
 
 /// The command to repeat this run: without the places of its files.
@@ -258,7 +261,7 @@ fn write_json(path: Option<&Path>, value: &impl serde::Serialize) -> Result<bool
     match path {
         None => Ok(false),
         Some(path) if path.as_os_str() == "-" => print(&serde_json::to_string_pretty(value)?).map(|()| true),
-        Some(path) => std::fs::write(path, serde_json::to_string_pretty(value)?).map(|()| false).map_err(Error::from),
+        Some(path) => std::fs::write(path, serde_json::to_string_pretty(value)?).map(|()| false).at_path(path),
     }
 }
 
@@ -271,5 +274,5 @@ fn print_chart(comparison: &Comparison) -> Result<()> {
 /// Prints a line; a closed pipe is an error like any other.
 fn print(text: &str) -> Result<()> {
     use std::io::Write;
-    writeln!(std::io::stdout(), "{text}").map_err(Error::from)
+    writeln!(std::io::stdout(), "{text}").at("standard output")
 }

@@ -18,4 +18,4 @@ pub mod report;
 pub mod suite;
 pub mod workload;
 
-pub use error::{Error, Result};
+pub use error::{At, Error, ErrorKind, Result};

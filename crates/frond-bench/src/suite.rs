@@ -87,7 +87,7 @@ struct Line {
 /// A workload as on the command line.
 pub fn parse_workload(line: &str) -> Result<Workload> {
     let words = std::iter::once("frond-bench").chain(line.split_whitespace());
-    Line::try_parse_from(words).map(|line| line.workload).map_err(|error| Error::new(error.to_string()))
+    Line::try_parse_from(words).map(|line| line.workload).map_err(|error| Error::usage(error.to_string()))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use frond_bench::engine::frond::Frond;
 use frond_bench::engine::model::Model;
 use frond_bench::engine::{Cursor, Durability, Engine, OpenOptions, Transaction};
 use frond_bench::generate::Random;
-use frond_bench::{Error, Result};
+use frond_bench::{At, Result};
 
 const TREES: [&str; 3] = ["first", "second", "third"];
 const KEYS: u64 = 300;
@@ -90,10 +90,12 @@ fn compare<A: Engine, B: Engine>(engine: &A, model: &B, random: &mut Random) -> 
 
 fn conforms<E: Engine>(name: &str, transactional: bool) -> Result<()> {
     let options = options(name, transactional);
-    std::fs::remove_dir_all(&options.directory).or_else(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Ok(()),
-        _ => Err(Error::from(error)),
-    })?;
+    std::fs::remove_dir_all(&options.directory)
+        .or_else(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })
+        .at_path(&options.directory)?;
     let mut engine = E::open(&options)?;
     let model = Model::open(&options)?;
     let mut random = Random::new(11);
@@ -117,8 +119,7 @@ fn conforms<E: Engine>(name: &str, transactional: bool) -> Result<()> {
         own_changes_are_seen(&engine)?;
     }
     engine.close()?;
-    std::fs::remove_dir_all(&options.directory)?;
-    Ok(())
+    std::fs::remove_dir_all(&options.directory).at_path(&options.directory)
 }
 
 fn own_changes_are_seen<E: Engine>(engine: &E) -> Result<()> {

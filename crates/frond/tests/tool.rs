@@ -1,97 +1,18 @@
 //! The tool as a user runs it: the real program on a temporary directory.
 
-use std::ffi::OsStr;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod support;
 
-use tempfile::TempDir;
+use std::path::Path;
+use std::process::Stdio;
 
-/// A directory for a test, and the tool run in it.
-struct Place {
-    dir: TempDir,
-}
-
-/// What a run of the tool said.
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
-}
+use support::{Place, Said};
 
 impl Place {
-    fn new() -> Place {
-        Place { dir: tempfile::tempdir().expect("temporary directory") }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn command<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_frond"));
-        command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
-        command
-    }
-
-    /// Runs it with words separated by spaces.
-    fn run(&self, line: &str) -> Said {
-        self.run_with(&line.split_whitespace().collect::<Vec<_>>())
-    }
-
-    fn run_with(&self, arguments: &[&str]) -> Said {
-        Said::from(self.command(arguments).output().expect("run frond"))
-    }
-
-    /// Runs it with words separated by spaces, and this input.
-    fn run_on(&self, line: &str, input: &[u8]) -> Said {
-        let mut command = self.command(line.split_whitespace());
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("run frond");
-        // The tool may have refused the input before reading it.
-        let _ = child.stdin.take().expect("piped").write_all(input);
-        Said::from(child.wait_with_output().expect("wait for frond"))
-    }
-
-    /// Runs it, expects it to succeed, and returns what it printed.
-    fn good(&self, line: &str) -> String {
-        let said = self.run(line);
-        assert_eq!(said.code, 0, "frond {line}: {}", said.err);
-        said.out
-    }
-
     /// A database with a tree of a few rows.
     fn fruit(&self) {
         self.good("create demo fruit empty");
         for (key, value) in [("apple", "red"), ("apricot", "orange"), ("banana", "yellow"), ("cherry", "red")] {
             self.good(&format!("put demo fruit {key} {value}"));
-        }
-    }
-}
-
-impl From<Output> for Said {
-    fn from(output: Output) -> Said {
-        Said {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-}
-
-impl Said {
-    /// Failed with this code, nothing on standard output, and one line that has all these parts.
-    fn failed(&self, code: i32, parts: &[&str]) {
-        assert_eq!(self.code, code, "{}", self.err);
-        assert_eq!(self.out, "");
-        self.complained(parts);
-    }
-
-    fn complained(&self, parts: &[&str]) {
-        assert_eq!(self.err.lines().count(), 1, "{}", self.err);
-        assert!(self.err.starts_with("frond: "), "{}", self.err);
-        for part in parts {
-            assert!(self.err.contains(part), "{part:?} is missing in: {}", self.err);
         }
     }
 }
@@ -304,7 +225,7 @@ fn stat_and_log_show_what_happened() {
     let json: serde_json::Value = serde_json::from_str(&place.good("stat demo --json")).expect("JSON");
     assert_eq!(json["trees"], 2);
     assert!(json["recovery"]["records"].is_u64() && json["statistics"]["file_bytes"].is_u64(), "{json}");
-    // The log keeps what came after the last opening; what it replayed goes into the tree.
+    // The log keeps what came after the last opening, and what it replayed until that is in the tree.
     assert_eq!(place.run_on("load demo --tree fruit", b"key,value\nkiwi,green\nlime,green\n").code, 0);
     let log = place.good("log demo");
     let put = log.lines().find(|line| line.contains("key=kiwi")).expect("the put of kiwi");
@@ -312,7 +233,9 @@ fn stat_and_log_show_what_happened() {
     assert!(log.lines().any(|line| line.contains("commit number=")), "{log}");
     let id = trees_id(&place, "fruit");
     let of_fruit = place.good(&format!("log demo --tree {id}"));
-    assert_eq!(of_fruit.lines().count(), 2, "{of_fruit}");
+    assert!(of_fruit.lines().all(|line| line.contains(&format!(" tree={id} "))), "{of_fruit}");
+    let loaded = of_fruit.lines().filter(|line| line.contains("key=kiwi") || line.contains("key=lime"));
+    assert_eq!(loaded.count(), 2, "{of_fruit}");
     assert_eq!(place.good("log demo --limit 2").lines().count(), 2);
 }
 
@@ -385,6 +308,11 @@ fn damage_is_named_and_the_rest_salvaged() {
     assert_eq!(said.code, 1, "{}{}", said.out, said.err);
     assert!(said.out.contains("file=data.frond offset="), "{}", said.out);
     said.complained(&["is damaged", "findings=", "frond salvage"]);
+    let name = if said.out.contains(" name=left: ") { "left" } else { "right" };
+    assert!(said.out.contains(&format!(" name={name}: ")), "{}", said.out);
+    assert!(said.err.contains(&format!("trees={name};")), "{}", said.err);
+    let json: serde_json::Value = serde_json::from_str(&place.run("check demo --json").out).expect("JSON");
+    assert_eq!(json["findings"][0]["tree_name"], name);
     // The rest stays in use.
     let scans = ["left", "right"].map(|tree| place.run(&format!("scan demo {tree} --count")));
     assert!(scans.iter().any(|said| said.code == 0 && said.out == "30000\n"), "{}{}", scans[0].err, scans[1].err);
@@ -393,6 +321,7 @@ fn damage_is_named_and_the_rest_salvaged() {
     let said = place.run("salvage demo rescued");
     assert_eq!(said.code, 1, "{}{}", said.out, said.err);
     said.complained(&["not all of demo was readable"]);
+    assert!(said.out.contains(&format!(" name={name}: ")), "{}", said.out);
     let rescued: u64 = ["left", "right"]
         .map(|tree| place.good(&format!("scan rescued {tree} --count")).trim().parse::<u64>().expect("a count"))
         .iter()

@@ -61,6 +61,10 @@ static void null_handles(void)
   WRONG(frond_db_compact(NULL, NULL, none(), none(), NULL, NULL));
   WRONG(frond_db_step_background(NULL, &flag));
   WRONG(frond_db_wait_idle(NULL));
+  WRONG(frond_db_is_warm(NULL, &flag));
+  WRONG(frond_db_tree_shape(NULL, &json));
+  WRONG(frond_db_write_batch(NULL, NULL, NULL));
+  WRONG(frond_log_events(NULL, NULL, NULL, NULL));
   WRONG(frond_db_trees(NULL, &list, &trees, &count));
   WRONG(frond_db_transactions(NULL, &list, &txns, &count));
   WRONG(frond_db_locks(NULL, &list, &locks, &count));
@@ -167,6 +171,50 @@ static void options(void)
   frond_options_free(options);
 }
 
+/* What was encoded comes back. */
+static void decoding(void)
+{
+  frond_step steps[4];
+  const frond_step *decoded;
+  frond_list *list;
+  uint8_t buffer[64];
+  size_t size, count = 0;
+  memset(steps, 0, sizeof steps);
+  steps[0].kind = FROND_STEP_SET_BYTES;
+  steps[0].offset = 3;
+  steps[0].bytes = text("abc");
+  steps[1].kind = FROND_STEP_ADD;
+  steps[1].offset = 8;
+  steps[1].width = 4;
+  steps[1].flags = FROND_STEP_BIG_ENDIAN | FROND_STEP_SATURATE;
+  steps[1].delta = -5;
+  steps[2].kind = FROND_STEP_IF_NULL;
+  steps[2].bytes = text("new");
+  steps[3].kind = FROND_STEP_APPEND;
+  steps[3].bytes = text("!");
+  OK(frond_program_encode(steps, 4, buffer, sizeof buffer, &size));
+  OK(frond_program_decode(frond_bytes(buffer, size), &list, &decoded, &count));
+  CHECK(count == 4);
+  CHECK(decoded[0].kind == FROND_STEP_SET_BYTES && decoded[0].offset == 3 && is(decoded[0].bytes, "abc"));
+  CHECK(decoded[1].kind == FROND_STEP_ADD && decoded[1].offset == 8 && decoded[1].width == 4);
+  CHECK(decoded[1].flags == (FROND_STEP_BIG_ENDIAN | FROND_STEP_SATURATE) && decoded[1].delta == -5);
+  CHECK(decoded[2].kind == FROND_STEP_IF_NULL && is(decoded[2].bytes, "new"));
+  CHECK(decoded[3].kind == FROND_STEP_APPEND && is(decoded[3].bytes, "!"));
+  {
+    /* They are steps to be encoded again. */
+    uint8_t again[64];
+    size_t size_again;
+    OK(frond_program_encode(decoded, count, again, sizeof again, &size_again));
+    CHECK(size_again == size && memcmp(again, buffer, size) == 0);
+  }
+  frond_list_free(list);
+  OK(frond_program_decode(none(), &list, &decoded, &count));
+  CHECK(count == 0);
+  frond_list_free(list);
+  WRONG(frond_program_decode(text("nonsense"), &list, &decoded, &count));
+  WRONG(frond_program_decode(frond_bytes(buffer, size), NULL, &decoded, &count));
+}
+
 static void batches_and_programs(void)
 {
   frond_batch *batch = frond_batch_new();
@@ -200,6 +248,7 @@ static void batches_and_programs(void)
   step.flags = 0;
   step.bytes.size = 1;
   WRONG(frond_program_encode(&step, 1, buffer, sizeof buffer, &size));
+  decoding();
 }
 
 static void names(void)

@@ -178,6 +178,55 @@ static void after_the_end(frond_db *db, frond_tree *tree)
   frond_cursor_close(cursor);
 }
 
+/* What a cursor sees that is not as old as its transaction's snapshot, and one that sees less. */
+static void committed_and_latest(frond_db *db)
+{
+  frond_txn_options uncommitted;
+  frond_cursor_options options;
+  frond_cursor *cursor;
+  frond_tree *tree;
+  frond_row row;
+  frond_txn *reader, *writer;
+  OK(frond_db_create_tree(db, "seen", NULL, &tree));
+  OK(frond_db_put(db, tree, text("a"), text("old")));
+
+  memset(&options, 0, sizeof options);
+  reader = begin(db);
+  OK(frond_cursor_open(reader, tree, NULL, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  OK(frond_db_put(db, tree, text("a"), text("new")));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.value, "old")); /* its snapshot */
+  frond_cursor_close(cursor);
+  options.flags = FROND_CURSOR_LATEST;
+  OK(frond_cursor_open(reader, tree, &options, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.value, "new"));
+  OK(frond_db_put(db, tree, text("a"), text("newest")));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.value, "newest"));
+  frond_cursor_close(cursor);
+  OK(frond_txn_commit(reader));
+
+  writer = begin(db);
+  OK(frond_txn_put(writer, tree, text("a"), text("not committed")));
+  memset(&uncommitted, 0, sizeof uncommitted);
+  uncommitted.isolation = FROND_ISOLATION_READ_UNCOMMITTED;
+  OK(frond_txn_begin(db, &uncommitted, &reader));
+  OK(frond_cursor_open(reader, tree, NULL, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.value, "not committed"));
+  frond_cursor_close(cursor);
+  options.flags = FROND_CURSOR_COMMITTED;
+  OK(frond_cursor_open(reader, tree, &options, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.value, "newest"));
+  frond_cursor_close(cursor);
+  OK(frond_txn_commit(reader));
+  OK(frond_txn_rollback(writer));
+  frond_tree_close(tree);
+}
+
 void test_cursors(void)
 {
   frond_db *db = open_new("cursors");
@@ -210,6 +259,7 @@ void test_cursors(void)
     after_the_end(db, tree);
     OK(frond_db_checkpoint(db)); /* and once more from the tree on disk */
   }
+  committed_and_latest(db);
   frond_tree_close(tree);
   OK(frond_db_close(db));
 }

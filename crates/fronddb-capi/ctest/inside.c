@@ -1,5 +1,13 @@
 /* Looking inside and upkeep: statistics, lists, checkpoints, check, memory. */
+#include <time.h>
+
 #include "test.h"
+
+static void nap(void)
+{
+  struct timespec pause = {0, 10000000};
+  (void) nanosleep(&pause, NULL);
+}
 
 static uint64_t field(const frond_statistics *statistics, const char *wanted)
 {
@@ -129,6 +137,21 @@ static void upkeep(frond_db *db)
   OK(frond_db_wait_idle(db));
   OK(frond_db_step_background(db, &worked));
   OK(frond_db_step_background(db, NULL));
+  {
+    char *shape;
+    bool warm = false;
+    int waits;
+    OK(frond_db_tree_shape(db, &shape));
+    CHECK(strncmp(shape, "level 0: ", 9) == 0 && strstr(shape, "root, height ") != NULL);
+    frond_string_free(shape);
+    WRONG(frond_db_tree_shape(db, NULL));
+    WRONG(frond_db_is_warm(db, NULL));
+    for (waits = 0; !warm && waits < 3000; waits++) {
+      nap();
+      OK(frond_db_is_warm(db, &warm));
+    }
+    CHECK(warm); /* a new database has nothing to be read again */
+  }
   OK(frond_db_statistics(db, &after, sizeof after));
   CHECK(after.generation > before.generation && after.checkpoints_by_request > before.checkpoints_by_request);
   OK(frond_db_estimated_recovery(db, &estimate));

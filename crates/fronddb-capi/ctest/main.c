@@ -87,7 +87,8 @@ int main(int argc, char **argv)
     void (*run)(void);
   } groups[] = {{"arguments", test_arguments},       {"rows", test_rows},   {"cursors", test_cursors},
                 {"transactions", test_transactions}, {"locks", test_locks}, {"threads", test_threads},
-                {"recovery", test_recovery},         {"inside", test_inside}};
+                {"recovery", test_recovery},         {"inside", test_inside},
+                {"options", test_options},           {"bad_days", test_bad_days}};
   size_t i, ran = 0;
   if (argc < 2 || argc > 3) {
     fprintf(stderr, "usage: ctest DIRECTORY [GROUP]\n");

@@ -33,6 +33,77 @@ static void take_progress(void *context, const frond_offline_progress *progress)
   *(int *) context += 1;
 }
 
+struct heard {
+  int puts, ranges, commits, aborted_steps, aborts, prepares;
+  uint64_t last_lsn;
+  int left;
+};
+
+static bool take_log_event(void *context, const frond_log_event *event)
+{
+  struct heard *heard = context;
+  CHECK(event->lsn >= heard->last_lsn && event->txn > 0);
+  heard->last_lsn = event->lsn;
+  switch (event->action) {
+  case FROND_ACTION_WRITE:
+    heard->puts += event->op == FROND_OP_PUT && event->tree > 0 && is(event->key, "k") && is(event->value, "v");
+    break;
+  case FROND_ACTION_DELETE_RANGE:
+    heard->ranges += is(event->key, "x") && is(event->value, "y");
+    break;
+  case FROND_ACTION_COMMIT:
+    heard->commits += event->number > 0;
+    break;
+  case FROND_ACTION_ABORT_STEPS:
+    heard->aborted_steps += event->step > 0 && event->step_last >= event->step;
+    break;
+  case FROND_ACTION_ABORT:
+    heard->aborts++;
+    break;
+  case FROND_ACTION_PREPARE:
+    heard->prepares += is(event->key, "xid") && event->number == 1;
+    break;
+  default:
+    CHECK(!"an action");
+  }
+  return --heard->left > 0;
+}
+
+static void log_events(void)
+{
+  frond_db *db = open_new("told");
+  frond_tree *tree;
+  frond_txn *txn;
+  uint32_t savepoint;
+  struct heard heard;
+  OK(frond_db_create_tree(db, "t", NULL, &tree));
+  txn = begin(db);
+  OK(frond_txn_put(txn, tree, text("k"), text("v")));
+  OK(frond_savepoint_set(txn, &savepoint));
+  OK(frond_txn_delete_range(txn, tree, text("x"), text("y")));
+  OK(frond_savepoint_rollback(txn, savepoint));
+  OK(frond_txn_commit(txn));
+  txn = begin(db);
+  OK(frond_txn_put(txn, tree, text("gone"), text("v")));
+  OK(frond_txn_rollback(txn));
+  txn = begin(db);
+  OK(frond_txn_put(txn, tree, text("prepared"), text("v")));
+  OK(frond_txn_prepare(txn, text("xid")));
+  frond_tree_close(tree);
+  IS(FROND_ALREADY_OPEN, frond_log_events(path_of("told"), NULL, take_log_event, &heard));
+  OK(frond_db_close(db));
+  memset(&heard, 0, sizeof heard);
+  heard.left = 1000;
+  OK(frond_log_events(path_of("told"), NULL, take_log_event, &heard));
+  CHECK(heard.puts == 1 && heard.ranges == 1 && heard.commits >= 2 && heard.aborted_steps == 1);
+  CHECK(heard.aborts == 1 && heard.prepares == 1);
+  heard.left = 1;
+  heard.last_lsn = 0;
+  OK(frond_log_events(path_of("told"), NULL, take_log_event, &heard));
+  CHECK(heard.left == 0);
+  WRONG(frond_log_events(path_of("told"), NULL, NULL, NULL));
+}
+
 /* Check and salvage of a database that nobody has open. */
 static void offline(void)
 {
@@ -187,4 +258,5 @@ void test_recovery(void)
   frond_tree_close(tree);
   OK(frond_db_close(db));
   offline();
+  log_events();
 }

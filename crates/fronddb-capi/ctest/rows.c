@@ -335,6 +335,62 @@ static void add_rows(frond_bulk *bulk, uint32_t count)
   }
 }
 
+/* Of keys added twice, the lowest is told, or the first that came again. */
+static void duplicates(frond_db *db)
+{
+  static const char *const keys[] = {"m", "z", "a", "z", "b", "a"};
+  frond_bulk_options options;
+  frond_tree *tree;
+  frond_row duplicate;
+  frond_bulk *bulk;
+  frond_txn *txn = begin(db);
+  size_t i;
+  OK(frond_tree_create(txn, "duplicates", NULL, &tree));
+  memset(&options, 0, sizeof options);
+  for (options.flags = 0; options.flags <= FROND_BULK_FIRST_DUPLICATE; options.flags++) {
+    OK(frond_bulk_begin(txn, tree, &options, &bulk));
+    for (i = 0; i < sizeof keys / sizeof keys[0]; i++)
+      OK(frond_bulk_add(bulk, text(keys[i]), text("v")));
+    IS(FROND_KEY_EXISTS, frond_bulk_finish(bulk, NULL, NULL, &duplicate));
+    CHECK(is(duplicate.key, options.flags == FROND_BULK_FIRST_DUPLICATE ? "z" : "a"));
+    frond_bulk_free(bulk);
+  }
+  options.flags = 2;
+  WRONG(frond_bulk_begin(txn, tree, &options, &bulk));
+  OK(frond_txn_rollback(txn));
+  frond_tree_close(tree);
+}
+
+/* A batch as a transaction of its own. */
+static void whole_batches(frond_db *db)
+{
+  frond_batch *batch = frond_batch_new();
+  frond_operation operations[2];
+  frond_txn_options options;
+  frond_tree *tree;
+  frond_list *list;
+  frond_slice value;
+  OK(frond_db_create_tree(db, "batches", NULL, &tree));
+  memset(operations, 0, sizeof operations);
+  operations[0].op = operations[1].op = FROND_OP_INSERT;
+  operations[0].tree = operations[1].tree = tree;
+  operations[0].key = text("one");
+  operations[1].key = text("two");
+  operations[0].value = operations[1].value = text("v");
+  OK(frond_batch_add(batch, operations, 2, NULL));
+  memset(&options, 0, sizeof options);
+  options.durability = FROND_DURABILITY_WRITE;
+  OK(frond_db_write_batch(db, batch, &options));
+  CHECK(frond_batch_count(batch) == 2);
+  IS(FROND_KEY_EXISTS, frond_db_write_batch(db, batch, NULL));
+  OK(frond_db_get(db, tree, text("two"), &list, &value));
+  CHECK(is(value, "v"));
+  frond_list_free(list);
+  WRONG(frond_db_write_batch(db, NULL, NULL));
+  frond_batch_free(batch);
+  frond_tree_close(tree);
+}
+
 static void bulk_loads(frond_db *db)
 {
   enum { COUNT = 40000 };
@@ -392,6 +448,8 @@ void test_rows(void)
   update_programs(db);
   trees(db);
   bulk_loads(db);
+  duplicates(db);
+  whole_batches(db);
   OK(frond_db_poisoned(db));
   OK(frond_db_close(db));
 }

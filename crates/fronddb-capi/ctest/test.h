@@ -41,5 +41,7 @@ void test_locks(void);
 void test_threads(void);
 void test_recovery(void);
 void test_inside(void);
+void test_options(void);
+void test_bad_days(void);
 
 #endif

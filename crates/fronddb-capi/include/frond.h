@@ -153,7 +153,7 @@ enum {
   FROND_OPTION_BACKGROUND_THREADS = 11,    /* threads that seal, flush and compact. Default 2 */
   FROND_OPTION_DIRECT_IO = 12,             /* 0/1: past the operating system's cache. Default 1 */
   FROND_OPTION_BLOCK_BYTES = 13,           /* uncompressed size of a block. Default 16 KiB */
-  FROND_OPTION_FILTER_BITS_PER_KEY = 14,   /* size of filters; 0: none. Default 10 */
+  FROND_OPTION_FILTER_BITS_PER_KEY = 14,   /* size of filters of leaf bases; 0: none; buffers have 14. Default 10 */
   FROND_OPTION_BLOB_BYTES_MIN = 15,        /* values from this size go straight to the data file. Default 64 KiB */
   FROND_OPTION_LOCK_TIMEOUT_MS = 16,       /* how long a lock is waited for. Default 50000 */
   FROND_OPTION_MANUAL_BACKGROUND = 17      /* 0/1: no threads, see frond_db_step_background. For tests. Default 0 */
@@ -352,7 +352,9 @@ frond_status frond_txn_commit(frond_txn *txn);
 frond_status frond_txn_rollback(frond_txn *txn);
 
 /* Ends the lock wait that transaction id is in, or the next one that it enters, with FROND_CANCELLED. For threads that
- * kill sessions: any thread, at any time. FROND_NOT_FOUND when no such transaction is open. */
+ * kill sessions: any thread, at any time. It reaches waits for locks alone: reads, waits for the log or for room in level 0
+ * go on to their end; a long scan is its caller's to stop between two calls, bulk loads and compactions are given up by
+ * their callbacks. FROND_NOT_FOUND when no such transaction is open. */
 frond_status frond_db_cancel(frond_db *db, uint64_t id);
 
 /* Marks to roll back to, nested to any depth. *savepoint is a number that means something to this transaction only. */
@@ -523,14 +525,16 @@ static inline const uint8_t *frond_fetch_row(const uint8_t *at, frond_row *row)
  *   frond_db: any thread.
  */
 
-/* What a write does. Only FROND_OP_INSERT reads, and filters answer most of that. */
+/* What a write does. Only FROND_OP_INSERT reads, and FROND_OP_INSERT_IF_ABSENT of a value from FROND_OPTION_BLOB_BYTES_MIN
+ * on; filters answer most of that. */
 typedef uint32_t frond_op;
 enum {
   FROND_OP_PUT = 1,              /* key gets value */
   FROND_OP_INSERT = 2,           /* key gets value; FROND_KEY_EXISTS if it already has one */
-  FROND_OP_INSERT_IF_ABSENT = 3, /* key gets value unless it already has one */
+  FROND_OP_INSERT_IF_ABSENT = 3, /* key gets value unless it already has one; reads for a value that becomes a blob */
   FROND_OP_DELETE = 4,           /* key gets no value */
-  FROND_OP_SINGLE_DELETE = 5,    /* the same for a key put exactly once since it last had none: the cheapest */
+  FROND_OP_SINGLE_DELETE = 5,    /* the same for a key put exactly once since it last had none: the cheapest. Otherwise
+                                  * undefined for that key: an older value may be there again, at once or later */
   FROND_OP_UPDATE = 6            /* the value changes by the update program in value (section 9) */
 };
 
@@ -582,8 +586,9 @@ void frond_batch_clear(frond_batch *batch);
 /* Number of writes, and memory that they take; 0 for NULL. */
 size_t frond_batch_count(const frond_batch *batch);
 size_t frond_batch_bytes(const frond_batch *batch);
-/* As frond_txn_write; the batch keeps its writes. */
+/* As frond_txn_write and frond_db_write; the batch keeps its writes. */
 frond_status frond_txn_write_batch(frond_txn *txn, const frond_batch *batch, size_t *failed);
+frond_status frond_db_write_batch(frond_db *db, const frond_batch *batch, const frond_txn_options *options);
 
 /* Bulk loads: rows in any order into a tree that has none. They are sorted outside of the tree, in bounded memory, and then
  * written in key order, without locks or lookups for each row: a large load into a tree that was never written to as leaves
@@ -656,6 +661,9 @@ typedef struct frond_step {
  * is FROND_INVALID_ARGUMENT and *size says what it takes. buffer may be NULL with capacity 0. */
 frond_status frond_program_encode(const frond_step *steps, size_t count, uint8_t *buffer, size_t capacity,
                                   size_t *size);
+/* The steps of a program, as frond_program_encode took them; lent until frond_list_free of *list. FROND_INVALID_ARGUMENT
+ * for bytes that are no program. */
+frond_status frond_program_decode(frond_slice program, frond_list **list, const frond_step **steps, size_t *count);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 10 Two-phase commit. External ids are 1 to FROND_XID_BYTES_MAX bytes. Any thread, but for the first function.
@@ -702,9 +710,10 @@ typedef struct frond_finding {
   uint64_t offset;     /* in the file, in bytes; UINT64_MAX when not known */
   uint32_t tree;       /* 0 when not known */
   uint32_t reserved;
+  const char *tree_name; /* NULL when not known */
 } frond_finding;
 
-/* Told of each finding in the thread that checks; finding is lent for the call. */
+/* Told of each finding in the thread that checks; finding is lent for the call. New fields come last. */
 typedef void (*frond_finding_fn)(void *context, const frond_finding *finding);
 
 /* Reads and checks everything stored. *findings (may be NULL) is the number of damages; damage is no error. report may
@@ -732,6 +741,8 @@ frond_status frond_db_compact(frond_db *db, const frond_tree *tree, frond_slice 
 frond_status frond_db_step_background(frond_db *db, bool *worked);
 /* Waits until no background work is left. */
 frond_status frond_db_wait_idle(frond_db *db);
+/* *warm is true once the blocks that were hot before the start have been read again, as far as the cache has room. */
+frond_status frond_db_is_warm(frond_db *db, bool *warm);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 12 Looking inside. Any thread. Items are lent until frond_list_free of *list.
@@ -770,6 +781,9 @@ typedef struct frond_lock_info {
 frond_status frond_db_trees(frond_db *db, frond_list **list, const frond_tree_info **items, size_t *count);
 frond_status frond_db_transactions(frond_db *db, frond_list **list, const frond_txn_info **items, size_t *count);
 frond_status frond_db_locks(frond_db *db, frond_list **list, const frond_lock_info **items, size_t *count);
+/* The shape of the tree as text, for people: memtables, nodes, runs, leaves. Its form may change. To be freed with
+ * frond_string_free. FROND_IO, FROND_CORRUPTION when a node cannot be loaded. */
+frond_status frond_db_tree_shape(frond_db *db, char **text);
 
 /* ---------------------------------------------------------------------------------------------------------------
  * 13 Statistics and recovery. Any thread. Counts and bytes are since opening unless they say "now".
@@ -804,7 +818,7 @@ typedef struct frond_statistics {
   uint64_t messages;               /* messages written */
   uint64_t user_bytes;             /* bytes of keys and values written by users */
   uint64_t log_bytes;              /* bytes of records put into the log */
-  uint64_t log_bytes_written;      /* bytes written to log files */
+  uint64_t log_bytes_written;      /* bytes written to log files, but for the zeros that fill new ones */
   uint64_t log_records;            /* records put into the log */
   uint64_t log_syncs;              /* syncs of the log */
   uint64_t blob_bytes;             /* bytes of values written as blobs */
@@ -820,7 +834,7 @@ typedef struct frond_statistics {
   uint64_t checkpoints_by_size;    /* checkpoints because level 0 was full */
   uint64_t checkpoints_by_target;  /* checkpoints for the recovery-time target */
   uint64_t checkpoints_by_request; /* checkpoints on request */
-  uint64_t blocks_read;            /* blocks read from the data file */
+  uint64_t blocks_read;            /* blocks read from the data file, but for blocks_read_bulk */
   uint64_t bytes_read;             /* bytes read from the data file */
   uint64_t cache_hits;             /* lookups in the cache that found their block */
   uint64_t cache_misses;           /* lookups in the cache that did not */
@@ -855,6 +869,15 @@ typedef struct frond_statistics {
   uint64_t file_bytes_used;        /* now: bytes of the data file in use */
   uint64_t file_bytes_live;        /* now: bytes of the data file that the newest publication references */
   uint64_t generation;             /* now: generation of the newest superblock */
+  uint64_t write_checks;           /* point reads made by writes, besides gets: of uniqueness, of conflicts */
+  uint64_t blocks_read_point;      /* of blocks_read: for point reads, with the filters and indexes they asked for */
+  uint64_t blocks_read_scan;       /* of blocks_read: blocks of rows for scans and estimates */
+  uint64_t blocks_read_meta;       /* of blocks_read: indexes, filters, range-deletes for all but point reads */
+  uint64_t blocks_read_bulk;       /* blocks of rows read for compactions and checks, and to warm the cache */
+  uint64_t run_lookups;            /* runs whose range of keys holds the key of a point read */
+  uint64_t filter_negatives;       /* of these, answered by the filter: nothing of the key is there */
+  uint64_t filter_positives;       /* of these, let pass by the filter */
+  uint64_t filter_false_positives; /* let pass by the filter although nothing of the key was there */
 } frond_statistics;
 
 /* Fills the first size bytes of *statistics; pass sizeof(frond_statistics). Fields that the library does not have are
@@ -935,6 +958,44 @@ frond_status frond_check(const char *path, const frond_offline_options *options,
  * FROND_CORRUPTION when nothing at all can be read. */
 frond_status frond_salvage(const char *from, const char *to, const frond_offline_options *options, uint64_t *rows,
                            char **json);
+
+/* What an event of the log says. */
+typedef uint32_t frond_log_action;
+enum {
+  FROND_ACTION_WRITE = 1,        /* one key was changed */
+  FROND_ACTION_DELETE_RANGE = 2, /* an interval of keys was deleted */
+  FROND_ACTION_COMMIT = 3,
+  FROND_ACTION_ABORT = 4,
+  FROND_ACTION_ABORT_STEPS = 5, /* steps of the transaction were rolled back */
+  FROND_ACTION_PREPARE = 6
+};
+
+enum {
+  FROND_LOG_EVENT_BLOB = 1 /* the value lies in the data file: value refers to it */
+};
+
+/* One thing that a log record says; a record with many writes is told as many events with one lsn. */
+typedef struct frond_log_event {
+  uint64_t lsn;  /* position of the record */
+  uint64_t txn;  /* the transaction's id in the database */
+  uint32_t step; /* which of its steps; the first of those rolled back; 0 where that does not matter */
+  uint32_t step_last; /* the same, but the last of those rolled back */
+  frond_log_action action;
+  frond_op op;       /* of a write: any but FROND_OP_INSERT, which is logged as a put */
+  uint32_t flags;    /* FROND_LOG_EVENT_* */
+  uint32_t tree;     /* of a write or an interval */
+  frond_slice key;   /* of a write; the lowest key of an interval; the external id of a prepare */
+  frond_slice value; /* value or program of a write; the lowest key above an interval, empty: to the end of the tree */
+  uint64_t number;   /* of a commit: its place in their order; of a prepare: locks that it holds */
+} frond_log_event;
+
+/* Told of each event in the thread that reads; event is lent for the call. False ends the reading. */
+typedef bool (*frond_log_event_fn)(void *context, const frond_log_event *event);
+
+/* Tells visit everything that the live segments of the log of the database in path say, oldest first; writes nothing. options
+ * may be NULL; of them log_dir and memory_bytes count. FROND_CORRUPTION where the log is damaged, after what comes before. */
+frond_status frond_log_events(const char *path, const frond_offline_options *options, frond_log_event_fn visit,
+                              void *context);
 
 #ifdef __cplusplus
 }

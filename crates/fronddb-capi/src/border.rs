@@ -144,6 +144,11 @@ impl<'a> Bytes<'a> {
         Bytes { slice: frond_slice::lend(bytes), caller: PhantomData }
     }
 
+    /// Bytes that this library hands out, in a structure that C hands in as well.
+    pub(crate) fn handed_out(slice: frond_slice) -> Bytes<'a> {
+        Bytes { slice, caller: PhantomData }
+    }
+
     #[cfg(test)]
     pub(crate) fn raw(data: *const u8, size: usize) -> Bytes<'a> {
         Bytes { slice: frond_slice { data, size }, caller: PhantomData }

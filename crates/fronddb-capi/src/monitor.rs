@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 
 use engine::Result;
 
-use crate::border::{Out, Status, c_string, enter, frond_slice, guard, need};
+use crate::border::{Out, Status, c_string, enter, frond_slice, give_text, guard, need};
 use crate::database::frond_db;
 use crate::types::{c_structs, codec_numbers, isolation_number, lock_mode_number};
 
@@ -175,5 +175,14 @@ pub extern "C" fn frond_db_locks(
             });
         }
         owner.give(infos, list, items, count)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_tree_shape(db: Option<&frond_db>, text: Out<'_, *mut c_char>) -> Status {
+    enter("frond_db_tree_shape", || {
+        let (db, text) = (need(db, "db")?, need(text, "text")?);
+        give_text(db.inner.tree_shape()?, text);
+        Ok(())
     })
 }

@@ -1,9 +1,10 @@
-//! Update programs: from an array of steps to the engine's stored form.
+//! Update programs: from an array of steps to the engine's stored form, and back.
 
 use engine::{Error, Op, Overflow, Program, Result};
 
-use crate::border::{Out, Status, array, check_flags, enter, need, null, unknown};
+use crate::border::{Bytes, Out, Status, array, check_flags, enter, need, null, unknown};
 use crate::constants::*;
+use crate::monitor::{Owner, frond_list};
 use crate::types::frond_step;
 
 fn to_engine(step: &frond_step<'_>) -> Result<Op> {
@@ -55,5 +56,48 @@ pub unsafe extern "C" fn frond_program_encode(
             unsafe { buffer.copy_from_nonoverlapping(encoded.as_ptr(), encoded.len()) };
         }
         Ok(())
+    })
+}
+
+fn from_engine(op: &Op, owner: &mut Owner) -> frond_step<'static> {
+    let mut step = |kind, offset, bytes: &[u8]| frond_step {
+        kind,
+        offset,
+        width: 0,
+        flags: 0,
+        delta: 0,
+        bytes: Bytes::handed_out(owner.slice(bytes)),
+    };
+    match op {
+        Op::SetBytes { offset, bytes } => step(FROND_STEP_SET_BYTES, *offset, bytes),
+        Op::Add { offset, width, big_endian, signed, delta, overflow } => {
+            let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+            let saturates = *overflow == Overflow::Saturate;
+            frond_step {
+                width: u32::from(*width),
+                flags: flag(*big_endian, FROND_STEP_BIG_ENDIAN)
+                    | flag(*signed, FROND_STEP_SIGNED)
+                    | flag(saturates, FROND_STEP_SATURATE),
+                delta: *delta,
+                ..step(FROND_STEP_ADD, *offset, b"")
+            }
+        }
+        Op::IfNull { value } => step(FROND_STEP_IF_NULL, 0, value),
+        Op::Append { bytes } => step(FROND_STEP_APPEND, 0, bytes),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_program_decode(
+    program: Bytes<'_>,
+    list: Out<'_, Option<Box<frond_list>>>,
+    steps: Out<'_, *const frond_step<'static>>,
+    count: Out<'_, usize>,
+) -> Status {
+    enter("frond_program_decode", || {
+        let program = Program::decode(program.get()?).map_err(|error| Error::invalid(error.message()))?;
+        let mut owner = Owner::new();
+        let decoded = program.ops.iter().map(|op| from_engine(op, &mut owner)).collect();
+        owner.give(decoded, list, steps, count)
     })
 }

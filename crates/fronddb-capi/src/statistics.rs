@@ -81,7 +81,8 @@ statistics! {
         memory_cache_bytes memory_lock_bytes memory_work_bytes level0_bytes level0_bytes_max sealed_memtables
         root_runs pending_bytes height transactions_open transactions_prepared aborted_ids locks_held
         commit_number oldest_snapshot log_end log_live_bytes recovery_micros file_bytes file_bytes_used
-        file_bytes_live generation
+        file_bytes_live generation write_checks blocks_read_point blocks_read_scan blocks_read_meta blocks_read_bulk
+        run_lookups filter_negatives filter_positives filter_false_positives
 }
 
 c_structs! {

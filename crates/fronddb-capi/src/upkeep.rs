@@ -12,7 +12,14 @@ use crate::tree::frond_tree;
 use crate::types::c_structs;
 
 c_structs! {
-    frond_finding { file: *const c_char, message: *const c_char, offset: u64, tree: u32, reserved: u32, }
+    frond_finding {
+        file: *const c_char,
+        message: *const c_char,
+        offset: u64,
+        tree: u32,
+        reserved: u32,
+        tree_name: *const c_char,
+    }
     frond_compact_progress { bytes_done: u64, bytes_total: u64, }
 }
 
@@ -56,12 +63,14 @@ pub extern "C" fn frond_db_set_recovery_target_ms(db: Option<&frond_db>, target_
 pub(crate) fn tell(report: frond_finding_fn, context: *mut c_void, finding: Finding) {
     let Some(report) = report else { return };
     let (file, message) = (c_string(finding.file), c_string(finding.message));
+    let tree_name = finding.tree_name.map(c_string);
     let finding = frond_finding {
         file: file.as_ptr(),
         message: message.as_ptr(),
         offset: finding.offset.unwrap_or(u64::MAX),
         tree: finding.tree.map_or(0, |tree| tree.0),
         reserved: 0,
+        tree_name: tree_name.as_ref().map_or(std::ptr::null(), |name| name.as_ptr()),
     };
     // Safety: the header binds the callback: it takes what it was declared for, returns and does not throw.
     unsafe { report(context, &raw const finding) }
@@ -122,6 +131,15 @@ pub extern "C" fn frond_db_step_background(db: Option<&frond_db>, worked: Out<'_
         if let Some(worked) = worked {
             worked.write(did);
         }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_is_warm(db: Option<&frond_db>, warm: Out<'_, bool>) -> Status {
+    enter("frond_db_is_warm", || {
+        let (db, warm) = (need(db, "db")?, need(warm, "warm")?);
+        warm.write(db.inner.is_warm());
         Ok(())
     })
 }

@@ -168,6 +168,18 @@ pub extern "C" fn frond_db_delete(db: Option<&frond_db>, tree: Option<&frond_tre
     enter("frond_db_delete", || need(db, "db")?.inner.delete(&need(tree, "tree")?.inner, key.get()?))
 }
 
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_write_batch(
+    db: Option<&frond_db>,
+    batch: Option<&frond_batch>,
+    options: Option<&frond_txn_options>,
+) -> Status {
+    enter("frond_db_write_batch", || {
+        let options = frond_txn_options::to_engine(options)?;
+        need(db, "db")?.inner.write(&need(batch, "batch")?.inner, options)
+    })
+}
+
 /// Exports single writes: of a key and a payload, or of a key alone.
 macro_rules! single_writes {
     ($($name:ident($method:ident $(, $payload:ident)?);)*) => {

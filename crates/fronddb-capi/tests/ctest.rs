@@ -126,6 +126,8 @@ groups! {
     many_threads_share_a_database: "threads";
     a_database_opens_again: "recovery";
     the_inside_can_be_watched: "inside";
+    options_do_what_they_say: "options";
+    bad_days_are_statuses: "bad_days";
 }
 
 #[test]

@@ -11,12 +11,6 @@ use fronddb::{CursorOptions, Database, ErrorKind, Isolation, Options, Tree, Tree
 use super::{Codec, Cursor, Durability, Engine, OpenOptions, Statistics, Transaction, TreeIndex};
 use crate::{Error, Result};
 
-impl From<fronddb::Error> for Error {
-    fn from(error: fronddb::Error) -> Error {
-        Error::new(format!("frond: {error}"))
-    }
-}
-
 /// An open FrondDB.
 #[derive(Clone)]
 pub struct Frond {
@@ -40,7 +34,7 @@ const NAMES: [&str; 9] = [
 /// The engine's defaults but for what the run asks.
 fn options(options: &OpenOptions) -> Result<Options> {
     if let Some(name) = options.tuning.keys().find(|name| !NAMES.contains(&name.as_str())) {
-        return Err(Error::new(format!("frond has no setting name={name}; it has {}", NAMES.join(", "))));
+        return Err(Error::usage(format!("frond has no setting name={name}; it has {}", NAMES.join(", "))));
     }
     let mut chosen =
         Options::new().create_if_missing(true).memory_bytes(options.memory_bytes as usize).default_codec(match options
@@ -51,7 +45,7 @@ fn options(options: &OpenOptions) -> Result<Options> {
             Codec::Zstd(level) => fronddb::Codec::Zstd { level },
         });
     for (name, value) in &options.tuning {
-        let bad = || Error::new(format!("bad setting {name}={value}"));
+        let bad = || Error::usage(format!("bad setting {name}={value}"));
         let number = || value.parse::<u64>().map_err(|_| bad());
         let switch = || value.parse::<bool>().map_err(|_| bad());
         chosen = match name.as_str() {

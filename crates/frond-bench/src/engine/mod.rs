@@ -53,9 +53,9 @@ impl std::str::FromStr for Codec {
             ("none", _) => Ok(Codec::None),
             ("lz4", _) => Ok(Codec::Lz4),
             ("zstd", level) => {
-                level.parse().map(Codec::Zstd).map_err(|_| Error::new(format!("bad level codec={text}")))
+                level.parse().map(Codec::Zstd).map_err(|_| Error::usage(format!("bad level codec={text}")))
             }
-            _ => Err(Error::new(format!("codecs are none, lz4, zstd:<level>; got codec={text}"))),
+            _ => Err(Error::usage(format!("codecs are none, lz4, zstd:<level>; got codec={text}"))),
         }
     }
 }
@@ -105,7 +105,7 @@ impl OpenOptions {
     pub fn tuned<T: std::str::FromStr>(&self, name: &str, default: T) -> Result<T> {
         match self.tuning.get(name) {
             None => Ok(default),
-            Some(text) => text.parse().map_err(|_| Error::new(format!("bad setting {name}={text}"))),
+            Some(text) => text.parse().map_err(|_| Error::usage(format!("bad setting {name}={text}"))),
         }
     }
 }

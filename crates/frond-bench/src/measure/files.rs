@@ -6,11 +6,11 @@ use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
 
-use crate::Result;
+use crate::{At, Result};
 
 fn for_each_file(directory: &Path, visit: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
+    for entry in std::fs::read_dir(directory).at_path(directory)? {
+        let path = entry.at_path(directory)?.path();
         if path.is_dir() { for_each_file(&path, visit)? } else { visit(&path)? }
     }
     Ok(())
@@ -30,9 +30,10 @@ pub fn disk_bytes(directory: &Path) -> Result<u64> {
 /// Writes back and forgets the cached pages of every file below `directory`, so that the next open reads the device.
 pub fn drop_cached_pages(directory: &Path) -> Result<()> {
     for_each_file(directory, &mut |path| {
-        let file = File::open(path)?;
-        file.sync_all()?;
-        fadvise(&file, 0, None, Advice::DontNeed).map_err(std::io::Error::from)?;
-        Ok(())
+        let forget = |file: File| {
+            file.sync_all()?;
+            fadvise(&file, 0, None, Advice::DontNeed).map_err(std::io::Error::from)
+        };
+        File::open(path).and_then(forget).at_path(path)
     })
 }

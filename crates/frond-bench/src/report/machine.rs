@@ -5,12 +5,12 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::Result;
+use crate::{At, Result};
 
 const SYNCS: usize = 200;
 const BLOCK: [u8; 4096] = [0; 4096];
 
-/// Cores, memory, kind of system, and what a sync costs below `directory`.
+/// Cores, memory, kind of system, and what a sync costs in `directory`.
 pub fn machine(directory: &Path) -> Result<String> {
     let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -22,13 +22,20 @@ pub fn machine(directory: &Path) -> Result<String> {
 
 /// Median time of a 4 KiB write and fdatasync into written space.
 fn sync_us(directory: &Path) -> Result<f64> {
-    std::fs::create_dir_all(directory)?;
     let path = directory.join("sync-probe");
-    let mut file = std::fs::File::create(&path)?;
+    let mut times = probe(&path).at_path(&path)?;
+    std::fs::remove_file(&path).at_path(&path)?;
+    times.sort_by(f64::total_cmp);
+    Ok(times[SYNCS / 2])
+}
+
+/// The time of each write and sync.
+fn probe(path: &Path) -> std::io::Result<Vec<f64>> {
+    let mut file = std::fs::File::create(path)?;
     (0..SYNCS).try_for_each(|_| file.write_all(&BLOCK))?;
     file.sync_all()?;
     drop(file);
-    let mut file = std::fs::OpenOptions::new().write(true).open(&path)?;
+    let mut file = std::fs::OpenOptions::new().write(true).open(path)?;
     let mut times = Vec::with_capacity(SYNCS);
     for _ in 0..SYNCS {
         let began = Instant::now();
@@ -36,9 +43,7 @@ fn sync_us(directory: &Path) -> Result<f64> {
         file.sync_data()?;
         times.push(began.elapsed().as_secs_f64() * 1e6);
     }
-    std::fs::remove_file(&path)?;
-    times.sort_by(f64::total_cmp);
-    Ok(times[SYNCS / 2])
+    Ok(times)
 }
 
 /// Short name of the commit that this program was built from, marked where the sources differed from it.

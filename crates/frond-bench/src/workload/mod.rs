@@ -22,12 +22,15 @@ use crate::engine::frond::Frond;
 use crate::engine::model::Model;
 use crate::engine::{Codec, Durability, Engine, OpenOptions, Statistics};
 use crate::measure::{Meter, Phase, Resources};
-use crate::{Error, Result};
+use crate::{At, Error, Result};
+
+/// An empty file in every directory that a run made.
+const MARK: &str = "made-by-frond-bench";
 
 /// Settings that every workload has.
 #[derive(Debug, Clone, Serialize, Deserialize, Args)]
 pub struct Common {
-    /// Directory for the database; emptied first
+    /// Directory for the database: a new or an empty one, or one of an earlier run, which it replaces
     #[arg(long, global = true, default_value = "frond-bench.db")]
     pub directory: PathBuf,
     /// Memory budget of the engine in MiB
@@ -55,7 +58,7 @@ pub struct Common {
 
 fn parse_setting(text: &str) -> Result<(String, String)> {
     let (name, value) =
-        text.split_once('=').ok_or_else(|| Error::new(format!("settings are NAME=VALUE; got {text}")))?;
+        text.split_once('=').ok_or_else(|| Error::usage(format!("settings are NAME=VALUE; got {text}")))?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
@@ -86,17 +89,60 @@ impl Common {
 
     /// Opens a new, empty database.
     pub fn create<E: Engine>(&self, trees: &[&str]) -> Result<E> {
-        self.remove()?;
-        std::fs::create_dir_all(&self.directory)?;
+        self.prepare()?;
         E::open(&self.open_options(trees))
+    }
+
+    /// Makes the directory, empty but for the mark of the benchmarks, by which a later run knows that it may remove it.
+    pub fn prepare(&self) -> Result<()> {
+        self.remove()?;
+        let mark = self.directory.join(MARK);
+        std::fs::create_dir_all(&self.directory).at_path(&self.directory)?;
+        std::fs::File::create(&mark).map(|_| ()).at_path(&mark)
+    }
+
+    /// Refuses a directory with files in it that no run of the benchmarks made.
+    fn refuse_foreign(&self) -> Result<()> {
+        let empty = match std::fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+            entries => entries.at_path(&self.directory)?.next().is_none(),
+        };
+        if empty || self.directory.join(MARK).exists() {
+            return Ok(());
+        }
+        Err(Error::usage(format!(
+            "{} holds files that no benchmark made, and they stay; name a new directory by --directory, or empty this \
+             one yourself",
+            self.directory.display()
+        )))
     }
 
     /// Removes the database.
     pub fn remove(&self) -> Result<()> {
-        match std::fs::remove_dir_all(&self.directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
+        self.refuse_foreign()?;
+        match self.remove_marked() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            removed => removed.at_path(&self.directory),
         }
+    }
+
+    /// The mark goes last, so that an interrupted removal can be done again.
+    fn remove_marked(&self) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => std::fs::remove_dir_all(entry.path())?,
+                false if entry.file_name() == MARK => {}
+                false => std::fs::remove_file(entry.path())?,
+            }
+        }
+        match std::fs::remove_file(self.directory.join(MARK)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // What is mounted or linked there stays, empty.
+        let _ = std::fs::remove_dir(&self.directory);
+        Ok(())
     }
 
     /// Begins a measured phase.

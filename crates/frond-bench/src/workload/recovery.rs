@@ -91,7 +91,7 @@ impl Options {
 /// The parent's side.
 pub fn run<E: Engine>(common: &Common, options: &Options, engine: EngineName) -> Result<Outcome> {
     let mut outcome = Outcome::new();
-    common.remove()?;
+    common.prepare()?;
     let spec = Spec { engine, common: common.clone(), workload: Workload::Recovery(options.clone()) };
     let start = |step| Worker::start(common, &Task::Recovery(spec.clone(), step));
     let filled: Filled = start(Step::Fill)?.finish()?;
@@ -145,12 +145,12 @@ fn load_and_kill(mut worker: Worker, options: &Options, newest: u64) -> Result<(
         }
     }
     let seconds = began.map_or(0.0, |began| began.elapsed().as_secs_f64());
-    worker.kill()?;
+    let ended = worker.kill()?;
     while let Some(number) = worker.answer::<u64>()? {
         acknowledged = number;
     }
-    if seconds < options.seconds {
-        return Err(Error::new("the loading child ended by itself"));
+    if ended.code().is_some() || seconds < options.seconds {
+        return Err(Error::child(ended));
     }
     Ok((acknowledged, (acknowledged - first) as f64 * options.batch as f64 / seconds))
 }

@@ -36,8 +36,7 @@ fn label(rows: u64) -> String {
 /// For each size: changes rows, rolls back, checks that the old rows are back and the new ones gone.
 pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
     let mut outcome = Outcome::new();
-    common.remove()?;
-    std::fs::create_dir_all(&common.directory)?;
+    common.prepare()?;
     let engine = E::open(&OpenOptions { transactional: true, ..common.open_options(&TREES) })?;
     let records = Records::new(common.seed, &options.records);
     records.put(&engine, 0, options.before, Durability::Sync)?;

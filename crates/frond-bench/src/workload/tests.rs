@@ -1,6 +1,7 @@
 //! Every workload on the model: the checks inside the workloads are the tests.
 
 use super::*;
+use crate::cli::CompareCommand;
 use crate::suite::parse_workload;
 
 /// Runs a workload given as on the command line.
@@ -14,6 +15,68 @@ fn run_on_model(line: &str) -> Result<Outcome> {
     let outcome = spec.engine.dispatch(&spec);
     spec.common.remove()?;
     outcome
+}
+
+/// Settings for a directory of this test alone, and the directory's path.
+fn place(test: &str) -> (Common, PathBuf) {
+    let directory = std::env::temp_dir().join(format!("frond-bench-{test}-{}", std::process::id()));
+    (Common::new(&directory), directory)
+}
+
+#[test]
+fn a_directory_with_somebodys_files_is_refused_and_stays() -> Result<()> {
+    let (common, directory) = place("foreign");
+    std::fs::create_dir_all(directory.join("letters")).at_path(&directory)?;
+    std::fs::write(directory.join("letters/first"), "dear").at_path(&directory)?;
+    let workload = parse_workload("commit --threads 1 --seconds 0.01")?;
+    for line in ["commit", "rollback", "recovery"] {
+        let spec = Spec { engine: EngineName::Model, common: common.clone(), workload: parse_workload(line)? };
+        let refused = run(&spec).expect_err("the files are not the benchmark's").to_string();
+        assert!(refused.contains(&directory.display().to_string()) && refused.contains("--directory"), "{refused}");
+    }
+    let compared = CompareCommand {
+        engines: vec![EngineName::Model],
+        common: common.clone(),
+        repeat: 1,
+        record: None,
+        title: None,
+        json: None,
+        workload,
+    };
+    assert!(compared.execute().is_err());
+    assert_eq!(std::fs::read(directory.join("letters/first")).at_path(&directory)?, b"dear");
+    assert_eq!(std::fs::read_dir(&directory).at_path(&directory)?.count(), 1, "nothing was added either");
+    std::fs::remove_dir_all(&directory).at_path(&directory)
+}
+
+#[test]
+fn a_database_of_an_earlier_run_is_replaced_also_after_half_a_removal() -> Result<()> {
+    let (common, directory) = place("earlier");
+    let workload = parse_workload("commit --threads 1 --seconds 0.01")?;
+    let keep = Spec { engine: EngineName::Frond, common: Common { keep: true, ..common.clone() }, workload };
+    run(&keep)?;
+    assert!(directory.join("data.frond").exists());
+    std::fs::remove_file(directory.join("data.frond")).at_path(&directory)?;
+    run(&keep)?;
+    run(&Spec { common, ..keep })?;
+    assert!(!directory.exists());
+    Ok(())
+}
+
+#[test]
+fn a_link_to_a_directory_is_followed_and_stays() -> Result<()> {
+    let (common, link) = place("link");
+    let target = link.with_extension("target");
+    std::fs::create_dir_all(&target).at_path(&target)?;
+    std::os::unix::fs::symlink(&target, &link).at_path(&link)?;
+    let workload = parse_workload("commit --threads 1 --seconds 0.01")?;
+    let spec = Spec { engine: EngineName::Frond, common: Common { keep: true, ..common.clone() }, workload };
+    run(&spec)?;
+    assert!(target.join("data.frond").exists());
+    run(&Spec { common, ..spec })?;
+    assert_eq!(std::fs::read_dir(&target).at_path(&target)?.count(), 0);
+    std::fs::remove_file(&link).at_path(&link)?;
+    std::fs::remove_dir(&target).at_path(&target)
 }
 
 fn phase<'a>(outcome: &'a Outcome, name: &str) -> &'a Phase {

@@ -1,6 +1,7 @@
 //! `frond bench`: the workloads of `frond-bench`, on FrondDB.
 
 use clap::Args;
+use frond_bench::ErrorKind;
 use frond_bench::cli::RunCommand;
 
 use crate::failure::{Failure, Outcome};
@@ -24,7 +25,7 @@ impl Bench {
     /// Does it.
     pub(crate) fn run(mut self) -> Outcome {
         self.run.common.child_arguments = vec![CHILD.to_owned()];
-        self.run.execute().map_err(|error| Failure::negative(format!("bench: {error}")))
+        self.run.execute().map_err(|error| failure(&error))
     }
 }
 
@@ -38,6 +39,17 @@ pub(crate) struct BenchChild {}
 impl BenchChild {
     /// Does it.
     pub(crate) fn run(self) -> Outcome {
-        frond_bench::child::serve().map_err(|error| Failure::negative(format!("bench: {error}")))
+        frond_bench::child::serve().map_err(|error| failure(&error))
+    }
+}
+
+fn failure(error: &frond_bench::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::Usage => Failure::usage(format!("bench: {error}")),
+        ErrorKind::Files(cause) => Failure::files(format_args!("bench: {}", error.message()), cause),
+        ErrorKind::Frond(cause) => Failure::engine("bench", cause),
+        // It has said why on the same standard error.
+        ErrorKind::Child(code) => Failure::new(*code, ""),
+        _ => Failure::negative(format!("bench: {error}")),
     }
 }

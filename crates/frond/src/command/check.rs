@@ -1,8 +1,9 @@
 //! `frond check`: is everything as it was written?
 
 use clap::Args;
-use fronddb::{CheckReport, Finding};
+use fronddb::{CheckReport, Finding, TreeId};
 
+use crate::encoding::shown_name;
 use crate::failure::{During, Failure, Outcome};
 use crate::output::print;
 use crate::progress::Progress;
@@ -16,7 +17,7 @@ Examples:
   frond check demo && echo sound
   frond check demo --json | jq '.findings[].file'
 
-It changes nothing and needs the database closed. Each damage is a line: file, offset, tree, what is wrong.")]
+It changes nothing and needs the database closed. Each damage is a line: file, offset, number and name of the tree, what is wrong.")]
 pub(crate) struct Check {
     #[command(flatten)]
     target: Target,
@@ -40,7 +41,7 @@ impl Check {
         if report.is_clean() {
             return Ok(());
         }
-        let trees: Vec<String> = report.damaged_trees().iter().map(ToString::to_string).collect();
+        let trees: Vec<String> = report.damaged_trees().iter().map(|tree| named(&report, *tree)).collect();
         Err(Failure::negative(format!(
             "{} is damaged: findings={} trees={}; `frond salvage {} NEW` rescues what is readable",
             self.target.name(),
@@ -51,11 +52,19 @@ impl Check {
     }
 }
 
+/// The name of a damaged tree, or its number where nobody knows the name.
+fn named(report: &CheckReport, tree: TreeId) -> String {
+    let of_tree = |finding: &&Finding| finding.tree == Some(tree);
+    let name = report.findings.iter().filter(of_tree).find_map(|finding| finding.tree_name.as_deref());
+    name.map_or_else(|| tree.to_string(), shown_name)
+}
+
 /// One damage as a line.
 pub(crate) fn line(finding: &Finding) -> String {
     let offset = finding.offset.map(|offset| format!(" offset={offset}")).unwrap_or_default();
     let tree = finding.tree.map(|tree| format!(" tree={tree}")).unwrap_or_default();
-    format!("file={}{offset}{tree}: {}", finding.file, finding.message)
+    let name = finding.tree_name.as_ref().map(|name| format!(" name={}", shown_name(name))).unwrap_or_default();
+    format!("file={}{offset}{tree}{name}: {}", finding.file, finding.message)
 }
 
 fn describe(report: &CheckReport) -> String {

@@ -3,11 +3,11 @@
 mod bench;
 mod check;
 mod create;
-mod csv_form;
+pub(crate) mod csv_form;
 mod delete;
 mod dump;
 mod get;
-mod line_form;
+pub(crate) mod line_form;
 mod load;
 mod log;
 mod plug;

@@ -102,6 +102,11 @@ impl WriteBatch {
         self.bytes.len()
     }
 
+    /// Bytes of keys and payloads, as their user gave them.
+    pub(crate) fn user_bytes(&self) -> u64 {
+        (self.bytes.len() - self.count * (HEADER_BYTES + PREFIX_BYTES)) as u64
+    }
+
     /// Memory held, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.capacity()
@@ -130,7 +135,8 @@ impl WriteBatch {
         self.add(Kind::Put, UNIQUE, tree, key, value)
     }
 
-    /// `key` gets `value` unless it already has one. Needs no read.
+    /// `key` gets `value` unless it already has one. Needs no read, unless the value is as long as
+    /// [`crate::Options::blob_bytes_min`]: then whether the key has one is looked up before the value is written.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -148,7 +154,8 @@ impl WriteBatch {
     }
 
     /// `key`, which has been put exactly once since it last had no value, gets no value: the cheapest
-    /// delete, for entries of secondary indexes. Needs no read.
+    /// delete, for entries of secondary indexes. Needs no read. See [`crate::Transaction::single_delete`] for what
+    /// becomes of others.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].

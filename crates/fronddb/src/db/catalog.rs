@@ -58,6 +58,11 @@ pub(crate) fn name_prefix() -> Vec<u8> {
     vec![BY_NAME]
 }
 
+/// What all keys of rows by id begin with.
+pub(crate) fn id_prefix() -> Vec<u8> {
+    vec![BY_ID]
+}
+
 /// Key of the row that names tree `id`.
 pub(crate) fn id_key(id: TreeId) -> Vec<u8> {
     let mut key = vec![BY_ID];

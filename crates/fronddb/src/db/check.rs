@@ -3,6 +3,7 @@
 //! Owns [`check`] and its report. Works on a directory that nobody has open, writes nothing, and goes on after each
 //! damage it meets, so that one run names all of it. [`crate::Database::check`] is the same walk over an open database.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,6 +122,9 @@ pub(super) fn write_findings(json: &mut JsonWriter, findings: &[Finding]) {
         if let Some(tree) = finding.tree {
             json.field("tree", u64::from(tree.0));
         }
+        if let Some(name) = &finding.tree_name {
+            json.field_str("tree_name", name);
+        }
         json.field_str("message", &finding.message);
         json.end_object();
     }
@@ -152,6 +156,9 @@ pub fn check(
     if let Some(engine) = &engine {
         check.tree(engine);
         check.catalog(engine)?;
+        for found in &mut check.report.findings {
+            found.tree_name = found.tree.and_then(|tree| engine.tree_name(tree));
+        }
         check.report.bytes = engine.store.statistics().read_bytes;
     }
     check.report.micros = clock.micros().saturating_sub(started);
@@ -346,9 +353,24 @@ impl Check<'_> {
 
     /// Whether every tree's two rows say the same.
     fn catalog(&mut self, engine: &Engine) -> Result<()> {
-        let trees = self.damage_is_finding(engine.trees())?.unwrap_or_default();
+        let trees = self.damage_is_finding(engine.trees())?;
+        // Rows that cannot be read are not missing.
+        let is_whole = trees.is_some();
+        let trees = trees.unwrap_or_default();
         self.report.trees = trees.len() as u64;
         let view = View { snapshot: CommitNumber::LATEST, own: None, uncommitted: false, statuses: &*engine.statuses };
+        let by_name: HashSet<TreeId> = trees.iter().map(|info| info.id).collect();
+        let mut nameless = Vec::new();
+        let walked = engine.for_each_id(&mut |id, name| {
+            if !by_name.contains(&id) {
+                nameless.push((id, String::from_utf8_lossy(name).into_owned()));
+            }
+        });
+        let is_whole = self.damage_is_finding(walked)?.is_some() && is_whole;
+        for (id, name) in nameless.into_iter().filter(|_| is_whole) {
+            let message = format!("the catalog has a row by number and none by name for tree {name:?}, tree={id}");
+            self.found(&Error::corruption(message), Some(id));
+        }
         for info in trees {
             let key = key::inner(CATALOG, &catalog::id_key(info.id));
             let name = engine.tree.get(&engine.tree.version(), &view, &key);
@@ -428,6 +450,7 @@ pub(super) fn finding(error: &Error, tree: Option<TreeId>) -> Finding {
         file: file.unwrap_or_else(|| whole.to_owned()),
         offset: number("offset="),
         tree,
+        tree_name: None,
         message: error.to_string(),
     }
 }
@@ -435,6 +458,44 @@ pub(super) fn finding(error: &Error, tree: Option<TreeId>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Codec;
+    use crate::db::batch::WriteBatch;
+    use crate::db::database::Database;
+    use crate::db::options::{TreeOptions, TxnOptions};
+    use crate::io::MemoryStorage;
+
+    /// A sound database with the trees `a` and `b` after its catalog lost these keys.
+    fn checked_without(keys: &[Vec<u8>]) -> Result<CheckReport> {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let options = Options::new().create_if_missing(true).storage(Some(storage.clone())).manual_background(true);
+        let db = Database::open("/db", options)?;
+        for name in ["a", "b"] {
+            let tree = db.create_tree(name, &TreeOptions::default())?;
+            assert_eq!(tree.id().0, u32::from(name == "b") + 1);
+        }
+        let row = catalog::Row { id: CATALOG, codec: Codec::None, metadata: Vec::new() };
+        let rows = db.engine().catalog.handle("", &row);
+        let mut batch = WriteBatch::new();
+        keys.iter().try_for_each(|key| batch.delete(&rows, key))?;
+        db.write(&batch, TxnOptions::default())?;
+        db.close()?;
+        check("/db", &CheckOptions { storage: Some(storage), ..CheckOptions::default() }, &mut |_| {})
+    }
+
+    #[test]
+    fn a_tree_with_one_of_its_two_rows_is_a_finding() -> Result<()> {
+        assert!(checked_without(&[])?.is_clean());
+        let found = checked_without(&[catalog::name_key("b")])?.findings;
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].tree, found[0].tree_name.as_deref()), (Some(TreeId(2)), Some("b")));
+        assert!(found[0].message.contains("none by name for tree \"b\""), "{found:?}");
+        let found = checked_without(&[catalog::id_key(TreeId(1))])?.findings;
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].tree, Some(TreeId(1)));
+        let both = [catalog::name_key("b"), catalog::id_key(TreeId(2))];
+        assert!(checked_without(&both)?.is_clean(), "as dropped");
+        Ok(())
+    }
 
     #[test]
     fn ranges_are_joined_and_subtracted() {

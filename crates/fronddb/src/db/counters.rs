@@ -13,6 +13,7 @@ pub(crate) struct Counters {
     pub(crate) rollbacks: Counter,
     pub(crate) gets: Counter,
     pub(crate) gets_found: Counter,
+    pub(crate) write_checks: Counter,
     pub(crate) cursor_seeks: Counter,
     pub(crate) cursor_steps: Counter,
     pub(crate) messages: Counter,

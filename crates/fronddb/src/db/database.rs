@@ -358,7 +358,9 @@ impl Database {
     }
 
     /// Ends the lock wait that transaction `id` is in, or the next one it enters, with `Cancelled`. For the
-    /// threads that kill sessions.
+    /// threads that kill sessions. It reaches waits for locks alone: reads, scans, waits for the log or for room in level 0
+    /// go on to their end, and a long scan is its caller's to stop, between two rows. Bulk loads and compactions are given
+    /// up by their callbacks.
     ///
     /// # Errors
     /// `NotFound` when no such transaction is open; `Closed`.

@@ -202,18 +202,41 @@ impl Engine {
         Ok(trees)
     }
 
-    /// Visits the committed rows of the catalog.
+    /// The name of a committed tree by its row by id, if that can be read.
+    pub(crate) fn tree_name(&self, id: TreeId) -> Option<String> {
+        let key = inner(CATALOG, &catalog::id_key(id));
+        let name = self.tree.get(&self.tree.version_guard(), &self.latest(), &key).ok()??;
+        String::from_utf8(name.into_vec()).ok()
+    }
+
+    /// Visits the committed rows by name.
     fn for_each_row(&self, mut visit: impl FnMut(String, Row)) -> Result<()> {
+        self.for_each_under(&catalog::name_prefix(), |key, value| {
+            visit(catalog::name_of_key(key)?, Row::decode(value)?);
+            Ok(())
+        })
+    }
+
+    /// Visits the committed rows by id, with the name that each has.
+    pub(crate) fn for_each_id(&self, visit: &mut dyn FnMut(TreeId, &[u8])) -> Result<()> {
+        self.for_each_under(&catalog::id_prefix(), |key, value| {
+            let id = catalog::id_of_key(key).ok_or_else(|| Error::corruption("catalog key is malformed, tree=0"))?;
+            visit(id, value);
+            Ok(())
+        })
+    }
+
+    /// Visits the committed rows of the catalog whose keys begin with `prefix`.
+    fn for_each_under(&self, prefix: &[u8], mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         self.check_open()?;
         let snapshot = self.snapshots.acquire();
-        let prefix = catalog::name_prefix();
-        let lower = inner(CATALOG, &prefix);
-        let upper = prefix_end(&prefix).map(|end| inner(CATALOG, &end));
+        let lower = inner(CATALOG, prefix);
+        let upper = prefix_end(prefix).map(|end| inner(CATALOG, &end));
         let mut cursor = self.tree_cursor(self.owned_view(snapshot.number(), None, false), lower, upper, true, 0);
         let mut more = cursor.first()?;
         while more {
             let key = crate::base::key::split(cursor.key()).map_or(&[][..], |(_, key)| key);
-            visit(catalog::name_of_key(key)?, Row::decode(cursor.value())?);
+            visit(key, cursor.value())?;
             more = cursor.next()?;
         }
         Ok(())

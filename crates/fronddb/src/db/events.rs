@@ -4,7 +4,7 @@
 //! |---|---|
 //! | error | the database is poisoned, with the cause; damage was found |
 //! | warning | the disk is full; writers were stopped for long; a damaged superblock was passed over |
-//! | note | recovery begins, goes on, is done; the disk has space again |
+//! | note | recovery begins, goes on, is done; the file system refuses direct i/o; the disk has space again |
 //!
 //! Told in whatever thread meets the event, also under latches, so the callback must be quick and must not call the
 //! database. The same damage is told once; stops of writers at most every [`STALL_EVERY_MICROS`].
@@ -97,6 +97,14 @@ impl EventLog {
         if is_due(&self.progress_micros, now, PROGRESS_EVERY_MICROS) {
             self.tell(LogLevel::Note, || format!("recovery goes on, log_bytes={done} of={total}"));
         }
+    }
+
+    /// The option `direct_io` is on, and the file system does not have it.
+    pub(crate) fn refused_direct(&self, directory: &Path) {
+        let shown = directory.display();
+        self.tell(LogLevel::Note, || {
+            format!("the file system refuses direct i/o, the system's cache holds the data as well, directory={shown}")
+        });
     }
 
     /// The database serves.

@@ -122,6 +122,15 @@ impl Engine {
             file_bytes_used: store.used_bytes,
             file_bytes_live: store.image_bytes,
             generation: store.generation,
+            write_checks: counters.write_checks.get(),
+            blocks_read_point: runs.block_reads_point + runs.block_reads_meta_point,
+            blocks_read_scan: runs.block_reads_scan,
+            blocks_read_meta: runs.block_reads_meta.saturating_sub(runs.block_reads_meta_point),
+            blocks_read_bulk: runs.block_reads_bulk,
+            run_lookups: runs.point_reads,
+            filter_negatives: runs.filter_negatives,
+            filter_positives: runs.filter_positives,
+            filter_false_positives: runs.filter_false_positives,
             commit: distribution(&counters.commit, 1),
             read: distribution(&counters.read, 1000),
             stall: distribution(&counters.stall, 1),
@@ -186,10 +195,12 @@ impl Engine {
         self.check_open()?;
         let found = self.tree.verify(&mut |_| {});
         for problem in &found.problems {
+            let tree = Some(problem.tree).filter(|tree| *tree == problem.tree_last || *tree != TreeId(0));
             report(Finding {
                 file: DATA_FILE.to_owned(),
                 offset: problem.extent.map(|extent| extent.offset()),
-                tree: Some(problem.tree).filter(|tree| *tree == problem.tree_last || *tree != TreeId(0)),
+                tree,
+                tree_name: tree.and_then(|tree| self.tree_name(tree)),
                 message: problem.error.to_string(),
             });
         }
@@ -197,6 +208,7 @@ impl Engine {
             file: DATA_FILE.to_owned(),
             offset: None,
             tree: None,
+            tree_name: None,
             message: error.to_string(),
         };
         self.store.map_damage().iter().for_each(|error| report(damage(error)));

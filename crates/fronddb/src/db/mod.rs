@@ -7,7 +7,7 @@
 //! (writes without locks of their own), `ddl` and `catalog` (trees), `prepared` (distributed transactions), `checkpoint`,
 //! [`compact`] (on request), `recovery` and `replay`, `admission`, `full_disk`, `background` (the only threads), `sessions`, `warm`
 //! (hot blocks after a start),
-//! `counters`, `gather`, `json`. For databases that nobody has open: [`check`], [`salvage`], [`log_print`].
+//! `counters`, `gather`, `json`, `decoders` (for the fuzz targets). For databases that nobody has open: [`check`], [`salvage`], [`log_print`].
 
 mod admission;
 mod background;
@@ -23,6 +23,8 @@ mod covered;
 pub mod cursor;
 pub mod database;
 mod ddl;
+#[doc(hidden)]
+pub mod decoders;
 mod engine;
 pub mod events;
 mod full_disk;

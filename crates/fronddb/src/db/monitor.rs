@@ -59,6 +59,8 @@ pub struct Finding {
     pub offset: Option<u64>,
     /// The tree concerned, where known.
     pub tree: Option<TreeId>,
+    /// Its name, where the catalog tells it.
+    pub tree_name: Option<String>,
     /// What is wrong, in words.
     pub message: String,
 }

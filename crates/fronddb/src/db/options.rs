@@ -109,15 +109,17 @@ setters! {
     recovery_target_ms: u64,
     /// Threads that seal, flush and compact. Default: 2, at least 1.
     background_threads: usize,
-    /// Reads and writes the data file past the operating system's cache where the platform can. Default: true.
+    /// Reads and writes the data file past the operating system's cache where the file system can; where it cannot, a note
+    /// at opening says so ([`Options::on_log`]). Default: true.
     direct_io: bool,
     /// Uncompressed size of a block, in bytes. Default: 16 KiB.
     block_bytes: usize,
-    /// Size of a run's filter, in bits per key; 0: none. Default: 10.
+    /// Size of the filters of leaf bases, in bits per key; 0: none. Default: 10. Runs in buffers have 14 whatever it is.
     filter_bits_per_key: u8,
     /// Codec of trees that name none. Default: zstd level 1.
     default_codec: Codec,
-    /// Values of at least this many bytes are written straight to the data file. Default: 64 KiB.
+    /// Values of at least this many bytes are written straight to the data file. Default: 64 KiB. Insert-if-absent of such
+    /// a value reads first whether the key has one.
     blob_bytes_min: usize,
     /// How long a lock is waited for unless a transaction or call says otherwise. Default: 50 s.
     lock_timeout: Duration,

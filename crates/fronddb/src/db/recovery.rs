@@ -132,6 +132,9 @@ fn open_with(
         engine.log_prepared_again()?;
     }
     recovery.events.recovered(&recovery.report, &recovery.directory);
+    if engine.store.refused_direct() {
+        recovery.events.refused_direct(&recovery.directory);
+    }
     Ok((engine, recovery.tolerated.map(Mutex::into_inner).unwrap_or_default()))
 }
 

@@ -177,6 +177,11 @@ impl SalvageSink for Rescue<'_> {
     }
 }
 
+/// What a tree is called of which the catalog knows nothing.
+fn lost_name(id: TreeId) -> String {
+    format!("lost-{id}")
+}
+
 impl Rescue<'_> {
     fn catalog_row(&mut self, key: &[u8], value: &[u8]) {
         if let Some(id) = catalog::id_of_key(key) {
@@ -215,7 +220,7 @@ impl Rescue<'_> {
         let found = match trees.get(&id) {
             Some(found) => found.clone(),
             None => {
-                let made = self.create(id, &format!("lost-{id}"), &TreeOptions::default())?;
+                let made = self.create(id, &lost_name(id), &TreeOptions::default())?;
                 trees.insert(id, made.clone());
                 made
             }
@@ -255,6 +260,10 @@ impl Rescue<'_> {
         let SalvageReport { findings, trees, .. } = &mut self.report;
         for tree in trees.iter_mut() {
             tree.damages = findings.iter().filter(|found| found.tree == Some(tree.id)).count() as u64;
+        }
+        for found in findings.iter_mut() {
+            let tree = trees.iter().find(|tree| Some(tree.id) == found.tree && tree.name != lost_name(tree.id));
+            found.tree_name = tree.map(|tree| tree.name.clone());
         }
         trees.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(self.report)

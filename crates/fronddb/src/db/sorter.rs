@@ -307,6 +307,14 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
+    /// Of one file of blocks.
+    ///
+    /// # Errors
+    /// `Io`, `Corruption`.
+    pub(super) fn of_file(file: Arc<dyn File>, bytes: u64) -> Result<Merged> {
+        Merged::new(vec![Spill { file, bytes }], None)
+    }
+
     fn new(spills: Vec<Spill>, memory: Option<Sorter>) -> Result<Merged> {
         let mut sources: Vec<Source> = Vec::with_capacity(spills.len() + 1);
         for spill in spills {

@@ -74,7 +74,7 @@ statistics! {
     user_bytes,
     /// Bytes of records put into the log.
     log_bytes,
-    /// Bytes written to log files.
+    /// Bytes written to log files, without the zeros that are written once into each new one.
     log_bytes_written,
     /// Records put into the log.
     log_records,
@@ -106,7 +106,9 @@ statistics! {
     checkpoints_by_target,
     /// Checkpoints on request.
     checkpoints_by_request,
-    /// Blocks read from the data file for point reads and scans; those for compactions are not among them.
+    /// Blocks read from the data file for point reads and scans, with the indexes, filters and range-deletes of all;
+    /// those for compactions are not among them. The sum of
+    /// `blocks_read_point`, `blocks_read_scan` and `blocks_read_meta`.
     blocks_read,
     /// Bytes read from the data file.
     bytes_read,
@@ -176,6 +178,24 @@ statistics! {
     file_bytes_live,
     /// Now: generation of the newest superblock.
     generation,
+    /// Point reads made by writes, besides `gets`: of uniqueness, and whether somebody else changed the row first.
+    write_checks,
+    /// Of `blocks_read`, those for point reads, with the filters, indexes and range-deletes that these asked for.
+    blocks_read_point,
+    /// Of `blocks_read`, blocks of rows for scans and estimates.
+    blocks_read_scan,
+    /// Of `blocks_read`, indexes, filters and range-deletes for scans, compactions and checks.
+    blocks_read_meta,
+    /// Blocks of rows read for compactions and checks, past the cache, and to warm it; not in `blocks_read`.
+    blocks_read_bulk,
+    /// Runs whose range of keys holds the key of a point read: how often filters were asked, and runs without one looked into.
+    run_lookups,
+    /// Of these, answered by the filter: the run has nothing of the key.
+    filter_negatives,
+    /// Of these, let pass by the filter.
+    filter_positives,
+    /// Let pass by the filter although the run has nothing of the key.
+    filter_false_positives,
 }
 
 impl Statistics {
@@ -194,9 +214,9 @@ impl Statistics {
         self.bytes_written() as f64 / self.user_bytes.max(1) as f64
     }
 
-    /// Blocks read per point read.
+    /// Blocks read per point read, those made by writes included.
     pub fn read_amplification(&self) -> f64 {
-        self.blocks_read as f64 / self.gets.max(1) as f64
+        self.blocks_read_point as f64 / (self.gets + self.write_checks).max(1) as f64
     }
 
     /// All of it as a JSON object: numbers by name, histograms as objects, amplification figures.

@@ -242,7 +242,8 @@ impl Transaction {
         })
     }
 
-    /// `key` gets `value` unless it already has one. Needs no read.
+    /// `key` gets `value` unless it already has one. Needs no read, unless the value is as long as
+    /// [`crate::Options::blob_bytes_min`]: then whether the key has one is looked up before the value is written.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -274,6 +275,9 @@ impl Transaction {
 
     /// `key`, which has been put exactly once since it last had no value, gets no value: the cheapest
     /// delete. Needs no read.
+    ///
+    /// What becomes of a key that was put more than once is undefined: it takes one of the puts with it, and an older value
+    /// may be there again, at once or after a later compaction. No other key is touched.
     ///
     /// # Errors
     /// As [`Transaction::put`].

@@ -182,7 +182,7 @@ impl TxnCore {
         blobs.keep();
         self.count_messages(messages);
         engine.counters.messages.add(messages);
-        engine.counters.user_bytes.add(batch.bytes() as u64);
+        engine.counters.user_bytes.add(batch.user_bytes());
         self.end_committed(&mut state, &writer);
         drop(state);
         engine.after_write();
@@ -246,6 +246,7 @@ impl TxnCore {
         let Some(snapshot) = snapshot else { return Ok(()) };
         let engine = &self.engine;
         let view = self.latest_view(state);
+        engine.counters.write_checks.add(1);
         let newest = engine.tree.newest_change(&engine.tree.version_guard(), &view, key)?;
         if newest.is_some_and(|number| number > snapshot) {
             return Err(Error::new(ErrorKind::Conflict, "the row was changed after this transaction's snapshot"));
@@ -266,6 +267,7 @@ impl TxnCore {
     fn has_latest(&self, state: &TxnState, key: &[u8]) -> Result<bool> {
         let engine = &self.engine;
         let view = self.latest_view(state);
+        engine.counters.write_checks.add(1);
         engine.tree.contains(&engine.tree.version_guard(), &view, key)
     }
 
@@ -329,7 +331,7 @@ impl TxnCore {
         blobs.keep();
         self.count_messages(messages);
         engine.counters.messages.add(messages);
-        engine.counters.user_bytes.add(batch.bytes() as u64);
+        engine.counters.user_bytes.add(batch.user_bytes());
         engine.after_write();
         Ok(())
     }

@@ -36,6 +36,8 @@ impl DiskStorage {
 struct DiskFile {
     file: std::fs::File,
     path: PathBuf,
+    /// Opened with `O_DIRECT` in vain.
+    refused_direct: bool,
     /// The same file through the page cache, once it was wanted.
     cached: OnceLock<Option<std::fs::File>>,
 }
@@ -93,15 +95,19 @@ impl Storage for DiskStorage {
         let mut flags = if mode.read_only { OFlags::RDONLY } else { OFlags::RDWR };
         flags.set(OFlags::CREATE, mode.create);
         flags.set(OFlags::TRUNC, mode.truncate && !mode.read_only);
+        let mut refused_direct = false;
         let opened = match mode.direct {
             true => match open_with(path, flags | OFlags::DIRECT) {
-                Err(Errno::INVAL | Errno::OPNOTSUPP) => open_with(path, flags),
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+                    refused_direct = true;
+                    open_with(path, flags)
+                }
                 result => result,
             },
             false => open_with(path, flags),
         };
         let file = std::fs::File::from(opened.map_err(|error| failed("open", path, error))?);
-        Ok(Arc::new(DiskFile { file, path: path.to_path_buf(), cached: OnceLock::new() }))
+        Ok(Arc::new(DiskFile { file, path: path.to_path_buf(), refused_direct, cached: OnceLock::new() }))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
@@ -248,6 +254,10 @@ impl File for DiskFile {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(offset, length),
             result => result.map_err(|error| failed("punch", &self.path, error).context(at(offset))),
         }
+    }
+
+    fn refused_direct(&self) -> bool {
+        self.refused_direct
     }
 }
 

@@ -361,6 +361,10 @@ impl File for FaultFile {
         self.below.allocate(offset, length)
     }
 
+    fn refused_direct(&self) -> bool {
+        self.below.refused_direct()
+    }
+
     fn punch(&self, offset: u64, length: u64) -> Result<()> {
         self.plan.check(CallClass::Punch, &self.path)?;
         self.below.punch(offset, length)

@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 // Not the facade's: in tests of schedules a call to the simulated disk is one step.
 use parking_lot::Mutex;
@@ -44,6 +44,7 @@ struct Disk {
     space: Arc<Space>,
     /// Numbers the changes, so that a crash can cut them at a moment.
     moment: AtomicU64,
+    refuses_direct: AtomicBool,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -87,6 +88,7 @@ struct MemoryFile {
     inode: Arc<Inode>,
     path: PathBuf,
     mode: OpenMode,
+    refused_direct: bool,
 }
 
 struct LockGuard {
@@ -124,7 +126,17 @@ impl MemoryStorage {
     }
 
     fn with(names: Names, space: Arc<Space>) -> MemoryStorage {
-        MemoryStorage(Arc::new(Disk { names: Mutex::new(names), space, moment: AtomicU64::new(1) }))
+        MemoryStorage(Arc::new(Disk {
+            names: Mutex::new(names),
+            space,
+            moment: AtomicU64::new(1),
+            refuses_direct: AtomicBool::new(false),
+        }))
+    }
+
+    /// From now on files are not opened past the page cache, as on file systems that refuse that.
+    pub fn refuse_direct(&self) {
+        self.0.refuses_direct.store(true, Ordering::Relaxed);
     }
 
     /// Limits (or no longer limits, by `u64::MAX`) what all files together may occupy. What is above
@@ -285,7 +297,9 @@ impl Storage for MemoryStorage {
         if mode.truncate && !mode.read_only {
             inode.set_length(0, self.0.next_moment());
         }
-        Ok(Arc::new(MemoryFile { disk: self.0.clone(), inode, path, mode }))
+        let refused_direct = mode.direct && self.0.refuses_direct.load(Ordering::Relaxed);
+        let mode = OpenMode { direct: mode.direct && !refused_direct, ..mode };
+        Ok(Arc::new(MemoryFile { disk: self.0.clone(), inode, path, mode, refused_direct }))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
@@ -366,6 +380,10 @@ impl MemoryFile {
 }
 
 impl File for MemoryFile {
+    fn refused_direct(&self) -> bool {
+        self.refused_direct
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         if self.mode.direct {
             check_aligned(&self.path, offset, buf)?;

@@ -114,6 +114,11 @@ pub trait File: Send + Sync + Debug {
 
     /// Gives the space of a range back; it reads as zeros after. The length stays.
     fn punch(&self, offset: u64, length: u64) -> Result<()>;
+
+    /// True when it was to be opened past the page cache and the file system refused that.
+    fn refused_direct(&self) -> bool {
+        false
+    }
 }
 
 /// The whole content of a file.

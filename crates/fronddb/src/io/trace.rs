@@ -256,6 +256,10 @@ impl File for TraceFile {
         self.storage.run(event, |_| self.file.allocate(offset, length))
     }
 
+    fn refused_direct(&self) -> bool {
+        self.file.refused_direct()
+    }
+
     fn punch(&self, offset: u64, length: u64) -> Result<()> {
         let event = Event::Punch { file: self.number, offset, length };
         self.storage.run(event, |_| self.file.punch(offset, length))

@@ -19,9 +19,10 @@ pub(super) enum Event {
     BlockReadMeta = 7,
     ReadBytes = 8,
     ReadAhead = 9,
+    BlockReadMetaPoint = 10,
 }
 
-const EVENTS: usize = 10;
+const EVENTS: usize = 11;
 
 /// Counters of all runs of a database. Share it in an `Arc`.
 #[derive(Debug, Default)]
@@ -42,12 +43,14 @@ pub struct RunStatistics {
     pub filter_false_positives: u64,
     /// Blocks of messages read from the file for point reads.
     pub block_reads_point: u64,
-    /// Blocks of messages read from the file for scans that fill the cache.
+    /// Blocks of messages read from the file for scans that fill the cache, and for estimates.
     pub block_reads_scan: u64,
-    /// Blocks of messages read from the file for compactions and checks, past the cache.
+    /// Blocks of messages read from the file for compactions and checks, past the cache, and to warm it.
     pub block_reads_bulk: u64,
     /// Indexes, filters and range-deletes read from the file.
     pub block_reads_meta: u64,
+    /// Of these, those read for point reads.
+    pub block_reads_meta_point: u64,
     /// Bytes of all blocks read from the file.
     pub read_bytes: u64,
     /// Reads of several blocks at once.
@@ -81,7 +84,8 @@ impl RunCounters {
             block_reads_point: sum(Event::BlockReadPoint),
             block_reads_scan: sum(Event::BlockReadScan),
             block_reads_bulk: sum(Event::BlockReadBulk),
-            block_reads_meta: sum(Event::BlockReadMeta),
+            block_reads_meta: sum(Event::BlockReadMeta) + sum(Event::BlockReadMetaPoint),
+            block_reads_meta_point: sum(Event::BlockReadMetaPoint),
             read_bytes: sum(Event::ReadBytes),
             read_aheads: sum(Event::ReadAhead),
         }

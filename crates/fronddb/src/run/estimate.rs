@@ -6,6 +6,7 @@
 //! counts half too: who reads its rows is told of it.
 
 use super::Run;
+use super::counters::Event;
 use super::path::IndexPath;
 use crate::base::key::PREFIX_BYTES;
 use crate::base::{ErrorKind, Result};
@@ -61,7 +62,7 @@ impl Run {
         let low = self.path_to(lo)?;
         let span = |low: (u64, u64), high: (u64, u64)| (high.0.saturating_sub(low.0), high.1.saturating_sub(low.1));
         if hi.is_empty() {
-            let top = self.top_index()?;
+            let top = self.top_index(Event::BlockReadMeta)?;
             return Ok(span(self.rank(&low, lo, border)?, top.totals_after(top.count())));
         }
         if low.reaches(hi) {
@@ -86,7 +87,7 @@ impl Run {
 
     /// The block at `path`, unless it is damaged.
     fn sound(&self, path: &IndexPath) -> Result<Option<Arc<EntryBlock>>> {
-        match self.entries(path.ptr(), path.tree()) {
+        match self.entries(path.ptr(), path.tree(), Event::BlockReadScan) {
             Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat) => Ok(None),
             block => block.map(Some),
         }

@@ -85,24 +85,30 @@ impl Run {
             .map_err(|error| self.located(error, ptr, tree, "damaged block"))
     }
 
-    fn read_meta<T>(&self, kind: BlockKind, ptr: BlockPtr, decoded: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
-        self.counters.add(Event::BlockReadMeta, 1);
+    fn read_meta<T>(
+        &self,
+        kind: BlockKind,
+        ptr: BlockPtr,
+        cause: Event,
+        decoded: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<T> {
+        self.counters.add(cause, 1);
         self.counters.add(Event::ReadBytes, u64::from(ptr.stored));
         self.read(kind, ptr, self.tree(), decoded)
     }
 
     /// Reads an index block from the file.
-    pub(super) fn read_index(&self, ptr: BlockPtr) -> Result<IndexBlock> {
-        self.read_meta(BlockKind::Index, ptr, IndexBlock::decode)
+    pub(super) fn read_index(&self, ptr: BlockPtr, cause: Event) -> Result<IndexBlock> {
+        self.read_meta(BlockKind::Index, ptr, cause, IndexBlock::decode)
     }
 
     /// Reads the filter from the file.
-    pub(super) fn read_filter(&self) -> Result<Filter> {
-        self.read_meta(BlockKind::Filter, self.meta.filter, |raw| Filter::decode_in(raw, self.cache.pool()))
+    pub(super) fn read_filter(&self, cause: Event) -> Result<Filter> {
+        self.read_meta(BlockKind::Filter, self.meta.filter, cause, |raw| Filter::decode_in(raw, self.cache.pool()))
     }
 
     /// Reads the range-deletes from the file.
-    pub(super) fn read_ranges(&self) -> Result<RangeBlock> {
-        self.read_meta(BlockKind::Ranges, self.meta.ranges, RangeBlock::decode)
+    pub(super) fn read_ranges(&self, cause: Event) -> Result<RangeBlock> {
+        self.read_meta(BlockKind::Ranges, self.meta.ranges, cause, RangeBlock::decode)
     }
 }

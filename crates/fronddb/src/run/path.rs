@@ -1,6 +1,7 @@
 //! A place in the index of a run: which entry block, and its neighbours in both directions.
 
 use super::Run;
+use super::counters::Event;
 use crate::base::key::KeyRange;
 use crate::base::{BlockPtr, Error, Result, TreeId, key};
 use crate::format::block::{IndexBlock, IndexEntry};
@@ -14,35 +15,43 @@ pub(super) struct IndexPath {
     top: Option<(Arc<IndexBlock>, usize)>,
     leaf: Arc<IndexBlock>,
     at: usize,
+    /// As what index blocks that have to be read are counted.
+    cause: Event,
 }
 
 impl IndexPath {
-    fn open(run: &Run, choose: impl Fn(&IndexBlock) -> usize) -> Result<IndexPath> {
-        let root = run.top_index()?;
+    fn open(run: &Run, cause: Event, choose: impl Fn(&IndexBlock) -> usize) -> Result<IndexPath> {
+        let root = run.top_index(cause)?;
         if root.level() == 0 {
             let at = choose(&root);
-            return Ok(IndexPath { top: None, leaf: root, at });
+            return Ok(IndexPath { top: None, leaf: root, at, cause });
         }
         let part = choose(&root);
-        let leaf = lower(run, &root, part)?;
+        let leaf = lower(run, &root, part, cause)?;
         let at = choose(&leaf);
-        Ok(IndexPath { top: Some((root, part)), leaf, at })
+        Ok(IndexPath { top: Some((root, part)), leaf, at, cause })
     }
 
     /// The block where a search for `key` begins ([`IndexBlock::find`]).
     #[inline]
     pub(super) fn seek(run: &Run, key: &[u8]) -> Result<IndexPath> {
-        IndexPath::open(run, |index| index.find(key))
+        IndexPath::open(run, Event::BlockReadMeta, |index| index.find(key))
+    }
+
+    /// The same for a point read.
+    #[inline]
+    pub(super) fn seek_point(run: &Run, key: &[u8]) -> Result<IndexPath> {
+        IndexPath::open(run, Event::BlockReadMetaPoint, |index| index.find(key))
     }
 
     /// The first block.
     pub(super) fn first(run: &Run) -> Result<IndexPath> {
-        IndexPath::open(run, |_| 0)
+        IndexPath::open(run, Event::BlockReadMeta, |_| 0)
     }
 
     /// The last block.
     pub(super) fn last(run: &Run) -> Result<IndexPath> {
-        IndexPath::open(run, |index| index.count() - 1)
+        IndexPath::open(run, Event::BlockReadMeta, |index| index.count() - 1)
     }
 
     /// Goes to the next block; false, and stays, at the last one.
@@ -53,7 +62,7 @@ impl IndexPath {
         }
         match &mut self.top {
             Some((top, part)) if *part + 1 < top.count() => {
-                self.leaf = lower(run, top, *part + 1)?;
+                self.leaf = lower(run, top, *part + 1, self.cause)?;
                 *part += 1;
                 self.at = 0;
                 Ok(true)
@@ -70,7 +79,7 @@ impl IndexPath {
         }
         match &mut self.top {
             Some((top, part)) if *part > 0 => {
-                self.leaf = lower(run, top, *part - 1)?;
+                self.leaf = lower(run, top, *part - 1, self.cause)?;
                 *part -= 1;
                 self.at = self.leaf.count() - 1;
                 Ok(true)
@@ -129,9 +138,9 @@ impl IndexPath {
     }
 }
 
-fn lower(run: &Run, top: &IndexBlock, part: usize) -> Result<Arc<IndexBlock>> {
+fn lower(run: &Run, top: &IndexBlock, part: usize, cause: Event) -> Result<Arc<IndexBlock>> {
     let ptr = top.entry(part).ptr;
-    let leaf = run.index(ptr)?;
+    let leaf = run.index(ptr, cause)?;
     if leaf.level() != 0 {
         let error = Error::corruption(format!("index block of the wrong level, level={}", leaf.level()));
         return Err(run.located(error, ptr, run.tree(), "damaged index"));

@@ -84,8 +84,8 @@ impl Run {
 
     /// An index block, through the cache.
     #[inline]
-    pub(super) fn index(&self, ptr: BlockPtr) -> Result<Arc<IndexBlock>> {
-        let load = || Ok(CachedBlock::Index(Arc::new(self.read_index(ptr)?)));
+    pub(super) fn index(&self, ptr: BlockPtr, cause: Event) -> Result<Arc<IndexBlock>> {
+        let load = || Ok(CachedBlock::Index(Arc::new(self.read_index(ptr, cause)?)));
         match self.cache.get(ptr.offset, Priority::High, load)? {
             CachedBlock::Index(block) => Ok(block),
             _ => Err(wrong_kind("an index", ptr)),
@@ -94,31 +94,32 @@ impl Run {
 
     /// The top index block.
     #[inline]
-    pub(super) fn top_index(&self) -> Result<Arc<IndexBlock>> {
-        self.front.top.follow(|| self.index(self.meta.index))
+    pub(super) fn top_index(&self, cause: Event) -> Result<Arc<IndexBlock>> {
+        self.front.top.follow(|| self.index(self.meta.index, cause))
     }
 
     #[inline]
-    fn filter(&self) -> Result<Arc<Filter>> {
-        self.front.filter.follow(|| self.cached_filter())
+    fn filter(&self, cause: Event) -> Result<Arc<Filter>> {
+        self.front.filter.follow(|| self.cached_filter(cause))
     }
 
-    fn cached_filter(&self) -> Result<Arc<Filter>> {
+    fn cached_filter(&self, cause: Event) -> Result<Arc<Filter>> {
         let ptr = self.meta.filter;
-        match self.cache.get(ptr.offset, Priority::High, || Ok(CachedBlock::Filter(Arc::new(self.read_filter()?))))? {
+        let load = || Ok(CachedBlock::Filter(Arc::new(self.read_filter(cause)?)));
+        match self.cache.get(ptr.offset, Priority::High, load)? {
             CachedBlock::Filter(filter) => Ok(filter),
             _ => Err(wrong_kind("a filter", ptr)),
         }
     }
 
-    /// A block of messages for a point read, through the cache.
+    /// A block of messages, through the cache.
     #[inline]
-    pub(super) fn entries(&self, ptr: BlockPtr, tree: TreeId) -> Result<Arc<EntryBlock>> {
+    pub(super) fn entries(&self, ptr: BlockPtr, tree: TreeId, cause: Event) -> Result<Arc<EntryBlock>> {
         self.cache.entries(
             ptr.offset,
             Priority::Normal,
             |stored| self.decode_entries(ptr, tree, stored),
-            |visit| self.read_stored(ptr, Event::BlockReadPoint, visit),
+            |visit| self.read_stored(ptr, cause, visit),
         )
     }
 
@@ -131,7 +132,7 @@ impl Run {
         if !self.front.has_filter {
             return Ok(!self.front.is_empty);
         }
-        let found = self.filter()?.may_contain(hash);
+        let found = self.filter(Event::BlockReadMetaPoint)?.may_contain(hash);
         self.counters.add(if found { Event::FilterPositive } else { Event::FilterNegative }, 1);
         Ok(found)
     }
@@ -179,8 +180,8 @@ impl Run {
         if !self.may_contain(hash)? {
             return Ok(ControlFlow::Continue(()));
         }
-        let mut path = IndexPath::seek(self, key)?;
-        let mut block = self.entries(path.ptr(), key::tree_of(key))?;
+        let mut path = IndexPath::seek_point(self, key)?;
+        let mut block = self.entries(path.ptr(), key::tree_of(key), Event::BlockReadPoint)?;
         let mut index = block.lower_bound(key);
         let mut found = false;
         loop {
@@ -189,7 +190,7 @@ impl Run {
                 if !path.next(self)? {
                     break;
                 }
-                block = self.entries(path.ptr(), key::tree_of(key))?;
+                block = self.entries(path.ptr(), key::tree_of(key), Event::BlockReadPoint)?;
                 index = 0;
                 continue;
             }
@@ -217,10 +218,10 @@ impl Run {
             return Ok(());
         }
         if !self.meta.filter.is_none() {
-            self.filter()?;
+            self.filter(Event::BlockReadMeta)?;
         }
         let path = IndexPath::seek(self, key)?;
-        self.entries(path.ptr(), key::tree_of(key)).map(|_| ())
+        self.entries(path.ptr(), key::tree_of(key), Event::BlockReadBulk).map(|_| ())
     }
 
     /// A cursor that stands nowhere yet.
@@ -239,11 +240,24 @@ impl Run {
     /// # Errors
     /// `Io`, `Corruption`.
     pub fn range_deletes(&self) -> Result<Arc<[RangeDelete]>> {
+        self.range_deletes_for(Event::BlockReadMeta)
+    }
+
+    /// The same for a point read.
+    ///
+    /// # Errors
+    /// `Io`, `Corruption`.
+    pub fn range_deletes_of_point(&self) -> Result<Arc<[RangeDelete]>> {
+        self.range_deletes_for(Event::BlockReadMetaPoint)
+    }
+
+    fn range_deletes_for(&self, cause: Event) -> Result<Arc<[RangeDelete]>> {
         let ptr = self.meta.ranges;
         if ptr.is_none() {
             return Ok(Arc::default());
         }
-        match self.cache.get(ptr.offset, Priority::High, || Ok(CachedBlock::Ranges(Arc::new(self.read_ranges()?))))? {
+        let load = || Ok(CachedBlock::Ranges(Arc::new(self.read_ranges(cause)?)));
+        match self.cache.get(ptr.offset, Priority::High, load)? {
             CachedBlock::Ranges(block) => Ok(Arc::clone(&block.list)),
             _ => Err(wrong_kind("range-deletes", ptr)),
         }

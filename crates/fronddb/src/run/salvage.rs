@@ -46,7 +46,9 @@ impl Run {
         if self.meta.index.is_none() {
             return Ok(());
         }
-        let Some(root) = readable(self.read_index(self.meta.index), self.tree(), self.meta.messages, lost)? else {
+        let Some(root) =
+            readable(self.read_index(self.meta.index, Event::BlockReadMeta), self.tree(), self.meta.messages, lost)?
+        else {
             return Ok(());
         };
         for at in 0..root.count() {
@@ -54,9 +56,12 @@ impl Run {
             let messages = root.totals_after(at).0.saturating_sub(entry.messages_before);
             if root.level() == 0 {
                 blocks.push((entry.ptr, key::tree_of(root.separator(at)), messages));
-            } else if let Some(part) =
-                readable(self.read_index(entry.ptr), key::tree_of(root.separator(at)), messages, lost)?
-            {
+            } else if let Some(part) = readable(
+                self.read_index(entry.ptr, Event::BlockReadMeta),
+                key::tree_of(root.separator(at)),
+                messages,
+                lost,
+            )? {
                 for at in 0..part.count() {
                     let entry = part.entry(at);
                     let messages = part.totals_after(at).0.saturating_sub(entry.messages_before);

@@ -202,7 +202,7 @@ proptest! {
         // Padding between and after the blocks does not count.
         let mut offsets = Vec::new();
         let mut blocks = vec![meta.index, meta.filter];
-        let index = run.read_index(meta.index)?;
+        let index = run.read_index(meta.index, super::counters::Event::BlockReadMeta)?;
         blocks.extend((0..index.count()).map(|at| index.entry(at).ptr));
         blocks.iter().for_each(|ptr| offsets.extend(ptr.offset..ptr.offset + u64::from(ptr.stored)));
         let offset = offsets[place.index(offsets.len())];
@@ -254,7 +254,7 @@ fn a_large_run_has_two_index_levels_and_several_extents() {
     let meta = world.write(&samples).expect("writes");
     let run = world.open(&meta);
     run.verify().expect("is sound");
-    assert_eq!(run.index(meta.index).expect("reads").level(), 1);
+    assert_eq!(run.index(meta.index, super::counters::Event::BlockReadMeta).expect("reads").level(), 1);
     assert!(meta.bytes > 6 << 20);
     let mut cursor =
         run.cursor(CursorMode { fill_cache: false, read_ahead_bytes: 256 << 10, is_long: false, asks_ahead: false });

@@ -34,7 +34,7 @@ impl Run {
         let meta = &self.meta;
         let mut found = Found {
             run: self,
-            filter: if meta.filter.is_none() { None } else { Some(self.read_filter()?) },
+            filter: if meta.filter.is_none() { None } else { Some(self.read_filter(Event::BlockReadMeta)?) },
             messages: 0,
             bytes: 0,
             entry_bytes: 0,
@@ -50,21 +50,21 @@ impl Run {
         }
         let mut range_deletes = 0;
         if !meta.ranges.is_none() {
-            for range in self.read_ranges()?.list.iter() {
+            for range in self.read_ranges(Event::BlockReadMeta)?.list.iter() {
                 found.stamp(range.stamp);
                 range_deletes += 1;
             }
         }
         if !meta.index.is_none() {
             found.block(meta.index)?;
-            let root = self.read_index(meta.index)?;
+            let root = self.read_index(meta.index, Event::BlockReadMeta)?;
             if root.level() == 0 {
                 found.index(&root)?;
             } else {
                 for part in 0..root.count() {
                     let (entry, before) = (root.entry(part), (found.messages, found.entry_bytes));
                     found.block(entry.ptr)?;
-                    let index = self.read_index(entry.ptr)?;
+                    let index = self.read_index(entry.ptr, Event::BlockReadMeta)?;
                     let first = index.entry(0);
                     let same = index.level() == 0
                         && index.separator(0) == root.separator(part)

@@ -47,6 +47,10 @@ impl DataFile {
         Ok(DataFile { file, path, read_only, pages, poison: OnceLock::new(), counters: Counters::default() })
     }
 
+    pub(super) fn refused_direct(&self) -> bool {
+        self.file.refused_direct()
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -486,6 +486,11 @@ impl Store {
         space_map::read_pieces(&self.data, FrameKind::Status, pieces, None)
     }
 
+    /// True when the file system refused access past the page cache.
+    pub fn refused_direct(&self) -> bool {
+        self.data.refused_direct()
+    }
+
     /// The durable superblock.
     pub fn superblock(&self) -> Arc<Superblock> {
         self.current.lock().clone()

@@ -262,7 +262,7 @@ impl BeTree {
             }
             for run in slot.buffer().iter().chain(base) {
                 if run.has_range_deletes() {
-                    run.range_deletes()?
+                    run.range_deletes_of_point()?
                         .iter()
                         .filter(|range| range.covers(key))
                         .for_each(|range| visitor.range_delete(range));

@@ -149,7 +149,10 @@ fn a_flipped_bit_is_named_and_the_rest_is_rescued() {
                     assert!(tree.starts_with("lost-") || world.history.contains(&known), "{context}: {tree} {key:?}");
                 }
                 if salvaged.findings.is_empty() {
-                    assert!(rows == world.rows || !report.is_clean(), "{context}: something is missing silently");
+                    // The last sync's frames cannot be told from a torn end.
+                    let is_torn = path.parent().is_some_and(|dir| dir.ends_with("log")) && rows == world.without_last();
+                    let is_known = rows == world.rows || is_torn || !report.is_clean();
+                    assert!(is_known, "{context}: something is missing silently");
                 }
                 rescued += usize::from(rows.len() * 2 > world.rows.len());
             }

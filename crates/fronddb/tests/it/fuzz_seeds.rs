@@ -28,7 +28,7 @@ use targets::{TARGETS, Target};
 use crate::support::Random;
 
 /// Targets that cost more than a decoding: fewer damaged forms of each seed.
-const SLOW: &[&str] = &["space_map", "log_segment", "log_frames"];
+const SLOW: &[&str] = &["space_map", "log_segment", "log_frames", "sort_file"];
 
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")
@@ -132,6 +132,7 @@ fn seeds() -> Vec<Seed> {
     records(&mut seeds);
     statuses(&mut seeds);
     files(&mut seeds);
+    lists(&mut seeds);
     for (number, name) in ["short", "middling", "long"].into_iter().enumerate() {
         let mut random = Random::new(number as u64);
         seeds.push(("operations", name, (0..30 * 8usize.pow(number as u32)).map(|_| random.next() as u8).collect()));
@@ -390,4 +391,45 @@ fn files(seeds: &mut Vec<Seed>) {
     let mut empty = targets::segment_header();
     empty.resize(8 << 10, 0);
     seeds.push(("log_segment", "empty", empty));
+}
+
+/// A row of a sort's temporary file.
+fn sorted_row(number: u64, key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut row = (key.len() as u16).to_le_bytes().to_vec();
+    row.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    row.extend_from_slice(&number.to_le_bytes()[..6]);
+    row.extend_from_slice(key);
+    row.extend_from_slice(value);
+    row
+}
+
+fn lists(seeds: &mut Vec<Seed>) {
+    for (name, count) in [("no_key", 0), ("keys", 20)] {
+        let keys: Vec<Vec<u8>> = (0..count).map(|row| inner(1 + row / 8, &format!("row{:05}", row * 31))).collect();
+        let list = fronddb::format::hot_keys::encode(&keys);
+        // Magic and version, and the checksum, are the target's.
+        seeds.push(("hot_keys", name, list[9..list.len() - 8].to_vec()));
+    }
+    seeds.push(("catalog_row", "zstd", vec![1, 0x85, 1, 2, 3, b'm', b'e', b't', b'a']));
+    seeds.push(("catalog_row", "plain", vec![1, 7, 0, 0]));
+    seeds.push(("catalog_row", "negative_level", vec![1, 7, 2, 0xfb]));
+    seeds.push(("catalog_key", "by_name", b"nschema/table#index".to_vec()));
+    seeds.push(("catalog_key", "by_id", vec![b'i', 0, 0, 1, 44]));
+    seeds.push(("graft_notes", "none", vec![0]));
+    seeds.push(("graft_notes", "two", vec![2, 0x90, 3, 1, 7, 0xac, 2, 0, 0x81, 1]));
+    let rows = |from: u64| -> Vec<u8> {
+        (from..from + 6).flat_map(|row| sorted_row(row, &inner(1, &format!("k{row:04}")), b"value")).collect()
+    };
+    let (first, second) = (rows(0), rows(6));
+    let mut blocks = vec![1];
+    for block in [&first, &second] {
+        blocks.extend_from_slice(&(block.len() as u16).to_le_bytes());
+        blocks.extend_from_slice(block);
+    }
+    seeds.push(("sort_file", "two_blocks", blocks));
+    let mut file = vec![0];
+    file.extend_from_slice(&(first.len() as u32).to_le_bytes());
+    file.extend_from_slice(&checksum::block(0, &first).to_le_bytes());
+    file.extend_from_slice(&first);
+    seeds.push(("sort_file", "as_it_is", file));
 }

@@ -25,6 +25,7 @@ mod reading;
 mod scripts;
 mod start;
 mod statements;
+mod statistics;
 mod support;
 mod threads;
 mod tidy;

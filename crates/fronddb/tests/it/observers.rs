@@ -176,6 +176,23 @@ fn a_full_disk_is_told_when_it_is_met_and_when_it_has_passed() {
 }
 
 #[test]
+fn a_file_system_without_direct_access_is_told_once_at_opening() {
+    for (wanted, refused, notes) in [(true, true, 1), (true, false, 0), (false, true, 0)] {
+        let storage = MemoryStorage::new();
+        if refused {
+            storage.refuse_direct();
+        }
+        let events = Events::default();
+        let options = options(&storage).direct_io(wanted).on_log(keep(&events));
+        let db = Database::open(DIRECTORY, options).unwrap();
+        let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+        db.put(&tree, b"k", b"v").unwrap();
+        db.checkpoint().unwrap();
+        assert_eq!(told(&events, LogLevel::Note, "the file system refuses direct i/o"), notes);
+    }
+}
+
+#[test]
 fn damage_that_a_read_meets_is_told_once() {
     let storage = MemoryStorage::new();
     let db = open(&storage);

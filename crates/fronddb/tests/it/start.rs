@@ -1,11 +1,12 @@
-//! A start reads little, however large the database is.
+//! A start reads little, however large the database is, and keeps a report.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use fronddb::io::{Event, MemoryStorage, TraceStorage};
+use fronddb::io::{Event, MemoryStorage, Storage, TraceStorage, read_file};
 use fronddb::{Database, WriteBatch};
 
-use crate::support::{DIRECTORY, options};
+use crate::support::{DIRECTORY, fresh, open, options};
 
 /// A database of so many rows, all of them in the tree; then a few that are in the log alone.
 fn database(rows: u32) -> (MemoryStorage, Database) {
@@ -63,4 +64,49 @@ fn opening_and_a_first_read_take_no_more_of_a_large_database_than_of_a_small_one
         assert!(opening <= (256 << 10) + (3 << 20), "after a crash, rows={rows} opening={opening}");
         assert!(reading <= 96 << 10, "after a crash, rows={rows} reading={reading}");
     }
+}
+
+/// What is kept for people of the last start, if anything is.
+fn kept(storage: &MemoryStorage) -> Option<String> {
+    let path = Path::new(DIRECTORY).join("recovery.json");
+    let is_there = storage.exists(&path).unwrap();
+    is_there.then(|| String::from_utf8(read_file(storage, &path).unwrap()).unwrap())
+}
+
+#[test]
+fn the_report_of_a_start_is_kept_by_the_first_background_work() {
+    let (storage, db, tree) = fresh();
+    assert_eq!(kept(&storage), None);
+    db.step_background().unwrap();
+    assert_eq!(kept(&storage), Some(db.recovery_report().unwrap().to_json()));
+    assert!(kept(&storage).unwrap().contains("\"created\":true"));
+    for row in 0..7u32 {
+        db.put(&tree, &row.to_be_bytes(), b"v").unwrap();
+    }
+    let storage = storage.crash(3);
+    let db = open(&storage);
+    let report = db.recovery_report().unwrap();
+    assert!(report.messages >= 7, "{report:?}");
+    assert!(kept(&storage).unwrap().contains("\"created\":true"), "of the start before");
+    db.step_background().unwrap();
+    assert_eq!(kept(&storage), Some(report.to_json()));
+}
+
+#[test]
+fn a_start_with_threads_keeps_its_report_soon_and_one_that_only_reads_none() {
+    let (storage, db, tree) = fresh();
+    db.put(&tree, b"k", b"v").unwrap();
+    db.close().unwrap();
+    let read_only = options(&storage).create_if_missing(false).read_only(true).manual_background(false);
+    let db = Database::open(DIRECTORY, read_only).unwrap();
+    let _ = db.step_background();
+    assert!(db.recovery_report().unwrap().messages > 0);
+    db.close().unwrap();
+    assert_eq!(kept(&storage), None);
+    let db = Database::open(DIRECTORY, options(&storage).manual_background(false)).unwrap();
+    let soon = (0..3000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        kept(&storage) == Some(db.recovery_report().unwrap().to_json())
+    });
+    assert!(soon, "{:?}", kept(&storage));
 }

@@ -11,7 +11,7 @@ use super::options::{Handles, Layout, Settings};
 use super::transaction::RocksTransaction;
 use super::{checked, ffi, take_pinned};
 use crate::engine::{Durability, Engine, OpenOptions, Statistics, TreeIndex};
-use crate::{Error, Result};
+use crate::{At, Error, Result};
 
 /// An open RocksDB.
 #[derive(Clone)]
@@ -196,7 +196,7 @@ impl Engine for Rocks {
     const NAME: &'static str = "rocksdb";
 
     fn open(options: &OpenOptions) -> Result<Rocks> {
-        std::fs::create_dir_all(&options.directory)?;
+        std::fs::create_dir_all(&options.directory).at_path(&options.directory)?;
         let settings = Settings::new(options)?;
         let handles = Handles::new(&settings);
         let (db, transaction_db, columns) = open_columns(&handles, &column_names(&settings, options), options)?;

@@ -71,6 +71,14 @@ fn reads_past_the_end_are_errors_in_both_modes() {
 }
 
 #[test]
+fn a_file_says_that_direct_access_was_refused() {
+    // A device that has no such access, so that the test does not depend on a file system.
+    let null =
+        |direct| DiskStorage::new().open("/dev/null".as_ref(), OpenMode { direct, ..OpenMode::default() }).unwrap();
+    assert!(null(true).refused_direct() && !null(false).refused_direct());
+}
+
+#[test]
 fn allocated_space_reads_as_zeros_and_holes_too() {
     let (dir, storage) = (Dir::new("holes"), DiskStorage::new());
     storage.create_dir_all(&dir.0).unwrap();

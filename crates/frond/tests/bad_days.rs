@@ -1,0 +1,94 @@
+//! What the tool says on a bad day of the disk: exit codes from 19 on, end to end.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use fronddb::base::checksum;
+use fronddb::format::superblock::{FORMAT_VERSION, SLOTS, SUPERBLOCK_BYTES, slot_offset};
+use support::{Place, Said};
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+/// The library that makes calls fail; see `failing_disk.c`.
+fn failing_disk() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("failing_disk.so");
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+        let compiled = Command::new(compiler)
+            .args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/failing_disk.c"))
+            .arg("-ldl")
+            .output()
+            .expect("run the C compiler");
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        library
+    })
+}
+
+/// Runs the tool while `call` fails for files whose path contains `path`.
+fn run_failing(place: &Place, call: &str, path: &str, errno: i32, line: &str) -> Said {
+    let mut command = place.command(line.split_whitespace());
+    command.env("LD_PRELOAD", failing_disk()).env("FAIL_CALL", call).env("FAIL_PATH", path);
+    Said::from(command.env("FAIL_ERRNO", errno.to_string()).output().expect("run frond"))
+}
+
+fn one_row() -> Place {
+    let place = Place::new();
+    place.good("create demo t");
+    place.good("put demo t apple red");
+    place
+}
+
+#[test]
+fn a_full_disk_is_19_and_with_room_it_works() {
+    let place = Place::new();
+    run_failing(&place, "write", "other/data.frond", ENOSPC, "create other t").failed(19, &["no space", "make room"]);
+    place.good("create other t");
+    let bench = "bench commit --threads 1 --seconds 0.01 --quiet";
+    run_failing(&place, "write", "data.frond", ENOSPC, bench).failed(19, &["no space", "data.frond"]);
+    let recovery = "bench recovery --size 1 --quiet --directory other.db";
+    run_failing(&place, "write", "data.frond", ENOSPC, recovery).failed(19, &["no space", "data.frond"]);
+}
+
+#[test]
+fn an_unreadable_file_is_20() {
+    let place = one_row();
+    run_failing(&place, "read", "data.frond", EIO, "get demo t apple").failed(20, &["data.frond", "kernel's log"]);
+}
+
+#[test]
+fn a_newer_format_is_22_and_both_versions_are_named() {
+    let place = one_row();
+    let data = place.path("demo").join("data.frond");
+    let mut bytes = std::fs::read(&data).expect("read");
+    for generation in 0..SLOTS {
+        let start = usize::try_from(slot_offset(generation)).expect("fits");
+        let slot = &mut bytes[start..start + SUPERBLOCK_BYTES];
+        if slot.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        slot[8..12].copy_from_slice(&99u32.to_le_bytes());
+        slot[16..24].fill(0);
+        let sum = checksum::block(slot_offset(generation), slot);
+        slot[16..24].copy_from_slice(&sum.to_le_bytes());
+    }
+    std::fs::write(&data, bytes).expect("write");
+    for line in ["get demo t apple", "put demo t pear green", "stat demo"] {
+        place.run(line).failed(22, &["99", &FORMAT_VERSION.to_string(), "a newer one"]);
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_23_and_opening_again_helps() {
+    let place = one_row();
+    run_failing(&place, "write", "demo/log", EIO, "put demo t pear green").failed(23, &["poisoned", "run this again"]);
+    assert_eq!(place.good("scan demo t"), "apple\tred\n");
+    place.good("put demo t pear green");
+    assert_eq!(place.good("scan demo t"), "apple\tred\npear\tgreen\n");
+}
