@@ -23,10 +23,6 @@ pub enum Task {
     Recovery(Spec, recovery::Step),
 }
 
-/// The GNU allocator's limits from which on memory is mapped and given back, as they are at a program's start, fixed: by
-/// default they grow with what a program frees, and each thread keeps megabytes.
-const ALLOCATOR: [(&str, &str); 2] = [("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072")];
-
 /// A child at work. Killed when dropped.
 pub struct Worker {
     child: Child,
@@ -39,7 +35,6 @@ impl Worker {
         let program = std::env::current_exe().at("the path of this program")?;
         let mut child = Command::new(&program)
             .args(&common.child_arguments)
-            .envs(ALLOCATOR)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -31,8 +31,8 @@ struct Counters {
 
 /// One part in so many of the budget is left to what cannot be counted: what the allocator keeps for each thread,
 /// stacks, memory inside codecs. It does not grow with the budget past a point.
-const UNCOUNTED_PART: usize = 8;
-const UNCOUNTED_BYTES_MAX: usize = 8 << 20;
+const UNCOUNTED_PART: usize = 4;
+const UNCOUNTED_BYTES_MAX: usize = 13 << 20;
 
 /// The budget. Clones share their counters.
 #[derive(Debug, Clone)]
@@ -138,7 +138,7 @@ mod tests {
         let mut charge = Charge::new(&budget, Purpose::Work, 100);
         for bytes in [300, 0, 50] {
             charge.set(bytes);
-            assert_eq!((budget.used(Purpose::Work), budget.cache_allowance()), (bytes, 1000 - 125 - bytes));
+            assert_eq!((budget.used(Purpose::Work), budget.cache_allowance()), (bytes, 1000 - 250 - bytes));
         }
         drop(charge);
         assert_eq!(budget.used_total(), 0);

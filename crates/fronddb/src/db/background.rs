@@ -386,6 +386,8 @@ impl Engine {
             }
             let debt = self.tree.debt();
             if debt.sealed == 0 && debt.urgency < WORK_THRESHOLD && !self.has_grafts_to_clean() {
+                self.but_for_space(self.back_ahead(true))?;
+                while !self.store.shrink_step(ShrinkLimits::default())?.is_done {}
                 return Ok(());
             }
             if self.is_disk_full() {

@@ -27,9 +27,9 @@ const BACKED_AHEAD_MAX: usize = 8 << 20;
 /// Stored, level 0 takes so much more than in memory at worst: pages are whole, pieces of space are not used to their ends.
 const STORED_MORE_PART: u64 = 4;
 const STORED_MORE_BYTES: u64 = 128 << 10;
-/// Kept for compactions: a part of the data, within bounds. A flush of a whole buffer takes no more than the upper.
-const COMPACTION_PART: u64 = 8;
-const COMPACTION_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=32 << 20;
+/// Kept for compactions: a part of the data, within bounds. The upper is about what a flush of a whole buffer takes.
+const COMPACTION_PART: u64 = 16;
+const COMPACTION_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 20;
 /// How often a delete empties level 0 before it gives up.
 const RELIEFS_MAX: usize = 3;
 /// After background work has lacked space, the disk is taken for full for so long at least, in microseconds.
@@ -159,14 +159,14 @@ impl Engine {
     }
 
     /// Keeps space ahead of level 0 or, at rest, gives back what it will not need soon.
-    fn back_ahead(&self, at_rest: bool) -> Result<()> {
+    pub(crate) fn back_ahead(&self, at_rest: bool) -> Result<()> {
         let ahead = self.backed_ahead();
         let wanted = self.tree.version_guard().level0_bytes() + ahead;
         let backed = self.full_disk.backed();
-        if backed < wanted || (at_rest && backed > 2 * wanted) || self.is_disk_full() {
-            self.back_level0(wanted + ahead)?;
+        if at_rest && backed > 2 * wanted {
+            return self.back_level0(wanted);
         }
-        Ok(())
+        if backed < wanted || self.is_disk_full() { self.back_level0(wanted + ahead) } else { Ok(()) }
     }
 
     /// Whether the disk is taken for full.
