@@ -19,7 +19,7 @@ pub struct Entry {
 }
 
 /// All of them.
-pub const SUITE: [Entry; 11] = [
+pub const SUITE: [Entry; 12] = [
     Entry { name: "iibench", title: "iiBench load", line: "iibench --rows 20000000", quick: "iibench --rows 1000000" },
     Entry {
         name: "reads-cached",
@@ -68,6 +68,12 @@ pub const SUITE: [Entry; 11] = [
         title: "Rollback",
         line: "rollback --rows 1000,5000000",
         quick: "rollback --rows 1000,200000",
+    },
+    Entry {
+        name: "recovery-open",
+        title: "Reopening after kill -9 with 5 million rows changed by a transaction that never commits",
+        line: "recovery --size 256 --value-bytes 100 --open-rows 5000000 --kills 3",
+        quick: "recovery --size 50 --value-bytes 100 --open-rows 100000 --seconds 3 --kills 2",
     },
     Entry {
         name: "queue",
