@@ -866,7 +866,7 @@ typedef struct frond_statistics {
   uint64_t log_live_bytes;         /* now: bytes of log that a restart would replay */
   uint64_t recovery_micros;        /* now: estimated time of a restart, in microseconds */
   uint64_t file_bytes;             /* now: length of the data file, in bytes */
-  uint64_t file_bytes_used;        /* now: bytes of the data file in use */
+  uint64_t file_bytes_used;        /* now: bytes of the data file in use, without what is kept for a full disk */
   uint64_t file_bytes_live;        /* now: bytes of the data file that the newest publication references */
   uint64_t generation;             /* now: generation of the newest superblock */
   uint64_t write_checks;           /* point reads made by writes, besides gets: of uniqueness, of conflicts */

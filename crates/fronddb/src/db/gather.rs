@@ -119,7 +119,7 @@ impl Engine {
             log_live_bytes: recovery.bytes,
             recovery_micros: recovery.micros,
             file_bytes: store.file_bytes,
-            file_bytes_used: store.used_bytes,
+            file_bytes_used: store.used_bytes - store.reserve_bytes,
             file_bytes_live: store.image_bytes,
             generation: store.generation,
             write_checks: counters.write_checks.get(),

@@ -172,7 +172,7 @@ statistics! {
     recovery_micros,
     /// Now: length of the data file, in bytes.
     file_bytes,
-    /// Now: bytes of the data file in use.
+    /// Now: bytes of the data file in use, without what is kept for a full disk.
     file_bytes_used,
     /// Now: bytes of the data file that the newest publication references.
     file_bytes_live,
