@@ -222,9 +222,14 @@ fn loads(cache: &Cache, slots: impl Iterator<Item = u64>) -> usize {
     loads
 }
 
+/// A budget of which `bytes` are left to what is counted.
+fn leaving(bytes: usize) -> MemoryBudget {
+    MemoryBudget::new(bytes / 3 * 4)
+}
+
 #[test]
 fn blocks_that_are_read_now_and_then_outlast_those_read_once() {
-    let cache = Cache::new(MemoryBudget::new(1 << 20)); // of about a hundred blocks
+    let cache = Cache::new(leaving(896 << 10)); // of about a hundred blocks
     let (often, mut once) = (0..40u64, 1_000..u64::MAX);
     // Of 140 reads each 40 are of the same blocks: a cache that goes by the latest use never finds one of them.
     let mut rounds = || {
@@ -241,7 +246,7 @@ fn blocks_that_are_read_now_and_then_outlast_those_read_once() {
 
 #[test]
 fn a_block_that_comes_back_soon_skips_the_line_and_one_of_a_scan_does_not() {
-    let cache = Cache::new(MemoryBudget::new(1 << 20));
+    let cache = Cache::new(leaving(896 << 10));
     loads(&cache, (0..60).chain(0..60)); // in use, so that the line is short
     loads(&cache, 100..200);
     assert!(cache.is_full() && cache.contains(0));
@@ -299,7 +304,7 @@ fn get_entries(cache: &Cache, offset: u64, version: u64, priority: Priority) -> 
 
 #[test]
 fn a_full_cache_holds_packed_blocks_and_decodes_those_that_are_hot() {
-    let budget = MemoryBudget::new(2 << 20);
+    let budget = leaving(1792 << 10);
     let cache = packing(&budget);
     let offsets = || (0..400u64).map(|slot| slot * 40_000);
     let reads = |offsets: &mut dyn Iterator<Item = u64>| {
