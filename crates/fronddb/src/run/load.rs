@@ -48,25 +48,12 @@ impl Run {
         located(error, &self.store, ptr, &format!("{what}, run={} tree={tree}", self.meta.id))
     }
 
-    /// Reads a block from the file.
-    fn read<T>(
-        &self,
-        kind: BlockKind,
-        ptr: BlockPtr,
-        tree: TreeId,
-        decoded: impl FnOnce(&[u8]) -> Result<T>,
-    ) -> Result<T> {
-        self.store
-            .read_with(ptr.offset, ptr.stored as usize, |stored| decode(kind, ptr, stored, decoded))
-            .map_err(|error| self.located(error, ptr, tree, "damaged block"))
-    }
-
     /// Reads a block of messages from the file.
     pub(super) fn read_entries(&self, ptr: BlockPtr, tree: TreeId, cause: Event) -> Result<EntryBlock> {
         self.read_stored(ptr, cause, |stored| self.decode_entries(ptr, tree, stored))
     }
 
-    /// Shows `visit` a block of messages as the file has it.
+    /// Shows `visit` a block as the file has it.
     pub(super) fn read_stored<T>(
         &self,
         ptr: BlockPtr,
@@ -92,9 +79,8 @@ impl Run {
         cause: Event,
         decoded: impl FnOnce(&[u8]) -> Result<T>,
     ) -> Result<T> {
-        self.counters.add(cause, 1);
-        self.counters.add(Event::ReadBytes, u64::from(ptr.stored));
-        self.read(kind, ptr, self.tree(), decoded)
+        self.read_stored(ptr, cause, |stored| decode(kind, ptr, stored, decoded))
+            .map_err(|error| self.located(error, ptr, self.tree(), "damaged block"))
     }
 
     /// Reads an index block from the file.
