@@ -8,19 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../fronddb-capi/ctest/open_file.h"
+
 static int fails(const char *call, int fd)
 {
   const char *wanted = getenv("FAIL_CALL"), *part = getenv("FAIL_PATH"), *number = getenv("FAIL_ERRNO");
-  char link[64], path[4096];
-  ssize_t length;
-  if (wanted == NULL || part == NULL || number == NULL || strcmp(wanted, call) != 0)
-    return 0;
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  length = readlink(link, path, sizeof path - 1);
-  if (length < 0)
-    return 0;
-  path[length] = '\0';
-  if (strstr(path, part) == NULL)
+  if (wanted == NULL || part == NULL || number == NULL || strcmp(wanted, call) != 0 || !is_open_file(fd, part))
     return 0;
   errno = atoi(number);
   return 1;

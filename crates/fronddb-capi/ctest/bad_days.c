@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "open_file.h"
 #endif
 
 #include "test.h"
@@ -21,16 +23,7 @@ static struct {
 
 static int fails(int fd, int writes)
 {
-  char link[64], path[4096];
-  ssize_t length;
-  if (failing.error == 0 || failing.writes != writes)
-    return 0;
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  length = readlink(link, path, sizeof path - 1);
-  if (length < 0)
-    return 0;
-  path[length] = '\0';
-  if (strstr(path, failing.part) == NULL)
+  if (failing.error == 0 || failing.writes != writes || !is_open_file(fd, failing.part))
     return 0;
   errno = failing.error;
   return 1;
