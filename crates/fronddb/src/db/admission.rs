@@ -138,11 +138,15 @@ impl Engine {
         let urgency = version.root.totals().urgency;
         let active = version.active.bytes();
         let is_free = is_free(sealed, urgency);
-        if is_free && active + bytes <= self.full_disk.backed() && !self.is_disk_full() {
+        let total = version.level0_bytes() + bytes;
+        let is_backed = total <= self.full_disk.backed() && !self.is_disk_full();
+        if is_free && is_backed {
             return Ok(());
         }
         drop(version);
-        self.back_write(bytes, deletes_only)?;
+        if !is_backed {
+            self.back_write(total, bytes, deletes_only)?;
+        }
         if is_free { Ok(()) } else { self.admit_slowly(bytes, active, sealed, f64::from(urgency)) }
     }
 

@@ -347,7 +347,8 @@ impl Engine {
                 }
             }))
         };
-        if self.is_disk_full() {
+        let is_full = self.is_disk_full();
+        if is_full {
             let worked = work()?;
             if worked {
                 self.space_was_found();
@@ -362,7 +363,7 @@ impl Engine {
             return Ok(true);
         }
         let for_readers = || self.tree.flush_for_reads(&self.retention(), false);
-        if work()? || self.clean_grafts_step()? || for_readers()? {
+        if (!is_full && work()?) || self.clean_grafts_step()? || for_readers()? {
             self.publish()?;
             return Ok(true);
         }

@@ -67,23 +67,20 @@ impl FullDisk {
 }
 
 impl Engine {
-    /// Makes sure that level 0 can be emptied when it has grown by a write of `bytes` (F1, F2).
+    /// Makes sure that level 0 can be emptied when it has grown to `total` by a write of `bytes` (F1, F2). On a full disk it is to be
+    /// asked for each write: what seals drew has to be made good first, or writes would use up what deletes need.
     #[cold]
-    pub(crate) fn back_write(&self, bytes: usize, deletes_only: impl FnOnce() -> bool) -> Result<()> {
-        let total = self.tree.version_guard().level0_bytes() + bytes;
-        // On a full disk what seals drew has to be made good first, or writes would use up what deletes need.
-        if total > self.full_disk.backed() || self.is_disk_full() {
-            let backed = self.back_level0(total + self.backed_ahead()).or_else(|error| match error.kind() {
-                ErrorKind::NoSpace => self.back_level0(total),
-                _ => Err(error),
-            });
-            match backed {
-                Err(error) if error.kind() == ErrorKind::NoSpace => {
-                    self.disk_is_full(&error);
-                    return if deletes_only() { self.admit_delete(bytes) } else { Err(error) };
-                }
-                result => result?,
+    pub(crate) fn back_write(&self, total: usize, bytes: usize, deletes_only: impl FnOnce() -> bool) -> Result<()> {
+        let backed = self.back_level0(total + self.backed_ahead()).or_else(|error| match error.kind() {
+            ErrorKind::NoSpace => self.back_level0(total),
+            _ => Err(error),
+        });
+        match backed {
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                self.disk_is_full(&error);
+                return if deletes_only() { self.admit_delete(bytes) } else { Err(error) };
             }
+            result => result?,
         }
         if self.log_has_room_for(bytes) || !deletes_only() { Ok(()) } else { self.admit_delete(bytes) }
     }

@@ -135,6 +135,10 @@ impl TxnCore {
 
     /// Applies a batch without locks and checks: all of its keys are in a range that this transaction has locked.
     pub(crate) fn write_locked(&self, batch: &WriteBatch) -> Result<()> {
+        self.engine.past_full_log(batch.bytes(), || batch.deletes_only(), || self.write_locked_once(batch))
+    }
+
+    fn write_locked_once(&self, batch: &WriteBatch) -> Result<()> {
         let mut state = self.writing()?;
         if batch.is_empty() {
             return Ok(());
