@@ -175,16 +175,10 @@ impl Recovery<'_> {
         Store::finish_creation(&self.storage, &self.directory, &self.store_options(None)).map(|_| ())
     }
 
-    /// Removes the log of a creation that was interrupted. In a directory that the caller named may be another
-    /// database's, which is left alone.
+    /// Removes the log of a creation that was interrupted. Any other is another database's, or the last that is left of this
+    /// one, and stays.
     fn clear_log_directory(&self) -> Result<()> {
         self.storage.create_dir_all(&self.log_directory)?;
-        if self.options.log_dir.is_none() {
-            for name in self.storage.list(&self.log_directory)? {
-                self.storage.remove(&self.log_directory.join(name))?;
-            }
-            return self.storage.sync_dir(&self.log_directory);
-        }
         if let Some(uuid) = Store::interrupted_creation(&*self.storage, &self.directory)? {
             Log::remove_unbegun(&*self.storage, &self.log_directory, &self.log_options(uuid))?;
         }

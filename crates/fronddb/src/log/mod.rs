@@ -167,7 +167,10 @@ impl Log {
         match storage.list(dir)?.iter().find(|name| segment::number_of(name).is_some()) {
             Some(name) => {
                 let shown = dir.join(name).display().to_string();
-                Err(Error::invalid(format!("there is a log already; remove it if it is no database's, file={shown}")))
+                Err(Error::invalid(format!(
+                    "there is a log already, another database's or that of a lost data file; remove it if nobody needs it, \
+                     file={shown}"
+                )))
             }
             None => Ok(()),
         }

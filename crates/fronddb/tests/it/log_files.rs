@@ -10,12 +10,13 @@ use crate::support::{DIRECTORY, begin, open, options};
 
 const LOG: &str = "/fast/log";
 
-fn named(storage: &MemoryStorage, log: &str) -> Options {
-    options(storage).log_dir(Some(PathBuf::from(log)))
+fn named<'a>(storage: &MemoryStorage, log: impl Into<Option<&'a str>>) -> Options {
+    options(storage).log_dir(log.into().map(PathBuf::from))
 }
 
-fn offline(storage: &MemoryStorage, log: &str) -> CheckOptions {
-    CheckOptions { log_dir: Some(PathBuf::from(log)), memory_bytes: 8 << 20, storage: Some(Arc::new(storage.clone())) }
+fn offline<'a>(storage: &MemoryStorage, log: impl Into<Option<&'a str>>) -> CheckOptions {
+    let log_dir = log.into().map(PathBuf::from);
+    CheckOptions { log_dir, memory_bytes: 8 << 20, storage: Some(Arc::new(storage.clone())) }
 }
 
 /// A database at `directory` whose log is at `log`: a row in the tree, another in the log. As a kill leaves it.
@@ -166,9 +167,9 @@ fn a_lost_last_segment_is_missed() {
 }
 
 /// The database is made, works, and is whole.
-fn works(storage: &MemoryStorage, context: &str) {
+fn works(storage: &MemoryStorage, log: Option<&str>, context: &str) {
     for round in 0..2u8 {
-        let db = match Database::open(DIRECTORY, named(storage, LOG)) {
+        let db = match Database::open(DIRECTORY, named(storage, log)) {
             Ok(db) => db,
             Err(error) => panic!("{context}: {error}"),
         };
@@ -180,12 +181,18 @@ fn works(storage: &MemoryStorage, context: &str) {
         assert!(begin(&db).get(&tree, b"k").unwrap().is_some(), "{context}");
         db.close().unwrap();
     }
-    let report = check(DIRECTORY, &offline(storage, LOG), &mut |_| {}).unwrap();
+    let report = check(DIRECTORY, &offline(storage, log), &mut |_| {}).unwrap();
     assert!(report.is_clean(), "{context}: {report:?}");
 }
 
 #[test]
-fn an_interrupted_creation_with_a_named_log_directory_can_be_repeated() {
+fn an_interrupted_creation_can_be_repeated() {
+    for log in [None, Some(LOG)] {
+        repeat_interrupted_creations(log);
+    }
+}
+
+fn repeat_interrupted_creations(log: Option<&str>) {
     let mut interrupted = 0;
     for class in CallClass::ALL {
         for fault in [Fault::Error, Fault::NoSpace] {
@@ -194,7 +201,7 @@ fn an_interrupted_creation_with_a_named_log_directory_can_be_repeated() {
                 let plan = FaultPlan::new();
                 plan.add(FaultRule::from(class, nth, fault));
                 let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
-                let first = Database::open(DIRECTORY, named(&memory, LOG).storage(Some(Arc::new(storage))));
+                let first = Database::open(DIRECTORY, named(&memory, log).storage(Some(Arc::new(storage))));
                 // Dropping it makes calls.
                 let fired = plan.fired();
                 let failed = first.is_err();
@@ -203,13 +210,34 @@ fn an_interrupted_creation_with_a_named_log_directory_can_be_repeated() {
                     break;
                 }
                 interrupted += u64::from(failed);
-                let context = format!("{fault:?} from {class:?} {nth} on");
-                works(&memory.snapshot(), &context);
-                (0..6).for_each(|seed| works(&memory.crash(seed), &format!("{context}, then crash {seed}")));
+                let context = format!("log at {log:?}, {fault:?} from {class:?} {nth} on");
+                works(&memory.snapshot(), log, &context);
+                (0..6).for_each(|seed| works(&memory.crash(seed), log, &format!("{context}, then crash {seed}")));
             }
         }
     }
     assert!(interrupted > 30, "interrupted={interrupted}");
+}
+
+#[test]
+fn a_log_whose_data_file_is_lost_is_not_taken_for_an_interrupted_creation() {
+    let storage = MemoryStorage::new();
+    let log = format!("{DIRECTORY}/log");
+    make(&storage, DIRECTORY, &log);
+    let storage = storage.crash(1);
+    let data = Path::new(DIRECTORY).join("data.frond");
+    let kept = storage.snapshot();
+    storage.remove(&data).unwrap();
+    let before = content(&storage, &log);
+    for _ in 0..2 {
+        let error = Database::open(DIRECTORY, options(&storage)).map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.to_string().contains(&log) && error.to_string().contains("lost data file"), "{error}");
+        assert_eq!(content(&storage, &log), before);
+    }
+    let db = open(&kept);
+    let tree = db.open_tree("t").unwrap();
+    assert_eq!(db.get(&tree, b"in the log").unwrap().as_deref(), Some(&b"2"[..]));
 }
 
 #[test]

@@ -1,13 +1,14 @@
-//! The reference model: random operations, bulk loads, transactions, savepoints, snapshots, prepares, background steps and
-//! crashes, compared with sorted maps. Single-threaded and driven by hand, so a seed tells the whole story:
+//! The reference model: random operations at all isolation levels, in trees of all codecs, bulk loads, transactions,
+//! savepoints, snapshots, prepares, background steps and crashes, compared with sorted maps. Single-threaded and driven by
+//! hand, so a seed tells the whole story:
 //! `MODEL_SEED=17 cargo test --test it model` runs one, `MODEL_SEEDS=5000` more than the default number.
 
 use std::collections::BTreeMap;
 
 use fronddb::io::MemoryStorage;
 use fronddb::{
-    BulkOptions, CursorOptions, Database, Durability, ErrorKind, Isolation, LockMode, Locked, Op, Program, Result,
-    Savepoint, Transaction, Tree, TreeOptions, TxnOptions, Wait,
+    BulkOptions, Codec, CursorOptions, Database, Durability, ErrorKind, Isolation, LockMode, Locked, Op, Options, Program,
+    Result, Savepoint, Transaction, Tree, TreeOptions, TxnOptions, Wait,
 };
 
 use crate::support::{Random, collect, collect_backward, options};
@@ -15,8 +16,15 @@ use crate::support::{Random, collect, collect_backward, options};
 type Key = (usize, Vec<u8>);
 type Map = BTreeMap<Key, Vec<u8>>;
 
-const TREES: usize = 3;
+const TREES: usize = 4;
+/// The tree whose keys are put only where they have no value, so that a single-delete may take them.
+const ENTRIES: usize = 3;
 const KEYS: u64 = 120;
+
+fn tree_options(number: usize) -> TreeOptions {
+    let codecs = [Codec::Zstd { level: 1 }, Codec::None, Codec::Lz4];
+    TreeOptions { codec: Some(codecs[number % codecs.len()]), ..TreeOptions::default() }
+}
 
 /// What a transaction did to a key or a range.
 #[derive(Debug, Clone)]
@@ -52,6 +60,15 @@ impl Change {
             }
         }
     }
+
+    fn touches(&self, key: &Key) -> bool {
+        match self {
+            Change::Put(written, _) | Change::InsertIfAbsent(written, _) | Change::Append(written, _) => written == key,
+            Change::Delete(written) => written == key,
+            Change::Nothing => false,
+            Change::DeleteRange(tree, lower, upper) => key.0 == *tree && *lower <= key.1 && key.1 < *upper,
+        }
+    }
 }
 
 fn apply(changes: &[Change], base: &Map) -> Map {
@@ -60,11 +77,19 @@ fn apply(changes: &[Change], base: &Map) -> Map {
     map
 }
 
+/// What a transaction at REPEATABLE READ sees of others.
+struct Snapshot {
+    map: Map,
+    /// How many transactions had committed.
+    commits: usize,
+}
+
 struct Open {
     txn: Transaction,
     isolation: Isolation,
     durability: Durability,
-    snapshot: Option<Map>,
+    first_updater_wins: bool,
+    snapshot: Option<Snapshot>,
     changes: Vec<Change>,
     marks: Vec<(Savepoint, usize)>,
 }
@@ -77,6 +102,8 @@ struct World {
     trees: Vec<Tree>,
     /// The states after each commit, oldest first; those before the first are gone for good.
     states: Vec<Map>,
+    /// What each commit since the start changed.
+    commits: Vec<Vec<Change>>,
     open: Vec<Open>,
     prepared: BTreeMap<Vec<u8>, Vec<Change>>,
     next_xid: u32,
@@ -87,9 +114,9 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let storage = MemoryStorage::new();
-        let db = Database::open(crate::support::DIRECTORY, options(&storage)).unwrap();
-        let create = |name: String| db.create_tree(&name, &TreeOptions::default()).unwrap();
-        let trees = (0..TREES).map(|number| create(format!("tree {number}"))).collect();
+        let db = Database::open(crate::support::DIRECTORY, World::options(seed, &storage)).unwrap();
+        let create = |number| db.create_tree(&format!("tree {number}"), &tree_options(number)).unwrap();
+        let trees = (0..TREES).map(create).collect();
         World {
             seed,
             random: Random::new(seed),
@@ -97,6 +124,7 @@ impl World {
             db,
             trees,
             states: vec![Map::new()],
+            commits: Vec::new(),
             open: Vec::new(),
             prepared: BTreeMap::new(),
             next_xid: 0,
@@ -104,8 +132,19 @@ impl World {
         }
     }
 
+    fn options(seed: u64, storage: &MemoryStorage) -> Options {
+        options(storage).log_compression(seed % 2 == 1)
+    }
+
     fn committed(&self) -> &Map {
         self.states.last().unwrap()
+    }
+
+    /// These changes have been committed.
+    fn commit(&mut self, changes: Vec<Change>) {
+        let state = apply(&changes, self.committed());
+        self.states.push(state);
+        self.commits.push(changes);
     }
 
     /// Everything committed so far has become durable.
@@ -165,21 +204,47 @@ impl World {
     }
 
     fn begin(&mut self) {
-        let isolation = match self.random.below(4) {
-            0 => Isolation::ReadCommitted,
-            1 => Isolation::Serializable,
+        let isolation = match self.random.below(6) {
+            0 => Isolation::ReadUncommitted,
+            1 => Isolation::ReadCommitted,
+            2 => Isolation::Serializable,
             _ => Isolation::RepeatableRead,
         };
+        let first_updater_wins = isolation == Isolation::RepeatableRead && self.random.below(3) == 0;
         let durability = if self.random.below(3) == 0 { Durability::None } else { Durability::Sync };
         let options = TxnOptions {
             isolation,
             durability,
             lock_timeout: Some(std::time::Duration::ZERO),
+            first_updater_wins,
             ..TxnOptions::default()
         };
         let txn = self.db.begin(options).unwrap();
-        let changes = Vec::new();
-        self.open.push(Open { txn, isolation, durability, snapshot: None, changes, marks: Vec::new() });
+        let (changes, marks) = (Vec::new(), Vec::new());
+        self.open.push(Open { txn, isolation, durability, first_updater_wins, snapshot: None, changes, marks });
+    }
+
+    /// The transaction has its snapshot, from now on if it had none.
+    fn snapshot(&mut self, at: usize) -> &Snapshot {
+        let now = || Snapshot { map: self.states.last().unwrap().clone(), commits: self.commits.len() };
+        self.open[at].snapshot.get_or_insert_with(now)
+    }
+
+    /// At first-updater-wins, after a write or locking read of `key` was answered: whether it was refused because somebody
+    /// changed the row, which must be so where its value is another, and may be so where it was touched.
+    fn is_conflict<T>(&mut self, at: usize, key: &Key, result: &Result<T>) -> bool {
+        let is_refused = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict);
+        let is_answered = result.as_ref().err().is_none_or(|error| error.kind() != ErrorKind::LockTimeout);
+        if !self.open[at].first_updater_wins {
+            assert!(!is_refused, "seed {}: {key:?}", self.seed);
+        } else if is_answered {
+            let since = self.snapshot(at);
+            let (before, commits) = (since.map.get(key).cloned(), since.commits);
+            let is_touched = self.commits[commits..].iter().flatten().any(|change| change.touches(key));
+            let is_other = before.as_ref() != self.committed().get(key);
+            assert!(if is_refused { is_touched } else { !is_other }, "seed {}: {key:?}, refused={is_refused}", self.seed);
+        }
+        is_refused
     }
 
     fn pick(&mut self) -> Option<usize> {
@@ -203,8 +268,12 @@ impl World {
     fn write(&mut self) {
         let Some(at) = self.pick() else { return };
         let (key, value) = (self.key(), self.value());
-        let kind = self.random.below(20);
         let latest = apply(&self.open[at].changes, self.committed());
+        let kind = match (key.0 == ENTRIES, latest.contains_key(&key)) {
+            (false, _) => self.random.below(20),
+            (true, false) => [0, 0, 0, 10, 15, 16, 18][self.random.below(7) as usize],
+            (true, true) => [20, 20, 20, 10, 15, 16, 18][self.random.below(7) as usize],
+        };
         let open = &self.open[at];
         let tree = &self.trees[key.0];
         let (result, change) = match kind {
@@ -240,18 +309,28 @@ impl World {
                 let change = if matches!(existed, Ok(true)) { Change::Delete(key.clone()) } else { Change::Nothing };
                 (existed.map(|_| ()), change)
             }
+            20 => (open.txn.single_delete(tree, &key.1), Change::Delete(key.clone())),
             _ => {
                 let result = open.txn.insert(tree, &key.1, &value);
                 if let Err(error) = &result
                     && error.kind() == ErrorKind::KeyExists
                 {
                     assert!(latest.contains_key(&key), "seed {}: {key:?}", self.seed);
+                    self.is_conflict(at, &key, &result);
                     return;
                 }
                 assert!(result.is_err() || !latest.contains_key(&key), "seed {}: {key:?}", self.seed);
                 (result, Change::Put(key.clone(), value))
             }
         };
+        // A range-delete does not look at what it deletes; the others have taken their snapshot though they did not get their lock.
+        let takes_snapshot = kind != 15 && !(16..18).contains(&kind);
+        if self.open[at].first_updater_wins && takes_snapshot {
+            self.snapshot(at);
+        }
+        if kind != 15 && self.is_conflict(at, &key, &result) {
+            return;
+        }
         if self.granted(&result) {
             assert!(!self.is_prepared(&key), "seed {}: wrote to what a prepared transaction wrote", self.seed);
             self.open[at].changes.push(change);
@@ -263,7 +342,7 @@ impl World {
         let lock_timeout = Some(std::time::Duration::ZERO);
         let txn = self.db.begin(TxnOptions { lock_timeout, ..TxnOptions::default() }).unwrap();
         let name = format!("tree {at}");
-        let made = txn.drop_tree(&name).and_then(|()| txn.create_tree(&name, &TreeOptions::default()));
+        let made = txn.drop_tree(&name).and_then(|()| txn.create_tree(&name, &tree_options(at)));
         if let Err(error) = &made
             && error.kind() == ErrorKind::LockTimeout
         {
@@ -278,7 +357,7 @@ impl World {
         // What a snapshot saw in the tree is gone with it.
         for open in &mut self.open {
             if let Some(snapshot) = &mut open.snapshot {
-                snapshot.retain(|(tree, _), _| *tree != at);
+                snapshot.map.retain(|(tree, _), _| *tree != at);
             }
         }
         true
@@ -332,26 +411,20 @@ impl World {
 
     /// Whether a prepared transaction has written this key.
     fn is_prepared(&self, key: &Key) -> bool {
-        self.prepared.values().flatten().any(|change| match change {
-            Change::Put(written, _) | Change::InsertIfAbsent(written, _) | Change::Append(written, _) => written == key,
-            Change::Delete(written) => written == key,
-            Change::Nothing => false,
-            Change::DeleteRange(tree, lower, upper) => key.0 == *tree && *lower <= key.1 && key.1 < *upper,
-        })
+        self.prepared.values().flatten().any(|change| change.touches(key))
     }
 
     fn read(&mut self) {
         let Some(at) = self.pick() else { return };
         let key = self.key();
-        let committed = self.committed().clone();
         let kind = self.random.below(6);
-        let open = &mut self.open[at];
-        let base = match open.isolation {
-            Isolation::RepeatableRead if kind != 5 => open.snapshot.get_or_insert(committed).clone(),
-            _ => committed,
+        let base = match self.open[at].isolation {
+            Isolation::RepeatableRead if kind != 5 => self.snapshot(at).map.clone(),
+            Isolation::ReadUncommitted => self.with_others(at),
+            _ => self.committed().clone(),
         };
-        let seen = apply(&open.changes, &base);
         let open = &self.open[at];
+        let seen = apply(&open.changes, &base);
         let tree = &self.trees[key.0];
         let context = format!("seed {}, {:?}, {key:?}", self.seed, open.isolation);
         match kind {
@@ -363,7 +436,12 @@ impl World {
             }
             5 => {
                 let mode = if key.1.len().is_multiple_of(2) { LockMode::Shared } else { LockMode::Exclusive };
-                match open.txn.get_locked(tree, &key.1, mode, Wait::SkipLocked).unwrap() {
+                let got = open.txn.get_locked(tree, &key.1, mode, Wait::SkipLocked);
+                let is_skipped = matches!(got, Ok(Locked::Skipped));
+                if !is_skipped && self.is_conflict(at, &key, &got) {
+                    return;
+                }
+                match got.unwrap() {
                     Locked::Skipped => assert!(self.contended(), "{context}"),
                     Locked::Absent => assert_eq!(seen.get(&key), None, "{context}"),
                     Locked::Row(value) => assert_eq!(Some(&value[..]), seen.get(&key).map(Vec::as_slice), "{context}"),
@@ -383,6 +461,12 @@ impl World {
                 }
             }
         }
+    }
+
+    /// What is committed, and what all others have done. They cannot have done anything to the same key.
+    fn with_others(&self, at: usize) -> Map {
+        let others = self.open.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, open)| &open.changes);
+        others.chain(self.prepared.values()).fold(self.committed().clone(), |map, changes| apply(changes, &map))
     }
 
     fn mark(&mut self) {
@@ -408,10 +492,9 @@ impl World {
             return;
         }
         open.txn.commit().unwrap();
-        let state = apply(&open.changes, self.committed());
-        self.states.push(state);
         // A commit without messages logs nothing, so it waits for nothing.
         let wrote = open.changes.iter().any(|change| !matches!(change, Change::Nothing));
+        self.commit(open.changes);
         if open.durability == Durability::Sync && wrote {
             self.durable();
         }
@@ -420,12 +503,17 @@ impl World {
     fn single(&mut self, durability: Durability) {
         let (key, value) = (self.key(), self.value());
         let mut batch = fronddb::WriteBatch::new();
-        batch.put(&self.trees[key.0], &key.1, &value).unwrap();
+        let change = if key.0 == ENTRIES && self.committed().contains_key(&key) {
+            batch.single_delete(&self.trees[key.0], &key.1).unwrap();
+            Change::Delete(key)
+        } else {
+            batch.put(&self.trees[key.0], &key.1, &value).unwrap();
+            Change::Put(key, value)
+        };
         let options = TxnOptions { durability, lock_timeout: Some(std::time::Duration::ZERO), ..TxnOptions::default() };
         match self.db.write(&batch, options) {
             Ok(()) => {
-                let state = apply(&[Change::Put(key, value)], self.committed());
-                self.states.push(state);
+                self.commit(vec![change]);
                 if durability == Durability::Sync {
                     self.durable();
                 }
@@ -448,8 +536,7 @@ impl World {
         let Some((xid, changes)) = self.prepared.pop_first() else { return };
         if self.random.below(2) == 0 {
             self.db.commit_prepared(&xid).unwrap();
-            let state = apply(&changes, self.committed());
-            self.states.push(state);
+            self.commit(changes);
         } else {
             self.db.rollback_prepared(&xid).unwrap();
         }
@@ -460,7 +547,7 @@ impl World {
         let crashed = self.storage.crash(self.random.next());
         self.open.clear();
         self.storage = crashed;
-        let db = Database::open(crate::support::DIRECTORY, options(&self.storage));
+        let db = Database::open(crate::support::DIRECTORY, World::options(self.seed, &self.storage));
         self.db = db.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
         self.trees = (0..TREES).map(|number| self.db.open_tree(&format!("tree {number}")).unwrap()).collect();
         self.compare();
