@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 
 use super::engine::Engine;
 use super::report::RecoveryEstimate;
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{CommitNumber, Lsn, Result, TxnId};
 use crate::format::Retention;
 use crate::memtable::{Level0, Memtable, SortedMemtable};
@@ -84,6 +84,9 @@ struct LedgerState {
 /// What checkpoints remember from one to the next.
 #[derive(Debug)]
 pub(crate) struct Ledger {
+    /// Held from a publication to the release of the log that it makes needless, so that these follow each other (K2), and nothing
+    /// is published or released once the database is closed.
+    publishing: Mutex<()>,
     state: Mutex<LedgerState>,
     replay_bytes_per_s: u64,
 }
@@ -97,7 +100,37 @@ impl Ledger {
         state.past.extend(sealed.iter().rev().map(|level0| (level0.id(), weak(level0))));
         let measured = bytes >= REPLAY_MEASURED_MIN && micros > 0;
         let replay_bytes_per_s = if measured { bytes * 1_000_000 / micros } else { REPLAY_BYTES_PER_S };
-        Ledger { state: Mutex::new(state), replay_bytes_per_s: replay_bytes_per_s.max(1 << 20) }
+        Ledger {
+            publishing: Mutex::new(()),
+            state: Mutex::new(state),
+            replay_bytes_per_s: replay_bytes_per_s.max(1 << 20),
+        }
+    }
+
+    /// The publication whose replay begins at `start` is durable; returns below where the log is needed no more (K2).
+    fn published(&self, start: Lsn, now: u64) -> Lsn {
+        let mut state = self.state.lock();
+        state.previous_start = state.newest_start;
+        state.newest_start = start;
+        state.publish_micros = now;
+        state.idle_publications = state.idle_publications.saturating_sub(1);
+        state.previous_start
+    }
+
+    /// The oldest memtable that somebody may still read. `active` is asked before it is looked which left level 0: one that is
+    /// sealed in between is among these, because it is entered there before another becomes active.
+    fn unread_below(&self, active: impl FnOnce() -> u64) -> u64 {
+        let active = active();
+        let mut state = self.state.lock();
+        while state.past.front().is_some_and(|(_, memtable)| memtable.is_gone()) {
+            state.past.pop_front();
+        }
+        state.past.front().map_or(active, |(id, _)| *id)
+    }
+
+    /// Waits for publications under way. Until what is returned is dropped there is no other.
+    pub(super) fn stop_publishing(&self) -> MutexGuard<'_, ()> {
+        self.publishing.lock()
     }
 }
 
@@ -123,6 +156,7 @@ impl Engine {
             return Ok(false);
         }
         let _gate = self.gate.write();
+        self.check_open()?;
         let start = self.logged(log.rotate())?;
         let guard = self.poison_on_panic();
         self.log_prepared_again()?;
@@ -171,17 +205,14 @@ impl Engine {
                 extra,
             }
         };
-        let published = self.tree.publish(input, || self.logged(log.wait_durable(end.get())))?;
-        self.counters.publications.add(1);
-        let release = {
-            let mut state = self.checkpoints.state.lock();
-            state.previous_start = state.newest_start;
-            state.newest_start = published.log_start;
-            state.publish_micros = self.clock.micros();
-            state.idle_publications = state.idle_publications.saturating_sub(1);
-            state.previous_start
-        };
-        self.logged(log.release(release))?;
+        {
+            let _publishing = self.checkpoints.publishing.lock();
+            self.check_open()?;
+            let published = self.tree.publish(input, || self.logged(log.wait_durable(end.get())))?;
+            self.counters.publications.add(1);
+            let release = self.checkpoints.published(published.log_start, self.clock.micros());
+            self.logged(log.release(release))?;
+        }
         self.keep_compactions_possible();
         self.forget_unread();
         Ok(())
@@ -189,14 +220,7 @@ impl Engine {
 
     /// Tells the status table which memtables nobody reads any more (K3).
     pub(crate) fn forget_unread(&self) {
-        let below = {
-            let mut state = self.checkpoints.state.lock();
-            while state.past.front().is_some_and(|(_, memtable)| memtable.is_gone()) {
-                state.past.pop_front();
-            }
-            state.past.front().map(|(id, _)| *id)
-        };
-        let below = below.unwrap_or_else(|| self.tree.version_guard().active.id());
+        let below = self.checkpoints.unread_below(|| self.tree.version_guard().active.id());
         self.statuses.memtables_flushed_below(below);
     }
 
@@ -282,5 +306,26 @@ impl Engine {
         }
         state.sync_micros = now;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::memory::MemoryBudget;
+
+    #[test]
+    fn what_is_sealed_while_it_is_looked_is_unread() {
+        let budget = MemoryBudget::new(8 << 20);
+        let ledger = Ledger::new(Lsn(0), &[], 0, 0, 0);
+        let sealed = Arc::new(Memtable::new(64, &budget));
+        let seal = || {
+            let past = (sealed.id(), WeakLevel0::Active(Arc::downgrade(&sealed)));
+            ledger.state.lock().past.push_back(past);
+            128
+        };
+        assert_eq!(ledger.unread_below(seal), sealed.id());
+        drop(sealed);
+        assert_eq!(ledger.unread_below(|| 128), 128);
     }
 }

@@ -395,7 +395,7 @@ impl TxnCore {
 
     fn end_unwritten(&self, state: &mut TxnState) {
         if let Some(writer) = state.writer.clone() {
-            self.engine.forget(writer.txn);
+            self.engine.statuses.end_unwritten(writer.txn);
             writer.locker.release_all();
         }
         self.finish(state);
@@ -441,7 +441,7 @@ impl Engine {
     pub(crate) fn commit_logged(&self, txn: TxnId) -> Result<Lsn> {
         let log = self.log()?;
         let mut end = Lsn(0);
-        let _gate = self.gate.read();
+        let _gate = self.pass_gate()?;
         let committed = self.statuses.commit_with(txn, |number| {
             let mut record = Vec::with_capacity(24);
             Record::Commit { txn, number }.encode(&mut record);
@@ -467,9 +467,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Appends a small record; an error of the log is kept for others to meet and not reported here.
+    /// Appends a small record, unless the database is closed; an error of the log is kept for others to meet and not reported here.
     fn append_or_ignore(&self, record: &Record<'_>) -> Result<Lsn> {
-        if let Ok(log) = self.log() {
+        if self.check_open().is_ok()
+            && let Ok(log) = self.log()
+        {
             let mut bytes = Vec::with_capacity(32);
             record.encode(&mut bytes);
             if let Ok(appended) = self.logged(log.append(&bytes)) {
@@ -484,19 +486,13 @@ impl Engine {
     pub(crate) fn abort(&self, txn: TxnId) {
         let _gate = self.gate.read();
         let memtable = self.tree.version_guard().active.id();
-        // The append never fails here, and nothing else in an abort can.
+        // What has no record of its end is rolled back by a restart as well, so that this one is missing is no failure.
         let _ = self.statuses.abort_with(txn, memtable, || self.append_or_ignore(&Record::Abort { txn }));
-    }
-
-    /// Ends a transaction that has no message anywhere.
-    fn forget(&self, txn: TxnId) {
-        let memtable = self.tree.version_guard().active.id();
-        let _ = self.statuses.abort_with(txn, memtable, || Ok(Lsn(0)));
     }
 
     fn log_abort_steps(&self, txn: TxnId, from: u32, to: u32) -> Result<()> {
         let log = self.log()?;
-        let _gate = self.gate.read();
+        let _gate = self.pass_gate()?;
         let memtable = self.tree.version_guard().active.id();
         let aborted = self.statuses.abort_steps_with(txn, from, to, memtable, || {
             let mut bytes = Vec::with_capacity(24);

@@ -56,6 +56,9 @@ impl Handle {
             (None, None) => Ok(()),
         };
         engine.keep_hot();
+        // What a caller's thread still publishes, flushes or writes ends before the directory may be another's.
+        drop(engine.checkpoints.stop_publishing());
+        engine.store.close();
         engine.directory_lock.lock().take();
         synced
     }

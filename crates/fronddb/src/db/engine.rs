@@ -39,7 +39,7 @@ use super::sessions::Sessions;
 use crate::base::clock::Clock;
 use crate::base::memory::{Charge, MemoryBudget};
 use crate::base::processors::Processors;
-use crate::base::sync::{Mutex, RwLock};
+use crate::base::sync::{Mutex, RwLock, RwLockReadGuard};
 use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::cache::Cache;
 use crate::io::Storage;
@@ -109,6 +109,13 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
+    /// What every append to the log passes. Nobody does any more when [`super::database`] has closed it behind the last.
+    pub(crate) fn pass_gate(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        let pass = self.gate.read();
+        self.check_open()?;
+        Ok(pass)
+    }
+
     /// Fails with `Closed` once the database is closed.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {

@@ -77,7 +77,7 @@ impl Engine {
         }
         let log = self.log()?;
         let bytes = record(writer.txn, xid, &self.locks.export(writer.txn));
-        let _gate = self.gate.read();
+        let _gate = self.pass_gate()?;
         let mut entries = self.prepared.entries.lock();
         if entries.contains_key(xid) {
             return Err(Error::new(ErrorKind::KeyExists, "external id is in use by a prepared transaction"));

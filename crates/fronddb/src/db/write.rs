@@ -467,7 +467,7 @@ impl Engine {
         }
         let log = self.log()?;
         let bytes = record.record(txn, step);
-        let _gate = self.gate.read();
+        let _gate = self.pass_gate()?;
         let appended = self.logged(log.append(bytes))?;
         let guard = self.poison_on_panic();
         let version = self.tree.version_guard();
@@ -490,7 +490,7 @@ impl Engine {
         let log = self.log()?;
         let count = record.count() as u64;
         let mut end = Lsn(0);
-        let _gate = self.gate.read();
+        let _gate = self.pass_gate()?;
         let committed = self.statuses.commit_with(writer.txn, |number| {
             let bytes = record.commit_record(writer.txn, step, number);
             let appended = log.append(bytes)?;
@@ -521,7 +521,7 @@ impl Engine {
         let log = self.log()?;
         let mut bytes = Vec::with_capacity(32 + start.len() + end.len());
         Record::RangeDelete { txn, step, start, end, seq: 0 }.encode(&mut bytes);
-        let _gate = self.gate.read();
+        let _gate = self.pass_gate()?;
         let appended = self.logged(log.append(&bytes))?;
         let stamp = Stamp::Written { txn, step };
         let range = RangeDelete { start: start.to_vec(), end: end.to_vec(), seq: appended.lsn.0, stamp };

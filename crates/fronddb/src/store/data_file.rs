@@ -3,6 +3,7 @@
 //! - F1: after a failed sync, or a failure that the store declares fatal, every call that would write fails with
 //!   `Poisoned` and the first cause; reads go on.
 //! - F2: an address outside the file is `Corruption`, since addresses come from stored data.
+//! - F3: after [`DataFile::close`] nothing is written, synced or cut any more: the file may be somebody else's by then.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use super::frame::{self, FrameKind};
 use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
+use crate::base::sync::{RwLock, RwLockReadGuard};
 use crate::base::{BlockPtr, Error, ErrorKind, Result};
 use crate::io::File;
 
@@ -37,6 +39,8 @@ pub(super) struct DataFile {
     /// Length in pages. Changed only under the store's `growing` lock.
     pages: AtomicU64,
     poison: OnceLock<Error>,
+    /// Held shared during each change of the file.
+    is_closed: RwLock<bool>,
     pub(super) counters: Counters,
 }
 
@@ -44,7 +48,8 @@ impl DataFile {
     pub(super) fn new(file: Arc<dyn File>, path: &Path, read_only: bool) -> Result<DataFile> {
         let pages = AtomicU64::new(file.len()? / PAGE_BYTES);
         let path = path.to_path_buf();
-        Ok(DataFile { file, path, read_only, pages, poison: OnceLock::new(), counters: Counters::default() })
+        let (poison, is_closed) = (OnceLock::new(), RwLock::new(false));
+        Ok(DataFile { file, path, read_only, pages, poison, is_closed, counters: Counters::default() })
     }
 
     pub(super) fn refused_direct(&self) -> bool {
@@ -89,6 +94,21 @@ impl DataFile {
         Ok(())
     }
 
+    /// Ends all changes of the file, those under way first (F3).
+    pub(super) fn close(&self) {
+        *self.is_closed.write() = true;
+    }
+
+    /// A pass for one change of the file.
+    fn changing(&self) -> Result<RwLockReadGuard<'_, bool>> {
+        self.check_writable()?;
+        let is_closed = self.is_closed.read();
+        if *is_closed {
+            return Err(Error::new(ErrorKind::Closed, "database is closed"));
+        }
+        Ok(is_closed)
+    }
+
     /// Checks that a byte range lies in the file (F2).
     pub(super) fn check_range(&self, offset: u64, bytes: u64) -> Result<()> {
         let length = self.pages() * PAGE_BYTES;
@@ -110,7 +130,7 @@ impl DataFile {
 
     /// Writes the whole pages of `buf` at a page-aligned offset.
     pub(super) fn write(&self, buf: &PageBuf, offset: u64) -> Result<()> {
-        self.check_writable()?;
+        let _pass = self.changing()?;
         let bytes = buf.padded().len() as u64;
         count(&self.counters.writes, 1);
         count(&self.counters.written_bytes, bytes);
@@ -119,14 +139,14 @@ impl DataFile {
 
     /// Makes everything written durable, or poisons: after a failed sync nobody knows what is on the disk.
     pub(super) fn sync(&self) -> Result<()> {
-        self.check_writable()?;
+        let _pass = self.changing()?;
         count(&self.counters.syncs, 1);
         self.file.sync_data().map_err(|error| self.poison(error))
     }
 
     /// Makes sure that the disk holds room for a range of pages, and that the file reaches its end.
     pub(super) fn back(&self, start: u64, pages: u64) -> Result<()> {
-        self.check_writable()?;
+        let _pass = self.changing()?;
         self.file.allocate(start * PAGE_BYTES, pages * PAGE_BYTES)?;
         self.pages.fetch_max(start + pages, Ordering::AcqRel);
         Ok(())
@@ -134,14 +154,14 @@ impl DataFile {
 
     /// Cuts the file.
     pub(super) fn cut(&self, pages: u64) -> Result<()> {
-        self.check_writable()?;
+        let _pass = self.changing()?;
         self.file.set_len(pages * PAGE_BYTES)?;
         self.pages.store(pages, Ordering::Release);
         Ok(())
     }
 
     pub(super) fn punch(&self, start: u64, pages: u64) -> Result<()> {
-        self.check_writable()?;
+        let _pass = self.changing()?;
         self.file.punch(start * PAGE_BYTES, pages * PAGE_BYTES)?;
         count(&self.counters.punched_bytes, pages * PAGE_BYTES);
         Ok(())

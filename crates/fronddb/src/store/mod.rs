@@ -506,6 +506,11 @@ impl Store {
         self.data.poisoned().cloned()
     }
 
+    /// Ends all writing, what is under way first; then the files may be another's. Reads go on.
+    pub fn close(&self) {
+        self.data.close();
+    }
+
     /// Refuses all writing from now on, because a layer above found that it must not go on.
     pub fn poison(&self, cause: Error) {
         self.data.poison(cause);

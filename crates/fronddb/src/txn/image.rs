@@ -226,12 +226,15 @@ impl StatusTable {
         }
         self.replay_seen(txn)?;
         let mut inner = self.inner.lock();
-        if inner.xids.get(xid).is_some_and(|other| *other != txn) {
+        let is_news = inner.open.get(&txn).is_some_and(|open| open.xid.is_none());
+        if !is_news {
+            // Decided by what the image knows: its name may have been given to another since.
+            return Ok(());
+        }
+        if inner.xids.contains_key(xid) {
             return Err(Error::corruption(format!("two prepared transactions of one xid, txn={txn}")));
         }
-        if inner.open.get(&txn).is_some_and(|open| open.xid.is_none()) {
-            inner.prepare(txn, xid);
-        }
+        inner.prepare(txn, xid);
         Ok(())
     }
 

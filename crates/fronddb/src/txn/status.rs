@@ -159,6 +159,15 @@ impl StatusTable {
         Ok(lsn)
     }
 
+    /// Ends a transaction that has no message anywhere, so that nobody will ask for it.
+    pub fn end_unwritten(&self, txn: TxnId) {
+        let mut inner = self.inner.lock();
+        if inner.open.contains_key(&txn) {
+            self.states.set(txn, Status::Aborted);
+            inner.close(txn);
+        }
+    }
+
     pub(super) fn finish_abort(&self, inner: &mut MutexGuard<'_, Registry>, txn: TxnId, memtable: u64) {
         self.states.set(txn, Status::Aborted);
         inner.close(txn);

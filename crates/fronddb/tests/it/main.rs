@@ -7,6 +7,7 @@ mod bulk;
 mod bulk_speed;
 mod catalog;
 mod checkpoints;
+mod close;
 mod codecs;
 mod compact;
 mod counts;

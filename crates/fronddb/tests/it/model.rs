@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use fronddb::io::MemoryStorage;
 use fronddb::{
-    BulkOptions, Codec, CursorOptions, Database, Durability, ErrorKind, Isolation, LockMode, Locked, Op, Options, Program,
-    Result, Savepoint, Transaction, Tree, TreeOptions, TxnOptions, Wait,
+    BulkOptions, Codec, CursorOptions, Database, Durability, ErrorKind, Isolation, LockMode, Locked, Op, Options,
+    Program, Result, Savepoint, Transaction, Tree, TreeOptions, TxnOptions, Wait,
 };
 
 use crate::support::{Random, collect, collect_backward, options};
@@ -106,7 +106,6 @@ struct World {
     commits: Vec<Vec<Change>>,
     open: Vec<Open>,
     prepared: BTreeMap<Vec<u8>, Vec<Change>>,
-    next_xid: u32,
     /// Bulk loads whose rows became leaves at once.
     grafts: u64,
 }
@@ -127,7 +126,6 @@ impl World {
             commits: Vec::new(),
             open: Vec::new(),
             prepared: BTreeMap::new(),
-            next_xid: 0,
             grafts: 0,
         }
     }
@@ -242,7 +240,11 @@ impl World {
             let (before, commits) = (since.map.get(key).cloned(), since.commits);
             let is_touched = self.commits[commits..].iter().flatten().any(|change| change.touches(key));
             let is_other = before.as_ref() != self.committed().get(key);
-            assert!(if is_refused { is_touched } else { !is_other }, "seed {}: {key:?}, refused={is_refused}", self.seed);
+            assert!(
+                if is_refused { is_touched } else { !is_other },
+                "seed {}: {key:?}, refused={is_refused}",
+                self.seed
+            );
         }
         is_refused
     }
@@ -525,8 +527,9 @@ impl World {
     fn prepare(&mut self) {
         let Some(at) = self.pick() else { return };
         let open = self.open.swap_remove(at);
-        let xid = format!("xid {}", self.next_xid).into_bytes();
-        self.next_xid += 1;
+        // The first that is free: coordinators give the ids of what is decided to others.
+        let mut names = (0..).map(|number: u32| format!("xid {number}").into_bytes());
+        let xid = names.find(|name| !self.prepared.contains_key(name)).unwrap();
         open.txn.prepare(&xid).unwrap();
         self.prepared.insert(xid, open.changes);
         self.durable();

@@ -4,8 +4,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use fronddb::{
-    CursorOptions, Database, ErrorKind, Isolation, LockMode, Locked, Result, Transaction, Tree, TxnOptions, Wait,
-    WriteBatch,
+    BulkOptions, CursorOptions, Database, ErrorKind, Isolation, LockMode, Locked, Result, Transaction, Tree,
+    TreeOptions, TxnOptions, Wait, WriteBatch,
 };
 
 use crate::support::{begin, collect, fresh, open};
@@ -259,4 +259,51 @@ fn blobs_are_read_back_and_their_space_is_used_again() {
     assert!(sizes[5] < 4 * sizes[0], "space is not used again: {sizes:?}");
     let huge = vec![1u8; 256 << 20];
     assert_eq!(kind(db.put(&tree, b"huge", &[&huge[..], b"x"].concat())), Some(ErrorKind::InvalidArgument));
+}
+
+#[test]
+fn an_external_id_may_be_used_again_once_it_is_decided() {
+    let (storage, db, tree) = fresh();
+    for value in [b"1", b"2"] {
+        let txn = begin(&db);
+        txn.put(&tree, b"k", value).unwrap();
+        txn.prepare(b"x").unwrap();
+        if value == b"1" {
+            db.commit_prepared(b"x").unwrap();
+        }
+    }
+    // It publishes, and level 0 stays: the log still has both, the statuses know of the second alone.
+    let loaded = db.create_tree("loaded", &TreeOptions::default()).unwrap();
+    let publications = db.statistics().unwrap().publications;
+    let txn = begin(&db);
+    let mut bulk = txn.bulk(&loaded, &BulkOptions::default()).unwrap();
+    (0..600u32).for_each(|row| bulk.add(&row.to_be_bytes(), &[7; 90]).unwrap());
+    bulk.finish(&mut |_| true).unwrap();
+    txn.commit().unwrap();
+    let statistics = db.statistics().unwrap();
+    assert!(statistics.publications > publications && statistics.seals == 0);
+    drop(db);
+    for storage in [storage.snapshot(), storage.crash(3)] {
+        let db = open(&storage);
+        let prepared = db.prepared().unwrap();
+        assert_eq!(prepared.iter().map(|info| &info.xid[..]).collect::<Vec<_>>(), [b"x"]);
+        db.commit_prepared(b"x").unwrap();
+        let tree = db.open_tree("t").unwrap();
+        assert_eq!(db.get(&tree, b"k").unwrap().as_deref(), Some(&b"2"[..]));
+    }
+}
+
+#[test]
+fn transactions_that_only_lock_leave_nothing_behind() {
+    let (_storage, db, tree) = fresh();
+    db.put(&tree, b"k", b"v").unwrap();
+    db.checkpoint().unwrap();
+    let before = db.statistics().unwrap().aborted_ids;
+    for round in 0..100 {
+        let txn = begin(&db);
+        txn.get_locked(&tree, b"k", LockMode::Exclusive, Wait::Default).unwrap();
+        if round % 2 == 0 { txn.commit().unwrap() } else { txn.rollback().unwrap() }
+    }
+    assert_eq!(db.statistics().unwrap().aborted_ids, before);
+    assert_eq!(db.get(&tree, b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }
