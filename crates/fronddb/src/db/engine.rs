@@ -9,10 +9,11 @@
 //! 2. `switching` (one change of the active memtable at a time);
 //! 3. `gate`: shared by whoever appends to the log and inserts into the active memtable, exclusive for the
 //!    moment in which log segment and memtable change together;
-//! 4. the status table's, the log's, the tree's own;
-//! 5. `catalog`, `prepared`, `sessions`: leaves, nothing is taken under them.
+//! 4. `prepared`;
+//! 5. the status table's, the log's, the tree's own;
+//! 6. `catalog`, `sessions`: leaves, nothing is taken under them.
 //!
-//! Transactional locks are never waited for while 2 to 5 are held.
+//! Transactional locks are never waited for while 2 to 6 are held.
 //!
 //! # Failure
 //!

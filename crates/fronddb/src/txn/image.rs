@@ -14,7 +14,7 @@
 //! Ids ascend in each list. Only open and aborted ids are listed as held: of others nobody asks.
 //!
 //! Replay is idempotent over the image: a record about an id that the image (or an earlier record) has settled
-//! changes nothing, so the log may start before the image. An id is aborted at the end of recovery if it
+//! changes nothing, whatever it says, so the log may start before the image. An id is aborted at the end of recovery if it
 //! is neither decided nor prepared.
 
 use std::collections::BTreeMap;
