@@ -480,11 +480,11 @@ impl Engine {
         Ok(Lsn(0))
     }
 
-    /// Aborts a transaction that has put messages into the log.
+    /// Aborts a transaction that has put messages into the log and is not prepared: no record means aborted.
     pub(crate) fn abort(&self, txn: TxnId) {
         let _gate = self.gate.read();
         let memtable = self.tree.version_guard().active.id();
-        // The append never fails here, and nothing else in an abort can.
+        // A failure of the append is passed over, and nothing else in an abort can fail.
         let _ = self.statuses.abort_with(txn, memtable, || self.append_or_ignore(&Record::Abort { txn }));
     }
 
