@@ -482,7 +482,7 @@ impl Engine {
         Ok(Lsn(0))
     }
 
-    /// Aborts a transaction that has put messages into the log.
+    /// Aborts a transaction that has put messages into the log and is not prepared: no record means aborted.
     pub(crate) fn abort(&self, txn: TxnId) {
         let _gate = self.gate.read();
         let memtable = self.tree.version_guard().active.id();

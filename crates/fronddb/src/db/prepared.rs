@@ -4,6 +4,8 @@
 //! decided by its external id, across restarts too: its prepare record carries its locks. Because the log in front
 //! of a checkpoint is thrown away, every new active memtable begins with the prepare records of all undecided
 //! transactions in the log ([`Engine::log_prepared_again`]).
+//!
+//! On failure: a decision whose record the log has no room for is `NoSpace`, and the transaction stays prepared, with its locks.
 
 use std::collections::HashMap;
 
@@ -14,7 +16,7 @@ use super::monitor::PreparedInfo;
 use super::options::Durability;
 use crate::base::sync::Mutex;
 use crate::base::{Error, ErrorKind, Lsn, Result, TxnId};
-use crate::format::record::{PreparedLock, encode_prepare};
+use crate::format::record::{PreparedLock, Record, encode_prepare};
 use crate::lock::{HeldLock, Mode};
 use crate::txn::Prepared;
 
@@ -132,11 +134,28 @@ impl Engine {
         }
     }
 
+    /// Aborts a prepared transaction. Unlike that of another one its abort must be in the log: without it a restart would
+    /// find the transaction prepared again.
+    fn abort_logged(&self, txn: TxnId) -> Result<()> {
+        let log = self.log()?;
+        let _gate = self.pass_gate()?;
+        let memtable = self.tree.version_guard().active.id();
+        let aborted = self.statuses.abort_with(txn, memtable, || {
+            let mut record = Vec::with_capacity(16);
+            Record::Abort { txn }.encode(&mut record);
+            let appended = log.append(&record)?;
+            self.counters.log_records.add(1);
+            self.counters.log_bytes.add(record.len() as u64);
+            Ok(appended.lsn)
+        });
+        self.logged(aborted).map(|_| ())
+    }
+
     pub(crate) fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
         self.check_writable()?;
         let started = self.clock.micros();
         let txn = self.claim_prepared(xid)?;
-        let committed = self.commit_logged(txn);
+        let committed = self.past_full_log(0, || true, || self.commit_logged(txn));
         let mut entries = self.prepared.entries.lock();
         let end = match committed {
             Ok(end) => end,
@@ -159,8 +178,14 @@ impl Engine {
     pub(crate) fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
         self.check_writable()?;
         let txn = self.claim_prepared(xid)?;
-        self.abort(txn);
-        let changes = self.prepared.entries.lock().remove(xid).and_then(|entry| entry.catalog);
+        let aborted = self.past_full_log(0, || true, || self.abort_logged(txn));
+        let mut entries = self.prepared.entries.lock();
+        if let Err(error) = aborted {
+            entries.entry(xid.to_vec()).and_modify(|entry| entry.deciding = false);
+            return Err(error);
+        }
+        let changes = entries.remove(xid).and_then(|entry| entry.catalog);
+        drop(entries);
         let undone = changes.map(|mut changes| changes.undo_from(0)).unwrap_or_default();
         self.catalog.undo(&undone);
         self.locks.release_all(txn);

@@ -26,7 +26,8 @@
 //! Append with the gate held shared; rotate with it held exclusively, so that no reservation is in flight and the
 //! position returned is a boundary between records. Append may have to wait for room in the ring: it then becomes the
 //! writer itself or waits for the one there is, which never takes the gate; so the holder of the exclusive gate waits for
-//! I/O at most as long as one append does. Rotate itself does no I/O when [`Log::prepare_step`] has made a
+//! I/O at most as long as one append does. It waits likewise for a record that is too large for the ring, which the writer writes
+//! at once. Rotate itself does no I/O when [`Log::prepare_step`] has made a
 //! segment ready, and prepares one itself otherwise.
 //!
 //! # Invariants
@@ -43,7 +44,7 @@
 //! A failed write or sync poisons the log: everything later fails with `Poisoned` and the first cause, and nothing
 //! is retried, because after a failed sync nobody knows what the disk holds. `NoSpace` comes only where
 //! space is asked for, before anything changed: from [`Log::append`] when there is no room for the record in prepared
-//! segments, and from [`Log::rotate`].
+//! segments (a record that is too large for the ring leaves no room in its segment), and from [`Log::rotate`].
 
 mod compression;
 mod evidence;
@@ -105,6 +106,8 @@ struct Boundaries {
     pending: VecDeque<u64>,
     /// The latest rotation, or where the log was opened.
     latest: u64,
+    /// A record that does not go through the ring is on its way: other appends wait for the writer, who has it.
+    is_large_coming: bool,
 }
 
 /// What a pass of the writer is for.
@@ -227,7 +230,7 @@ impl Log {
             written: position(),
             durable: position(),
             next_boundary: AtomicU64::new(NO_BOUNDARY),
-            boundaries: Mutex::new(Boundaries { pending: VecDeque::new(), latest: end }),
+            boundaries: Mutex::new(Boundaries { pending: VecDeque::new(), latest: end, is_large_coming: false }),
             writer: Mutex::new(writer),
             sync_role: Mutex::new(()),
             write_role: Mutex::new(()),
@@ -272,7 +275,7 @@ impl Log {
             return self.append_large(header, stored, bytes);
         }
         if self.tail.load(Ordering::Relaxed) + bytes > self.room_end.load(Ordering::Relaxed) {
-            self.make_room()?;
+            self.make_room(bytes)?;
         }
         let lsn = self.tail.fetch_add(bytes, Ordering::Relaxed);
         let end = lsn + bytes;
@@ -297,17 +300,31 @@ impl Log {
         Ok(())
     }
 
+    /// No other record is appended from when the room for this one is decided to when what it leaves is known.
     #[cold]
     fn append_large(&self, header: Header, stored: &[u8], bytes: u64) -> Result<Appended> {
         let mut writer = self.writer.lock();
         self.check_poison()?;
-        self.pool.enlarge_next(bytes.next_multiple_of(4096))?;
-        // What is in the ring may need a segment of its own before the large one's.
-        let lsn = self.tail.fetch_add(bytes, Ordering::Relaxed);
+        let alone = self.append_alone();
+        let lsn = loop {
+            // What is in the ring may need segments of its own before the large one's.
+            let lsn = self.tail.load(Ordering::Acquire);
+            while writer.position < lsn {
+                self.drain(&mut writer)?;
+                crate::base::sync::yield_now();
+            }
+            if writer.position > lsn {
+                continue;
+            }
+            self.pool.enlarge_next(bytes.next_multiple_of(4096))?;
+            if self.tail.compare_exchange(lsn, lsn + bytes, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                break lsn;
+            }
+        };
         let header = Header { durable: self.durable.load(Ordering::Relaxed), ..header };
         self.or_poison(writer.write_large(self, lsn, header, stored))?;
+        drop(alone);
         drop(writer);
-        self.update_room();
         self.wake_all();
         Ok(Appended { lsn: Lsn(lsn), end: Lsn(lsn + bytes) })
     }

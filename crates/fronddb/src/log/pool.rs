@@ -32,6 +32,8 @@ pub(super) struct Live {
     pub(super) start: u64,
     /// Position after its last record; `None` for the one that is written to.
     pub(super) end: Option<u64>,
+    /// Nothing more goes into it from here on, although it may have room.
+    pub(super) closed_at: Option<u64>,
     /// `None` for one of an earlier opening.
     pub(super) segment: Option<Arc<Segment>>,
 }
@@ -61,7 +63,7 @@ impl Pool {
 
     /// Adds a segment that an earlier opening wrote, in order of positions.
     pub(super) fn add_live(&self, number: u64, start: u64, end: u64) {
-        self.state.lock().live.push_back(Live { number, start, end: Some(end), segment: None });
+        self.state.lock().live.push_back(Live { number, start, end: Some(end), closed_at: Some(end), segment: None });
     }
 
     /// The number of the segment that is taken next.
@@ -129,12 +131,20 @@ impl Pool {
                 if let Some(last) = state.live.back_mut() {
                     last.end.get_or_insert(start);
                 }
-                let live = Live { number: segment.number, start, end: None, segment: Some(Arc::clone(&segment)) };
+                let (number, taken) = (segment.number, Some(Arc::clone(&segment)));
+                let live = Live { number, start, end: None, closed_at: None, segment: taken };
                 state.live.push_back(live);
                 return Ok(segment);
             }
             drop(state);
             self.prepare_one(None)?;
+        }
+    }
+
+    /// The segment that was taken last gets no record more than those below `end`.
+    pub(super) fn close_last(&self, end: u64) {
+        if let Some(last) = self.state.lock().live.back_mut() {
+            last.closed_at = Some(end);
         }
     }
 

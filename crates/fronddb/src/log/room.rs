@@ -4,35 +4,54 @@ use super::{Log, frame};
 use crate::base::sync::atomic::Ordering;
 use crate::base::{Lsn, Result};
 
+/// Lets other appends wait; dropped before the writer is released.
+#[derive(Debug)]
+pub(super) struct Alone<'a>(&'a Log);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.boundaries.lock().is_large_coming = false;
+        self.0.update_room();
+    }
+}
+
 /// How far zeros are written ahead of the records in the background, in steps of [`LogOptions::fill_bytes`].
 const FILL_STEPS_AHEAD: u64 = 8;
 
 impl Log {
     /// Says up to where appends are sure to find space: everywhere while there is a prepared segment that no rotation
-    /// has claimed, else to the end of the newest segment less what may be on its way there; and not past a rotation that
-    /// found no segment.
+    /// has claimed, else to the end of the newest segment less what may be on its way there, or to the end of the large record
+    /// that has it to itself; and not past a rotation that found no segment.
     pub(super) fn update_room(&self) {
         let boundaries = self.boundaries.lock();
         let prepared = self.pool.prepared();
-        let room_end = if prepared > boundaries.pending.len() {
+        let room_end = if boundaries.is_large_coming {
+            0
+        } else if prepared > boundaries.pending.len() {
             u64::MAX
         } else if let Some(boundary) = boundaries.pending.get(prepared) {
             *boundary
         } else {
-            let (start, capacity) = match (boundaries.pending.back(), self.pool.live().last()) {
-                (Some(boundary), _) => (*boundary, self.options.segment_bytes),
-                (None, Some(live)) => (live.start, live.segment.as_ref().map_or(0, |segment| segment.capacity)),
-                (None, None) => (self.start, 0),
-            };
-            start + capacity.saturating_sub(self.ring.bytes())
+            let ordinary = |start, capacity: u64| start + capacity.saturating_sub(self.ring.bytes());
+            match (boundaries.pending.back(), self.pool.live().last()) {
+                (Some(boundary), _) => ordinary(*boundary, self.options.segment_bytes),
+                (None, Some(live)) => live.closed_at.unwrap_or_else(|| {
+                    ordinary(live.start, live.segment.as_ref().map_or(0, |segment| segment.capacity))
+                }),
+                (None, None) => self.start,
+            }
         };
         self.room_end.store(room_end, Ordering::Relaxed);
     }
 
-    /// True when a record of `bytes` can be appended without another segment.
+    /// True when a record of `bytes` can be appended without another segment than those that are prepared.
     pub fn has_room_for(&self, bytes: usize) -> bool {
-        let end = self.tail.load(Ordering::Relaxed) + frame::frame_bytes(bytes);
-        end <= self.room_end.load(Ordering::Relaxed)
+        self.reaches(frame::frame_bytes(bytes)) || !self.lacks_segment()
+    }
+
+    /// Whether a frame of `bytes` is sure to find space.
+    fn reaches(&self, bytes: u64) -> bool {
+        self.tail.load(Ordering::Relaxed) + bytes <= self.room_end.load(Ordering::Relaxed)
     }
 
     /// True when no segment lies ready for what is appended beyond the present one.
@@ -40,8 +59,22 @@ impl Log {
         self.pool.prepared() <= self.boundaries.lock().pending.len()
     }
 
+    /// Makes other appends wait for the writer, which the caller holds, until the answer is dropped.
+    pub(super) fn append_alone(&self) -> Alone<'_> {
+        self.boundaries.lock().is_large_coming = true;
+        self.update_room();
+        Alone(self)
+    }
+
+    /// Finds space for a frame of `bytes`.
     #[cold]
-    pub(super) fn make_room(&self) -> Result<()> {
+    pub(super) fn make_room(&self, bytes: u64) -> Result<()> {
+        while self.boundaries.lock().is_large_coming {
+            drop(self.writer.lock());
+        }
+        if self.reaches(bytes) {
+            return Ok(());
+        }
         if self.lacks_segment() {
             self.pool.prepare_one(None)?;
         }

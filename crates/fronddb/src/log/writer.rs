@@ -131,12 +131,9 @@ impl Writer {
         if self.position > before { self.write_out(log) } else { Ok(()) }
     }
 
-    /// Writes a record that is too large for the ring, at `position`, below which everything was appended.
+    /// Writes a record that is too large for the ring, at `position`, which everything below was drained up to.
     pub(super) fn write_large(&mut self, log: &Log, position: u64, header: Header, record: &[u8]) -> Result<()> {
-        while self.position < position {
-            self.drain(log, position)?;
-            crate::base::sync::yield_now();
-        }
+        debug_assert_eq!(self.position, position);
         self.begin_segment(log)?;
         let (first, second) = header.encode(position, log.epoch);
         self.stage(log, &first.to_le_bytes())?;
@@ -148,6 +145,7 @@ impl Writer {
         self.write_out(log)?;
         self.sync(log)?;
         self.begin_next = true;
+        log.pool.close_last(self.position);
         Ok(())
     }
 

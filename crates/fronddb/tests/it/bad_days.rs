@@ -114,6 +114,56 @@ fn truncating_makes_room_on_a_full_disk() {
     }
 }
 
+/// No decision is acknowledged that a restart would not find.
+#[test]
+fn prepared_transactions_are_decided_on_a_full_log_or_stay_prepared() {
+    let memory = MemoryStorage::new();
+    let plan = FaultPlan::new();
+    let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
+    let db = Database::open(DIRECTORY, options(&memory).storage(Some(Arc::new(storage)))).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    for number in 0..4u8 {
+        let txn = begin(&db);
+        txn.put(&tree, &[number], b"prepared").unwrap();
+        txn.prepare(&[b'x', number]).unwrap();
+    }
+    let xids = |db: &Database| db.prepared().unwrap().into_iter().map(|info| info.xid).collect::<Vec<_>>();
+    plan.add(FaultRule::from(CallClass::Allocate, 1, Fault::NoSpace).on("log"));
+    // The last room goes to short records.
+    for value in [&noise(0)[..], b""] {
+        let full = (0..100_000u32).find_map(|row| db.put(&tree, &row.to_be_bytes(), value).err());
+        assert_eq!(full.map(|error| error.kind()), Some(ErrorKind::NoSpace));
+    }
+    for number in 0..4u8 {
+        let xid = [b'x', number];
+        let decided = if number % 2 == 0 { db.rollback_prepared(&xid) } else { db.commit_prepared(&xid) };
+        match decided {
+            Ok(()) => assert!(!xids(&db).contains(&xid.to_vec())),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+                let txn = begin(&db);
+                txn.set_lock_timeout(Some(Duration::ZERO)).unwrap();
+                let locked = txn.put(&tree, &[number], b"").map_err(|error| error.kind());
+                assert!(matches!(locked, Err(ErrorKind::LockTimeout | ErrorKind::NoSpace)), "{locked:?}");
+            }
+        }
+        assert_eq!(xids(&open(&memory.crash(u64::from(number)))), xids(&db), "as acknowledged, number={number}");
+    }
+    assert!(db.poisoned().is_none());
+    plan.clear();
+    let left = xids(&db);
+    assert!(!left.is_empty(), "the log was never full");
+    for xid in left {
+        if xid[1] % 2 == 0 { db.rollback_prepared(&xid).unwrap() } else { db.commit_prepared(&xid).unwrap() }
+    }
+    let db = open(&memory.crash(9));
+    let tree = db.open_tree("t").unwrap();
+    assert!(xids(&db).is_empty());
+    for number in 0..4u8 {
+        assert_eq!(db.get(&tree, &[number]).unwrap().is_some(), number % 2 == 1, "number={number}");
+    }
+}
+
 /// Waits for the room that deletes make.
 fn put_until_it_works(db: &Database, tree: &Tree, key: &[u8]) {
     let deadline = Instant::now() + Duration::from_secs(60);
