@@ -106,6 +106,9 @@ bool same_index(const TABLE *table, const KEY &old, const TABLE *altered, const 
       return false;
     if ((b.key_part_flag & HA_PART_KEY_SEG) && a.length != b.length)
       return false;
+    CHARSET_INFO *charset= table->field[a.fieldnr - 1]->charset();
+    if (was.storage == Storage::CHAR && a.length != b.length && charset->uca && (charset->state & MY_CS_NOPAD))
+      return false; /* the spaces at the end are part of the key */
     if (was.storage == Storage::VIRTUAL && table->field[a.fieldnr - 1]->pack_length() != altered->field[b.fieldnr - 1]->pack_length())
       return false;
   }
