@@ -619,11 +619,14 @@ bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *in
     print_error(handler_error(status), MYF(0));
     return true;
   }
-  for (Alter *one : all)
+  for (Alter *one : all) {
+    if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
+      one->share->set_auto_increment(info->create_info->auto_increment_value);
     if (one->build) {
       one->build->withdraw();
       trees_came(one->share->definition.table_id);
     }
+  }
   info->group_commit_ctx= nullptr;
   return false;
 }
