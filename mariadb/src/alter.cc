@@ -106,6 +106,9 @@ bool same_index(const TABLE *table, const KEY &old, const TABLE *altered, const 
       return false;
     if ((b.key_part_flag & HA_PART_KEY_SEG) && a.length != b.length)
       return false;
+    CHARSET_INFO *charset= table->field[a.fieldnr - 1]->charset();
+    if (was.storage == Storage::CHAR && a.length != b.length && charset->uca && (charset->state & MY_CS_NOPAD))
+      return false; /* the spaces at the end are part of the key */
     if (was.storage == Storage::VIRTUAL && table->field[a.fieldnr - 1]->pack_length() != altered->field[b.fieldnr - 1]->pack_length())
       return false;
   }
@@ -616,11 +619,14 @@ bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *in
     print_error(handler_error(status), MYF(0));
     return true;
   }
-  for (Alter *one : all)
+  for (Alter *one : all) {
+    if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
+      one->share->set_auto_increment(info->create_info->auto_increment_value);
     if (one->build) {
       one->build->withdraw();
       trees_came(one->share->definition.table_id);
     }
+  }
   info->group_commit_ctx= nullptr;
   return false;
 }

@@ -85,9 +85,10 @@ int savepoint_rollback(handlerton *, THD *thd, void *place)
   return Session::of(thd)->savepoint_rollback(*static_cast<uint32_t *>(place));
 }
 
-int savepoint_release(handlerton *, THD *thd, void *place)
+/* The engine's mark stays until the transaction ends: with it would go all later ones, which the server may still come back to. */
+int savepoint_release(handlerton *, THD *, void *)
 {
-  return Session::of(thd)->savepoint_release(*static_cast<uint32_t *>(place));
+  return 0;
 }
 
 /* Row locks stay at a rollback to a savepoint, and with them the metadata locks of their tables. */

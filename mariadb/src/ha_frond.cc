@@ -70,8 +70,10 @@ handler::Table_flags ha_frond::table_flags() const
 
 ulong ha_frond::index_flags(uint index, uint, bool) const
 {
-  ulong flags= HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY |
-               HA_DO_RANGE_FILTER_PUSHDOWN;
+  ulong flags= HA_READ_NEXT | HA_READ_PREV | HA_READ_ORDER | HA_READ_RANGE | HA_KEYREAD_ONLY;
+  /* The filter asks for the place of the row of an entry. */
+  if (!table_share->key_info || !has_primary_prefix())
+    flags|= HA_DO_RANGE_FILTER_PUSHDOWN;
   if (is_primary(index))
     return flags | HA_CLUSTERED_INDEX;
   if (table_share->key_info && table_share->key_info[index].option_struct &&
@@ -865,7 +867,7 @@ int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *bus
 int ha_frond::read_index_columns(uint index, const frond_row &entry, frond_slice primary, const uchar *restore,
                                  uchar *record)
 {
-  const uchar *restore_end= entry.value.data + entry.value.size;
+  const uchar *restore_end= entry.value.data + entry.value.size, *restore_index= restore;
   if (codecs[index]->decode(entry.key.data, entry.key.size, &restore, restore_end, record) == 0)
     return HA_ERR_CRASHED;
   if (has_primary_key() &&
@@ -873,7 +875,12 @@ int ha_frond::read_index_columns(uint index, const frond_row &entry, frond_slice
     return HA_ERR_CRASHED;
   if (!share->indexes[index].clustering)
     return 0;
-  return rows.decode(primary.data, primary.size, restore, restore_end - restore, wanted_columns(), record);
+  int error= rows.decode(primary.data, primary.size, restore, restore_end - restore, wanted_columns(), record);
+  /* A row has no virtual columns, and makes them NULL. */
+  if (!error && has_virtual_part(index) &&
+      codecs[index]->decode(entry.key.data, entry.key.size, &restore_index, restore_end, record) == 0)
+    return HA_ERR_CRASHED;
+  return error;
 }
 
 /* The pushed condition and the rowid filter, on the columns of the index entry in record[0]. */
@@ -903,7 +910,7 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
   const uchar *restore;
   if (!entry_primary_key(index, entry, &primary, &restore))
     return HA_ERR_CRASHED;
-  bool covered= keyread_enabled() || share->indexes[index].clustering;
+  bool covered= (keyread_enabled() && !has_primary_prefix()) || share->indexes[index].clustering;
   bool pushed= record == table->record[0] && (pushed_idx_cond || pushed_rowid_filter);
   if ((covered && !locking()) || pushed) {
     int error= read_index_columns(index, entry, primary, restore, record);
@@ -916,8 +923,12 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
     if (error || *skip || (covered && !locking()))
       return error;
   }
-  if (!locking())
-    return read_primary(primary, record, skip);
+  if (!locking()) {
+    int error= read_primary(primary, record, skip);
+    if (error || *skip || !keyread_enabled())
+      return error;
+    return read_index_columns(index, entry, primary, restore, record); /* the server does not compute virtual columns then */
+  }
   if (passes) {
     int error= was_walked(index, entry, primary, record, skip);
     if (error || *skip)
@@ -1089,6 +1100,18 @@ int ha_frond::check_entry(uint index, uchar *record, bool *skip)
   if (!*skip)
     *skip= !same(primary, slice(primary_key));
   return *skip || !keyread_enabled() ? 0 : read_index_columns(index, entry, primary, restore, record);
+}
+
+/* Then an entry does not give back the columns that position() makes the row's place of. */
+bool ha_frond::has_primary_prefix() const
+{
+  if (!has_primary_key())
+    return false;
+  const KEY &key= table_share->key_info[table_share->primary_key];
+  for (uint part= 0; part < key.user_defined_key_parts; part++)
+    if (key.key_part[part].key_part_flag & (HA_PART_KEY_SEG | HA_BLOB_PART))
+      return true;
+  return false;
 }
 
 bool ha_frond::has_virtual_part(uint index) const

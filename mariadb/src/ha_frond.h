@@ -225,6 +225,7 @@ private:
   frond_status begin_pass(frond_row *row);
   void end_passes();
   int check_entry(uint index, uchar *record, bool *skip);
+  bool has_primary_prefix() const;
   bool has_virtual_part(uint index) const;
   int read_index_columns(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record);
   int check_pushed(bool *skip);

@@ -250,19 +250,13 @@ int Session::savepoint_set(uint32_t *savepoint)
 
 int Session::savepoint_rollback(uint32_t savepoint)
 {
-  has_mark= false;
   if (phase != Phase::active || savepoint == UINT32_MAX)
     return 0;
+  if (mark > savepoint) /* a function's savepoint comes after the mark of the statement that calls it */
+    has_mark= false;
   frond_status status= frond_savepoint_rollback(transaction, savepoint);
   rows_undone();
   return handler_error(status);
-}
-
-int Session::savepoint_release(uint32_t savepoint)
-{
-  if (phase != Phase::active || savepoint == UINT32_MAX)
-    return 0;
-  return handler_error(frond_savepoint_release(transaction, savepoint));
 }
 
 void Session::kill()

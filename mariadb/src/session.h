@@ -57,7 +57,6 @@ public:
 
   int savepoint_set(uint32_t *savepoint);
   int savepoint_rollback(uint32_t savepoint);
-  int savepoint_release(uint32_t savepoint);
 
   /* A temporary table goes while the transaction may hold locks in it: its trees are dropped when the transaction ends. */
   void drop_at_end(const std::string &table) { dropped.push_back(table); }

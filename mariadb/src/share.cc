@@ -32,7 +32,24 @@ constexpr uint64_t COUNTED_ROWS= 1000;
 
 std::mutex trees_latch;
 std::unordered_map<uint64_t, uint64_t> trees_times; /* by table id; under trees_latch */
+std::unordered_map<uint64_t, std::shared_ptr<Counters>> tables_counters; /* by table id; under trees_latch */
 std::atomic<uint64_t> trees_now{1};
+
+std::shared_ptr<Counters> counters_of(uint64_t table_id)
+{
+  std::lock_guard<std::mutex> guard(trees_latch);
+  std::shared_ptr<Counters> &counters= tables_counters[table_id];
+  if (!counters)
+    counters= std::make_shared<Counters>();
+  return counters;
+}
+
+void raise_to(std::atomic<uint64_t> *counter, uint64_t least)
+{
+  uint64_t now= counter->load(std::memory_order_relaxed);
+  while (now < least && !counter->compare_exchange_weak(now, least, std::memory_order_relaxed)) {
+  }
+}
 
 uint64_t big_endian(const uint8_t *bytes)
 {
@@ -123,6 +140,7 @@ void trees_went(uint64_t table_id)
 {
   std::lock_guard<std::mutex> guard(trees_latch);
   trees_times.erase(table_id);
+  tables_counters.erase(table_id);
 }
 
 frond_status read_definition(frond_txn *txn, const std::string &name, Table_definition *definition)
@@ -191,8 +209,9 @@ int Table_share::open(const char *path, const TABLE *table)
   name= tree_name(path);
   frond_txn *txn;
   frond_status status= frond_txn_begin(database, nullptr, &txn);
-  if (status == FROND_OK)
-    status= read_definition(txn, name, &definition);
+  if (status != FROND_OK)
+    return handler_error(status);
+  status= read_definition(txn, name, &definition);
   if (status == FROND_OK)
     status= frond_tree_open(txn, name.c_str(), &primary);
   int error= handler_error(status);
@@ -204,7 +223,7 @@ int Table_share::open(const char *path, const TABLE *table)
   if (!error)
     error= open_indexes(txn, table);
   if (!error)
-    error= start_counters(txn, table);
+    error= start_counters(table);
   frond_txn_rollback(txn);
   if (!error) {
     load_index_statistics();
@@ -238,28 +257,52 @@ int Table_share::open_indexes(frond_txn *txn, const TABLE *table)
   return 0;
 }
 
-int Table_share::start_counters(frond_txn *txn, const TABLE *table)
+/* Rows whose deletion is not decided are there at one level, rows whose insertion is not at the other. */
+int Table_share::start_counters(const TABLE *table)
 {
   const TABLE_SHARE *s= table->s;
+  counters= counters_of(definition.table_id);
+  if (s->primary_key != MAX_KEY && !table->found_next_number_field && !s->found_next_number_field)
+    return 0;
+  for (frond_isolation isolation : {FROND_ISOLATION_REPEATABLE_READ, FROND_ISOLATION_READ_UNCOMMITTED}) {
+    frond_txn_options options= {};
+    options.isolation= isolation;
+    frond_txn *txn;
+    frond_status status= frond_txn_begin(database, &options, &txn);
+    if (status != FROND_OK)
+      return handler_error(status);
+    int error= raise_counters(txn, table);
+    frond_txn_rollback(txn);
+    if (error)
+      return error;
+  }
+  return 0;
+}
+
+int Table_share::raise_counters(frond_txn *txn, const TABLE *table)
+{
+  const TABLE_SHARE *s= table->s;
+  std::lock_guard<std::mutex> guard(counters->latch);
   if (s->primary_key == MAX_KEY) {
     frond_status status= with_last_row(txn, primary, false, [this](const frond_row &row) {
       if (row.key.size == 8)
-        hidden_key= big_endian(row.key.data) + 1;
+        raise_to(&counters->hidden_key, big_endian(row.key.data) + 1);
     });
     if (status != FROND_OK)
       return handler_error(status);
   }
   if (!table->found_next_number_field && !s->found_next_number_field)
     return 0;
-  counter= std::max<uint64_t>(definition.auto_increment_start, 1);
+  raise_to(&counters->next, definition.auto_increment_start);
   std::string key= auto_increment_key(definition.table_id);
   frond_slice value;
   frond_status status= frond_txn_get(txn, auto_increment_tree, frond_bytes(key.data(), key.size()), &value);
   if (status != FROND_OK)
     return handler_error(status);
   if (value.data && value.size == 8) {
-    counter_kept= big_endian(value.data);
-    counter= std::max<uint64_t>(counter, counter_kept + 1);
+    uint64_t kept= big_endian(value.data);
+    raise_to(&counters->kept, kept);
+    raise_to(&counters->next, kept + 1);
   }
   if (s->next_number_keypart != 0)
     return 0;
@@ -273,11 +316,13 @@ int Table_share::start_counters(frond_txn *txn, const TABLE *table)
     return error;
   status= with_last_row(txn, tree, descending, [&](const frond_row &row) {
     Field *field= table->field[s->found_next_number_field[0]->field_index];
-    codec.decode(row.key.data, row.key.size, nullptr, nullptr, table->record[0]);
+    /* The sign of a zero does not matter, nor do the columns after this one. */
+    const uchar nothing[MAX_REF_PARTS]= {}, *restore= nothing;
+    codec.decode(row.key.data, row.key.size, &restore, nothing + sizeof nothing, table->record[0]);
     if (!field->is_null()) {
       longlong last= field->val_int();
       if (last > 0 || field->is_unsigned())
-        counter= std::max<uint64_t>(counter, static_cast<uint64_t>(last) + 1);
+        raise_to(&counters->next, static_cast<uint64_t>(last) + 1);
     }
   });
   return handler_error(status);
@@ -432,15 +477,15 @@ void Table_share::load_index_statistics()
 
 uint64_t Table_share::reserve_auto_increment(uint64_t offset, uint64_t increment, uint64_t count, uint64_t max)
 {
-  std::lock_guard<std::mutex> guard(counter_latch);
+  std::lock_guard<std::mutex> guard(counters->latch);
   /* The first member of the series at or after the counter. An offset above the increment is ignored, as by the server. */
   if (increment == 0)
     increment= 1;
   if (offset == 0 || offset > increment)
     offset= 1;
   uint64_t first= offset;
-  if (counter > offset) {
-    uint64_t steps= (counter - offset + increment - 1) / increment;
+  if (counters->next > offset) {
+    uint64_t steps= (counters->next - offset + increment - 1) / increment;
     if (steps > (UINT64_MAX - offset) / increment)
       return 0;
     first= offset + steps * increment;
@@ -450,40 +495,40 @@ uint64_t Table_share::reserve_auto_increment(uint64_t offset, uint64_t increment
   uint64_t room= (max - first) / increment;
   uint64_t taken= std::min(count == 0 ? 1 : count, room + 1);
   uint64_t last= first + (taken - 1) * increment;
-  counter= last == UINT64_MAX ? last : last + 1;
+  counters->next= last == UINT64_MAX ? last : last + 1;
   return first;
 }
 
 void Table_share::saw_auto_increment(uint64_t value)
 {
-  if (value < counter.load(std::memory_order_relaxed))
+  if (value < counters->next.load(std::memory_order_relaxed))
     return;
-  std::lock_guard<std::mutex> guard(counter_latch);
-  if (value >= counter)
-    counter= value == UINT64_MAX ? value : value + 1;
+  std::lock_guard<std::mutex> guard(counters->latch);
+  if (value >= counters->next)
+    counters->next= value == UINT64_MAX ? value : value + 1;
 }
 
 uint64_t Table_share::next_auto_increment()
 {
-  std::lock_guard<std::mutex> guard(counter_latch);
-  return counter;
+  std::lock_guard<std::mutex> guard(counters->latch);
+  return counters->next;
 }
 
 void Table_share::set_auto_increment(uint64_t value)
 {
-  std::lock_guard<std::mutex> guard(counter_latch);
-  counter= std::max<uint64_t>(value, 1);
-  counter_kept= 0;
+  std::lock_guard<std::mutex> guard(counters->latch);
+  counters->next= std::max<uint64_t>(value, 1);
+  counters->kept= 0;
 }
 
 int Table_share::keep_auto_increment(uint64_t value)
 {
-  if (value <= counter_kept.load(std::memory_order_relaxed))
+  if (value <= counters->kept.load(std::memory_order_relaxed))
     return 0;
-  std::lock_guard<std::mutex> guard(counter_latch);
-  if (value <= counter_kept)
+  std::lock_guard<std::mutex> guard(counters->latch);
+  if (value <= counters->kept)
     return 0;
-  uint64_t keep= std::max<uint64_t>(value, counter - 1);
+  uint64_t keep= std::max<uint64_t>(value, counters->next - 1);
   std::string key= auto_increment_key(definition.table_id), bytes= auto_increment_key(keep);
   frond_operation operation= {};
   operation.tree= auto_increment_tree;
@@ -494,7 +539,7 @@ int Table_share::keep_auto_increment(uint64_t value)
   options.durability= FROND_DURABILITY_NONE;
   frond_status status= frond_db_write(database, &operation, 1, &options);
   if (status == FROND_OK)
-    counter_kept= keep;
+    counters->kept= keep;
   return handler_error(status);
 }
 

@@ -9,7 +9,11 @@
      S2  the kept value is raised to the counter before a row above it is deleted, by a commit of its own that no sync waits
          for: it lies before the deletion in the log. So a restart never hands out a deleted row's value again, and inserts
          pay nothing for that.
-     S3  hidden primary keys count up from the last one found at open.
+     S3  hidden primary keys count up from the last one found at open, and are never given twice: a row is written over
+         whatever has its key.
+     S4  a table's counters stay in memory until it is dropped, while its Table_share may come and go under open transactions.
+         Each opening raises them to what it finds. Rows whose insertion or deletion is not decided count: a prepared
+         transaction may be older than the process.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef FROND_MARIADB_SHARE_H
@@ -48,6 +52,15 @@ struct Index_tree {
   uint32_t id= 0;
   bool unique= false;
   bool clustering= false;
+};
+
+/* What a table hands out (S4). */
+struct Counters {
+  std::atomic<uint64_t> hidden_key{1};
+  std::mutex latch;
+  /* Written under the latch; read without it to see that there is nothing to do. */
+  std::atomic<uint64_t> next{1}; /* auto-increment value */
+  std::atomic<uint64_t> kept{0}; /* in the tree */
 };
 
 /* Statistics of a table's indexes. */
@@ -101,7 +114,7 @@ public:
   /* Before a row with this value is deleted (S2). */
   int keep_auto_increment(uint64_t value);
 
-  uint64_t next_hidden_key() { return hidden_key.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t next_hidden_key() { return counters->hidden_key.fetch_add(1, std::memory_order_relaxed); }
 
   std::string name;
   TABLE_SHARE *table_share= nullptr; /* of the whole table, for a partition as well */
@@ -118,13 +131,10 @@ public:
 
 private:
   int open_indexes(frond_txn *txn, const TABLE *table);
-  int start_counters(frond_txn *txn, const TABLE *table);
+  int start_counters(const TABLE *table);
+  int raise_counters(frond_txn *txn, const TABLE *table);
 
-  std::atomic<uint64_t> hidden_key{1};
-  std::mutex counter_latch;
-  /* Written under counter_latch; read without it to see that there is nothing to do. */
-  std::atomic<uint64_t> counter{1};      /* next value */
-  std::atomic<uint64_t> counter_kept{0}; /* in the tree */
+  std::shared_ptr<Counters> counters;
 
   uint64_t changes() const
   {
@@ -166,7 +176,8 @@ extern frond_tree *auto_increment_tree;
 std::string auto_increment_key(uint64_t table_id);
 
 /* A snapshot that is older than a tree finds it empty: who reads by one has to be told. The clock ticks whenever a table gets
-   trees, by CREATE or ALTER, after their commit; a table's time is that of its last tick in this process. */
+   trees, by CREATE or ALTER, after their commit; a table's time is that of its last tick in this process. With a table's trees go
+   its counters. */
 uint64_t trees_clock();
 void trees_came(uint64_t table_id);
 void trees_went(uint64_t table_id);
