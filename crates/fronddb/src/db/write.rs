@@ -79,8 +79,14 @@ impl Blobs<'_> {
         self.references.get(at).map(|(.., payload)| payload.as_slice())
     }
 
-    fn keep(mut self) {
-        self.references.clear();
+    fn keep(self) {
+        let count = self.references.len();
+        self.keep_first(count);
+    }
+
+    /// Gives the space of those after the first `count` back.
+    fn keep_first(mut self, count: usize) {
+        self.references.drain(..count);
     }
 }
 
@@ -312,8 +318,9 @@ impl TxnCore {
         writer.logged = true;
         let txn = writer.txn;
         state.written = Some(step);
+        let mut logged = 0;
         let applied = if long {
-            self.apply_long(txn, step, batch, skipped, &blobs)
+            self.apply_long(txn, step, batch, skipped, &blobs, &mut logged)
         } else {
             with_record(|record| {
                 fill(record, batch, skipped, &blobs);
@@ -323,8 +330,13 @@ impl TxnCore {
         let messages = match applied {
             Ok(messages) => messages,
             Err(error) if long => {
-                // Pieces that went in are undone; their large values belong to them.
-                blobs.keep();
+                // Pieces that went in are undone; their large values belong to them. What else than a full log may have left the
+                // failed piece there too.
+                if error.kind() == ErrorKind::NoSpace {
+                    blobs.keep_first(logged)
+                } else {
+                    blobs.keep()
+                }
                 if self.abort_steps(state, step).is_err() {
                     self.end_aborted(state);
                 }
@@ -341,7 +353,7 @@ impl TxnCore {
     }
 
     /// Cuts a long batch, which has a step to itself, into several records. When one of them fails, those before
-    /// it have been applied.
+    /// it have been applied; `logged` is how many large values are in those.
     fn apply_long(
         &self,
         txn: TxnId,
@@ -349,6 +361,7 @@ impl TxnCore {
         batch: &WriteBatch,
         skipped: &[usize],
         blobs: &Blobs<'_>,
+        logged: &mut usize,
     ) -> Result<u64> {
         let engine = &self.engine;
         let mut messages = 0;
@@ -358,6 +371,7 @@ impl TxnCore {
             record.clear();
             let mut flush = |record: &mut MessageBatch, piece: &mut Vec<Message<'_>>| -> Result<()> {
                 messages += engine.append_messages(txn, step, record, |insert| piece.iter().for_each(insert))?;
+                *logged += piece.iter().filter(|message| message.blob).count();
                 engine.after_write();
                 record.clear();
                 piece.clear();

@@ -164,6 +164,38 @@ fn prepared_transactions_are_decided_on_a_full_log_or_stay_prepared() {
     }
 }
 
+#[test]
+fn long_writes_that_the_log_refuses_give_the_space_of_their_values_back() {
+    let memory = MemoryStorage::new();
+    let plan = FaultPlan::new();
+    let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
+    let db = Database::open(DIRECTORY, options(&memory).storage(Some(Arc::new(storage)))).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    // Its record is needed in a new segment, so that the log stays full.
+    let txn = begin(&db);
+    txn.put(&tree, b"prepared", b"v").unwrap();
+    txn.prepare(b"xid").unwrap();
+    plan.add(FaultRule::from(CallClass::Allocate, 1, Fault::NoSpace).on("log"));
+    for value in [&noise(0)[..], b""] {
+        let full = (0..100_000u32).find_map(|row| db.put(&tree, &row.to_be_bytes(), value).err());
+        assert_eq!(full.map(|error| error.kind()), Some(ErrorKind::NoSpace));
+    }
+    let long = Random::new(1).bytes(2 << 20);
+    let mut occupied = Vec::new();
+    for _ in 0..20 {
+        assert_eq!(db.put(&tree, b"long", &long).map_err(|error| error.kind()), Err(ErrorKind::NoSpace));
+        occupied.push(memory.occupied_bytes());
+    }
+    assert!(occupied[19] < occupied[0] + (2 << 20), "{occupied:?}");
+    plan.clear();
+    db.put(&tree, b"long", &long).unwrap();
+    db.commit_prepared(b"xid").unwrap();
+    let db = open(&memory.crash(1));
+    let tree = db.open_tree("t").unwrap();
+    assert!(db.get(&tree, b"long").unwrap().as_deref() == Some(&long[..]));
+    assert!(db.get(&tree, b"prepared").unwrap().is_some());
+}
+
 /// Waits for the room that deletes make.
 fn put_until_it_works(db: &Database, tree: &Tree, key: &[u8]) {
     let deadline = Instant::now() + Duration::from_secs(60);
