@@ -20,6 +20,7 @@
 #include "key.h"
 #include "log.h"
 #include "partition_info.h"
+#include "set_var.h"
 #include "table.h"
 
 #endif

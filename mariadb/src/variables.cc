@@ -168,13 +168,26 @@ frond_durability commit_durability(THD *thd)
   return FROND_DURABILITY_SYNC + static_cast<frond_durability>(THDVAR(thd, commit_sync));
 }
 
+namespace {
+
+/* WAIT n and NOWAIT are SET STATEMENT lock_wait_timeout=n to the server, which does not look at them in a replica's threads. */
+bool statement_sets_lock_wait(THD *thd)
+{
+  if (thd->slave_thread || thd->lex->stmt_var_list.is_empty())
+    return false;
+  List_iterator_fast<set_var_base> settings(thd->lex->stmt_var_list);
+  while (set_var_base *setting= settings++)
+    if (setting->is_system() && !strcmp(static_cast<set_var *>(setting)->var->name.str, "lock_wait_timeout"))
+      return true;
+  return false;
+}
+
+} // namespace
+
 int64_t lock_wait_ms(THD *thd)
 {
-  /* WAIT n and NOWAIT set the server's own variable for the statement. Threads of the server itself, replicas' among them, have a
-     year there. */
-  ulonglong seconds= THDVAR(thd, lock_wait_timeout);
-  if (!thd->system_thread && thd->variables.lock_wait_timeout != global_system_variables.lock_wait_timeout)
-    seconds= thd->variables.lock_wait_timeout;
+  /* The server's own variable is about metadata locks. */
+  ulonglong seconds= statement_sets_lock_wait(thd) ? thd->variables.lock_wait_timeout : THDVAR(thd, lock_wait_timeout);
   return seconds == 0 ? FROND_WAIT_NONE : static_cast<int64_t>(seconds) * 1000;
 }
 
