@@ -166,13 +166,17 @@ impl Engine {
         };
         let changes = entries.remove(xid).and_then(|entry| entry.catalog);
         drop(entries);
-        match &changes {
-            Some(changes) => self.apply_catalog(changes),
-            None => self.reload_catalog()?,
-        }
+        let known = match &changes {
+            Some(changes) => {
+                self.apply_catalog(changes);
+                Ok(())
+            }
+            None => self.reload_catalog(),
+        };
         self.locks.release_all(txn);
         self.counters.commits.add(1);
-        self.wait_committed(end, Durability::Sync, started)
+        self.wait_committed(end, Durability::Sync, started)?;
+        known
     }
 
     pub(crate) fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {

@@ -81,7 +81,10 @@ impl Engine {
     /// The latest committed value.
     pub(crate) fn read_latest(&self, tree: TreeId, key: &[u8]) -> Result<Option<Value>> {
         self.check_open()?;
-        with_inner(tree, key, |key| self.read(&self.latest(), key, false))
+        // A snapshot also for one key: a commit while its messages are looked at would show some of them.
+        let snapshot = self.snapshots.acquire();
+        let view = View { snapshot: snapshot.number(), ..self.latest() };
+        with_inner(tree, key, |key| self.read(&view, key, false))
     }
 
     /// Sees everything committed.
@@ -144,11 +147,7 @@ impl TxnCore {
             let settled = self.read_settled(&mut state, &key, Mode::Shared, Wait::Default, keys_only)?;
             return Ok(settled.into_value());
         }
-        let snapshot = match self.options.isolation {
-            // One key is read once: the latest committed state is a snapshot of it.
-            Isolation::ReadCommitted if !state.statement.is_open() => None,
-            _ => self.snapshot(&mut state),
-        };
+        let snapshot = self.snapshot(&mut state);
         let view = View {
             snapshot: snapshot.as_ref().map_or(CommitNumber::LATEST, |snapshot| snapshot.number()),
             uncommitted: self.options.isolation == Isolation::ReadUncommitted,

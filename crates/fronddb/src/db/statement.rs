@@ -37,11 +37,6 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// True when its reads share a snapshot.
-    pub(crate) fn is_open(&self) -> bool {
-        self.is_open
-    }
-
     /// The snapshot for a plain read at READ COMMITTED.
     pub(crate) fn snapshot(&mut self, acquire: impl FnOnce() -> Snapshot) -> Arc<Snapshot> {
         if !self.is_open {

@@ -176,7 +176,6 @@ impl Inner {
     fn export(&self, owner: &Arc<Owner>) -> Vec<HeldLock> {
         let held = owner.held.lock();
         let listed = (!held.unlisted).then(|| held.list());
-        let trees: std::collections::BTreeSet<TreeId> = held.ranges.iter().map(|(tree, _)| *tree).collect();
         drop(held);
         let mut locks = Vec::new();
         match listed {
@@ -186,6 +185,9 @@ impl Inner {
                     let mode = shard.map.get(&key).and_then(|entry| entry.mode_of(owner));
                     locks.extend(mode.map(|mode| held_lock(&key, None, mode)));
                 }
+                // Asked for after the points, which another thread may make a range of meanwhile.
+                let trees: std::collections::BTreeSet<TreeId> =
+                    owner.held.lock().ranges.iter().map(|(tree, _)| *tree).collect();
                 for tree in trees {
                     let trees = self.range_group(tree).trees.lock();
                     let ranges = trees.get(&tree.0).into_iter().flat_map(|tree| tree.iter());

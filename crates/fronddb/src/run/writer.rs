@@ -197,8 +197,7 @@ impl RunWriter {
             self.start_tree(message, new_key)?;
         }
         let builder = &mut self.scratch.builder;
-        let larger = builder.size() + message.key.len() + message.payload.len() + 16;
-        if larger > self.block_bytes && !builder.is_empty() {
+        if !builder.is_empty() && builder.size_with(message) > self.block_bytes {
             self.cut(message.key, new_key)?;
         }
         if new_key && self.options.filter_bits_per_key > 0 {

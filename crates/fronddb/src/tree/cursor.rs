@@ -361,7 +361,11 @@ impl TreeCursor {
         let CursorOptions { fill_cache, read_ahead_bytes, .. } = self.options;
         let is_long = self.leaves >= LONG_LEAVES;
         let mode = CursorMode { fill_cache, read_ahead_bytes, is_long, asks_ahead: true };
-        self.leaf = Some(Leaf::open(&self.tree, &self.view.view(), bounds, mode, self.direction, key)?);
+        let leaf = Leaf::open(&self.tree, &self.view.view(), bounds, mode, self.direction, key)?;
+        if !leaf.ranges.is_empty() {
+            self.end_chain(false);
+        }
+        self.leaf = Some(leaf);
         Ok(())
     }
 

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use fronddb::{CursorOptions, Database, Isolation, LockMode, Op, Program, Result, Tree, TreeOptions, TxnOptions, Wait};
+use fronddb::io::MemoryStorage;
+use fronddb::{
+    CursorOptions, Database, Isolation, LockMode, Op, Program, Result, Transaction, Tree, TreeOptions, TxnOptions, Wait,
+};
 
-use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, collect_backward, fresh, open};
+use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, collect_backward, fresh, open, options};
 
 /// Everything that must not touch a value kept apart.
 fn read_keys(db: &Database, tree: &Tree) -> Result<Vec<usize>> {
@@ -159,4 +162,43 @@ fn a_cold_point_read_reads_one_block_and_none_for_an_absent_key() {
     let (storage, open) = cold(0);
     let (read, _) = blocks_read(&open(&storage), absent(5));
     assert!(read > 250, "without filters each is looked for, blocks_read={read}");
+}
+
+#[test]
+fn what_a_range_delete_hides_from_one_scan_is_there_for_others() {
+    let (_storage, db, tree) = fresh();
+    let key = |number: u32| number.to_be_bytes();
+    for number in 0..300 {
+        db.put(&tree, &key(number), b"v").unwrap();
+    }
+    db.checkpoint().unwrap();
+    for number in 0..100 {
+        db.delete(&tree, &key(number)).unwrap();
+    }
+    let rows = |txn: &Transaction| collect(&mut txn.cursor(&tree, CursorOptions::default()).unwrap()).unwrap().len();
+    let deleter = begin(&db);
+    deleter.delete_range(&tree, &key(100), &key(200)).unwrap();
+    // Long rows of deleted keys make a scan remember what is dead, for all.
+    assert_eq!((rows(&deleter), rows(&deleter)), (100, 100));
+    assert_eq!(rows(&begin(&db)), 200);
+    deleter.rollback().unwrap();
+    assert_eq!((rows(&begin(&db)), rows(&begin(&db))), (200, 200));
+}
+
+#[test]
+fn long_keys_that_are_alike_and_one_that_is_not_are_read_back() {
+    let storage = MemoryStorage::new();
+    let settings = options(&storage).memory_bytes(128 << 20).level0_bytes(32 << 20).tree_tuning(None);
+    let db = Database::open(DIRECTORY, settings).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let alike = |number: u16| [&[b'a'; 3072][..], &number.to_be_bytes()].concat();
+    for number in 0..3000 {
+        db.put(&tree, &alike(number), b"").unwrap();
+    }
+    db.put(&tree, b"b", b"").unwrap();
+    db.checkpoint().unwrap();
+    let txn = begin(&db);
+    let rows = collect(&mut txn.cursor(&tree, CursorOptions::default()).unwrap()).unwrap();
+    assert_eq!(rows.len(), 3001);
+    assert!(db.get(&tree, &alike(2999)).unwrap().is_some() && db.get(&tree, b"b").unwrap().is_some());
 }

@@ -235,6 +235,18 @@ impl EntryBlockBuilder {
         self.prefix + self.key_bytes - count * self.prefix + self.payloads.bytes.len() + count * per_message
     }
 
+    /// As [`EntryBlockBuilder::size`], were this message added. A key that has less in common with the others makes all of them longer.
+    #[inline]
+    pub fn size_with(&self, message: &Message<'_>) -> usize {
+        const HEAD_BYTES: usize = 16;
+        let common = match message.key.get(..self.prefix) == self.keys.bytes.get(..self.prefix) {
+            true => self.prefix,
+            false => message.key.iter().zip(&self.keys.bytes).take_while(|(a, b)| a == b).count(),
+        };
+        let longer = (self.prefix - common) * self.count().saturating_sub(1);
+        self.size() + longer + message.key.len() + message.payload.len() + HEAD_BYTES
+    }
+
     /// Messages added so far.
     #[inline]
     pub fn count(&self) -> usize {

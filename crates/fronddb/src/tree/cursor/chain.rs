@@ -46,9 +46,10 @@ impl TreeCursor {
         Ok(false)
     }
 
-    /// Begins to watch writes from `lower` on, unless some may already have gone to a newer memtable or a graft.
+    /// Begins to watch writes from `lower` on, unless some may already have gone to a newer memtable or a graft. Where this cursor sees
+    /// range-deletes there is no chain: what its sources jump over is dead for its view alone.
     pub(super) fn begin_watch(&mut self, lower: &[u8]) {
-        let Some(leaf) = &self.leaf else { return };
+        let Some(leaf) = self.leaf.as_ref().filter(|leaf| leaf.ranges.is_empty()) else { return };
         let Some(watch) = self.tree.dead.watch(lower) else { return };
         let now = self.tree.version_guard();
         if Arc::ptr_eq(&now.active, &leaf.version.active) && now.grafts == leaf.version.grafts {
