@@ -349,6 +349,9 @@ fn same_stripe(retention: &Retention<'_>, older: &Entry<'_>, newer: &Entry<'_>) 
     }
 }
 
+/// A value or an update that would grow beyond this stays in pieces: a block must fit an extent.
+const FOLDED_BYTES_MAX: usize = 16 << 20;
+
 /// Step 3: applies updates and inserts to the older state where that is known, from the oldest on.
 fn fold<'a>(
     retention: &Retention<'_>,
@@ -362,7 +365,9 @@ fn fold<'a>(
         match (entry.message.kind, done.last()) {
             (Kind::Update, None) if bottom && decided => {
                 let value = program::apply(entry.payload(), None)?;
-                become_value(&mut entry, value);
+                if is_small(&value) {
+                    become_value(&mut entry, value);
+                }
             }
             (Kind::InsertIfAbsent, None) if bottom && decided => entry.message.kind = Kind::Put,
             (Kind::Update, Some(older)) if same_stripe(retention, older, &entry) && !older.message.blob => {
@@ -370,20 +375,27 @@ fn fold<'a>(
                 match older.message.kind {
                     Kind::Put => {
                         let value = program::apply(entry.payload(), Some(older.payload()))?;
-                        become_value(&mut entry, value);
-                        done.pop();
-                    }
-                    Kind::Delete | Kind::SingleDelete => {
-                        let value = program::apply(entry.payload(), None)?;
-                        become_value(&mut entry, value);
-                        // A put above must not push a delete out that holds back something older.
-                        if bottom || (!ranged && older.message.kind == Kind::Delete) {
+                        if is_small(&value) {
+                            become_value(&mut entry, value);
                             done.pop();
                         }
                     }
+                    Kind::Delete | Kind::SingleDelete => {
+                        let value = program::apply(entry.payload(), None)?;
+                        if is_small(&value) {
+                            become_value(&mut entry, value);
+                            // A put above must not push a delete out that holds back something older.
+                            if bottom || (!ranged && older.message.kind == Kind::Delete) {
+                                done.pop();
+                            }
+                        }
+                    }
                     Kind::Update => {
-                        entry.folded = Some(program::compose(older.payload(), entry.payload())?);
-                        done.pop();
+                        let both = Some(program::compose(older.payload(), entry.payload())?);
+                        if is_small(&both) {
+                            entry.folded = both;
+                            done.pop();
+                        }
                     }
                     Kind::InsertIfAbsent => {}
                 }
@@ -416,6 +428,10 @@ fn fold<'a>(
     }
     done.reverse();
     Ok(done)
+}
+
+fn is_small(folded: &Option<Vec<u8>>) -> bool {
+    folded.as_ref().is_none_or(|bytes| bytes.len() <= FOLDED_BYTES_MAX)
 }
 
 fn become_value(entry: &mut Entry<'_>, value: Option<Vec<u8>>) {

@@ -1,7 +1,9 @@
 //! The longest of everything is taken and read back; one more is refused and changes nothing.
 
+use std::ops::ControlFlow;
+
 use fronddb::io::MemoryStorage;
-use fronddb::{Database, ErrorKind, Options, Result, TreeOptions, WriteBatch};
+use fronddb::{Database, Durability, ErrorKind, Op, Options, Program, Result, TreeOptions, TxnOptions, WriteBatch};
 
 use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, options};
 
@@ -121,4 +123,40 @@ fn the_longest_names_and_metadata_of_trees_are_kept_and_longer_ones_refused() {
     db.wait_idle().unwrap();
     db.close().unwrap();
     check(&Database::open(DIRECTORY, large(&storage)).unwrap());
+}
+
+#[test]
+fn a_value_that_grows_by_updates_beyond_an_extent_stays_whole() {
+    let storage = MemoryStorage::new();
+    let settings = || options(&storage).memory_bytes(256 << 20).level0_bytes(8 << 20).log_segment_bytes(8 << 20);
+    let mut db = Database::open(DIRECTORY, settings()).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let mut random = Random::new(1);
+    let piece = random.bytes((1 << 20) - 100);
+    let mut program = Vec::new();
+    Program { ops: vec![Op::Append { bytes: piece.clone() }] }.encode(&mut program);
+    for key in [&b"blob"[..], b"in its block"] {
+        let first = if key == b"blob" { BLOB_BYTES_MIN } else { 1 };
+        db.put(&tree, key, &vec![b'a'; first]).unwrap();
+        for _ in 0..70 {
+            let mut batch = WriteBatch::new();
+            batch.update(&tree, key, &program).unwrap();
+            db.write(&batch, TxnOptions { durability: Durability::None, ..TxnOptions::default() }).unwrap();
+        }
+        db.checkpoint().unwrap();
+        while db.step_background().unwrap() {}
+        db.compact(Some(&tree), b"", b"", &mut |_| ControlFlow::Continue(())).unwrap();
+    }
+    for round in 0..2 {
+        let tree = db.open_tree("t").unwrap();
+        for key in [&b"blob"[..], b"in its block"] {
+            let value = db.get(&tree, key).unwrap().unwrap();
+            let first = if key == b"blob" { BLOB_BYTES_MIN } else { 1 };
+            assert!(value.len() == first + 70 * piece.len() && value.ends_with(&piece), "{}", value.len());
+        }
+        if round == 0 {
+            db.close().unwrap();
+            db = Database::open(DIRECTORY, settings()).unwrap();
+        }
+    }
 }
