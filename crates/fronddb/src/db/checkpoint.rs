@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 
 use super::engine::Engine;
 use super::report::RecoveryEstimate;
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::Mutex;
 use crate::base::{CommitNumber, Lsn, Result, TxnId};
 use crate::format::Retention;
 use crate::memtable::{Level0, Memtable, SortedMemtable};
@@ -128,9 +128,9 @@ impl Ledger {
         state.past.front().map_or(active, |(id, _)| *id)
     }
 
-    /// Waits for publications under way. Until what is returned is dropped there is no other.
-    pub(super) fn stop_publishing(&self) -> MutexGuard<'_, ()> {
-        self.publishing.lock()
+    /// Waits for the publication under way. Once the database is closed there is no other.
+    pub(super) fn wait_published(&self) {
+        drop(self.publishing.lock());
     }
 }
 

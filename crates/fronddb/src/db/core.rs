@@ -31,6 +31,7 @@ use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TxnId};
 use crate::format::record::Record;
 use crate::lock::{self, Locker};
+use crate::log::{Appended, Log};
 use crate::txn::Snapshot;
 
 /// A transaction, shared by its handle and its cursors.
@@ -443,16 +444,22 @@ impl Engine {
         let mut end = Lsn(0);
         let _gate = self.pass_gate()?;
         let committed = self.statuses.commit_with(txn, |number| {
-            let mut record = Vec::with_capacity(24);
-            Record::Commit { txn, number }.encode(&mut record);
-            let appended = log.append(&record)?;
+            let appended = self.append_small(log, &Record::Commit { txn, number })?;
             end = appended.end;
-            self.counters.log_records.add(1);
-            self.counters.log_bytes.add(record.len() as u64);
             Ok(appended.lsn)
         });
         self.logged(committed)?;
         Ok(end)
+    }
+
+    /// Appends the record of a decision, and counts it.
+    pub(super) fn append_small(&self, log: &Log, record: &Record<'_>) -> Result<Appended> {
+        let mut bytes = Vec::with_capacity(32);
+        record.encode(&mut bytes);
+        let appended = log.append(&bytes)?;
+        self.counters.log_records.add(1);
+        self.counters.log_bytes.add(bytes.len() as u64);
+        Ok(appended)
     }
 
     /// Waits as the durability asks, and times the commit.

@@ -57,7 +57,7 @@ impl Handle {
         };
         engine.keep_hot();
         // What a caller's thread still publishes, flushes or writes ends before the directory may be another's.
-        drop(engine.checkpoints.stop_publishing());
+        engine.checkpoints.wait_published();
         engine.store.close();
         engine.directory_lock.lock().take();
         synced

@@ -140,14 +140,8 @@ impl Engine {
         let log = self.log()?;
         let _gate = self.pass_gate()?;
         let memtable = self.tree.version_guard().active.id();
-        let aborted = self.statuses.abort_with(txn, memtable, || {
-            let mut record = Vec::with_capacity(16);
-            Record::Abort { txn }.encode(&mut record);
-            let appended = log.append(&record)?;
-            self.counters.log_records.add(1);
-            self.counters.log_bytes.add(record.len() as u64);
-            Ok(appended.lsn)
-        });
+        let append = || self.append_small(log, &Record::Abort { txn }).map(|appended| appended.lsn);
+        let aborted = self.statuses.abort_with(txn, memtable, append);
         self.logged(aborted).map(|_| ())
     }
 

@@ -532,13 +532,13 @@ fn a_full_disk_refuses_records_before_they_are_appended_and_goes_on_when_there_i
     all.push(log.append(b"service resumes").expect("append").lsn);
     log.sync().expect("sync");
     log.rotate().expect("rotate");
-    let (records, _) = read_from(&*storage, end).expect("read");
-    assert_eq!(records.iter().map(|(lsn, _)| *lsn).collect::<Vec<_>>(), all);
+    assert_holds(&*storage, end, &all);
 }
 
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut random = Random(3);
-    (0..bytes).map(|_| random.next() as u8).collect()
+/// The log holds these records from `start` on and no others.
+fn assert_holds(storage: &dyn Storage, start: Lsn, all: &[Lsn]) {
+    let (records, _) = read_from(storage, start).expect("read");
+    assert_eq!(records.iter().map(|(lsn, _)| *lsn).collect::<Vec<_>>(), all);
 }
 
 #[test]
@@ -546,18 +546,17 @@ fn behind_a_large_record_there_is_no_room_without_another_segment() {
     let (memory, storage) = memory();
     let log = create(&storage).expect("create");
     memory.set_capacity(memory.occupied_bytes());
-    let mut all = vec![log.append(&noise(RING / RING_SHARE)).expect("the segment is its own").lsn];
+    let mut all = vec![log.append(&Random(3).bytes(RING / RING_SHARE)).expect("the segment is its own").lsn];
     assert!(!log.has_room_for(1));
     for _ in 0..2 {
         assert_eq!(log.append(b"x").expect_err("full").kind(), ErrorKind::NoSpace);
-        assert_eq!(log.append(&noise(RING)).expect_err("full").kind(), ErrorKind::NoSpace);
+        assert_eq!(log.append(&Random(3).bytes(RING)).expect_err("full").kind(), ErrorKind::NoSpace);
         log.sync().expect("sync");
     }
     memory.set_capacity(u64::MAX);
     all.push(log.append(b"service resumes").expect("append").lsn);
     log.sync().expect("sync");
-    let (records, _) = read_from(&*storage, Lsn(0)).expect("read");
-    assert_eq!(records.iter().map(|(lsn, _)| *lsn).collect::<Vec<_>>(), all);
+    assert_holds(&*storage, Lsn(0), &all);
 }
 
 #[test]
@@ -571,7 +570,7 @@ fn a_large_record_finds_its_room_behind_what_the_ring_holds() {
     // In the ring, and to begin a segment.
     log.rotate().expect("rotate");
     append(b"in the next");
-    append(&noise(3 * SEGMENT as usize));
+    append(&Random(3).bytes(3 * SEGMENT as usize));
     append(b"behind");
     log.sync().expect("sync");
     for live in log.pool.live() {
@@ -579,8 +578,7 @@ fn a_large_record_finds_its_room_behind_what_the_ring_holds() {
         let segment = live.segment.expect("of this opening");
         assert_eq!(file.len().expect("len"), segment::HEADER_BYTES + segment.capacity, "number={}", live.number);
     }
-    let (records, _) = read_from(&*storage, Lsn(0)).expect("read");
-    assert_eq!(records.iter().map(|(lsn, _)| *lsn).collect::<Vec<_>>(), all);
+    assert_holds(&*storage, Lsn(0), &all);
 }
 
 #[test]
@@ -603,8 +601,7 @@ fn a_log_is_opened_on_a_full_disk() {
     all.push(log.append(b"service resumes").expect("append").lsn);
     log.sync().expect("sync");
     drop(log);
-    let (records, _) = read_from(&*storage, Lsn(0)).expect("read");
-    assert_eq!(records.iter().map(|(lsn, _)| *lsn).collect::<Vec<_>>(), all);
+    assert_holds(&*storage, Lsn(0), &all);
 }
 
 #[test]

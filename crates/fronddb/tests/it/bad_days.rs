@@ -114,26 +114,37 @@ fn truncating_makes_room_on_a_full_disk() {
     }
 }
 
-/// No decision is acknowledged that a restart would not find.
-#[test]
-fn prepared_transactions_are_decided_on_a_full_log_or_stay_prepared() {
+/// A database with a tree, on a storage whose calls fail as the plan says.
+fn faulty(manual: bool) -> (MemoryStorage, FaultPlan, Database, Tree) {
     let memory = MemoryStorage::new();
     let plan = FaultPlan::new();
     let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
-    let db = Database::open(DIRECTORY, options(&memory).storage(Some(Arc::new(storage)))).unwrap();
+    let options = options(&memory).storage(Some(Arc::new(storage))).manual_background(manual);
+    let db = Database::open(DIRECTORY, options).unwrap();
     let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    (memory, plan, db, tree)
+}
+
+/// Lets the log get no space any more and uses its last; that goes to short records.
+fn fill_log(plan: &FaultPlan, db: &Database, tree: &Tree) {
+    plan.add(FaultRule::from(CallClass::Allocate, 1, Fault::NoSpace).on("log"));
+    for value in [&noise(0)[..], b""] {
+        let full = (0..100_000u32).find_map(|row| db.put(tree, &row.to_be_bytes(), value).err());
+        assert_eq!(full.map(|error| error.kind()), Some(ErrorKind::NoSpace));
+    }
+}
+
+/// No decision is acknowledged that a restart would not find.
+#[test]
+fn prepared_transactions_are_decided_on_a_full_log_or_stay_prepared() {
+    let (memory, plan, db, tree) = faulty(true);
     for number in 0..4u8 {
         let txn = begin(&db);
         txn.put(&tree, &[number], b"prepared").unwrap();
         txn.prepare(&[b'x', number]).unwrap();
     }
     let xids = |db: &Database| db.prepared().unwrap().into_iter().map(|info| info.xid).collect::<Vec<_>>();
-    plan.add(FaultRule::from(CallClass::Allocate, 1, Fault::NoSpace).on("log"));
-    // The last room goes to short records.
-    for value in [&noise(0)[..], b""] {
-        let full = (0..100_000u32).find_map(|row| db.put(&tree, &row.to_be_bytes(), value).err());
-        assert_eq!(full.map(|error| error.kind()), Some(ErrorKind::NoSpace));
-    }
+    fill_log(&plan, &db, &tree);
     for number in 0..4u8 {
         let xid = [b'x', number];
         let decided = if number % 2 == 0 { db.rollback_prepared(&xid) } else { db.commit_prepared(&xid) };
@@ -166,20 +177,12 @@ fn prepared_transactions_are_decided_on_a_full_log_or_stay_prepared() {
 
 #[test]
 fn long_writes_that_the_log_refuses_give_the_space_of_their_values_back() {
-    let memory = MemoryStorage::new();
-    let plan = FaultPlan::new();
-    let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
-    let db = Database::open(DIRECTORY, options(&memory).storage(Some(Arc::new(storage)))).unwrap();
-    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let (memory, plan, db, tree) = faulty(true);
     // Its record is needed in a new segment, so that the log stays full.
     let txn = begin(&db);
     txn.put(&tree, b"prepared", b"v").unwrap();
     txn.prepare(b"xid").unwrap();
-    plan.add(FaultRule::from(CallClass::Allocate, 1, Fault::NoSpace).on("log"));
-    for value in [&noise(0)[..], b""] {
-        let full = (0..100_000u32).find_map(|row| db.put(&tree, &row.to_be_bytes(), value).err());
-        assert_eq!(full.map(|error| error.kind()), Some(ErrorKind::NoSpace));
-    }
+    fill_log(&plan, &db, &tree);
     let long = Random::new(1).bytes(2 << 20);
     let mut occupied = Vec::new();
     for _ in 0..20 {
@@ -210,11 +213,7 @@ fn put_until_it_works(db: &Database, tree: &Tree, key: &[u8]) {
 
 #[test]
 fn a_failed_log_sync_poisons_and_reads_go_on() {
-    let memory = MemoryStorage::new();
-    let plan = FaultPlan::new();
-    let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
-    let db = Database::open(DIRECTORY, options(&memory).storage(Some(Arc::new(storage)))).unwrap();
-    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let (memory, plan, db, tree) = faulty(true);
     db.put(&tree, b"k", b"v").unwrap();
     plan.add(FaultRule::once(CallClass::Sync, 1, Fault::Error).on("log"));
     assert_eq!(db.put(&tree, b"k", b"w").map_err(|error| error.kind()), Err(ErrorKind::Poisoned));
@@ -245,12 +244,7 @@ fn a_newer_format_is_refused_and_both_versions_are_named() {
 
 /// A database on a storage that will panic at the next write to the data file.
 fn about_to_panic(manual: bool) -> (MemoryStorage, Database) {
-    let memory = MemoryStorage::new();
-    let plan = FaultPlan::new();
-    let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
-    let options = options(&memory).storage(Some(Arc::new(storage))).manual_background(manual);
-    let db = Database::open(DIRECTORY, options).unwrap();
-    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let (memory, plan, db, tree) = faulty(manual);
     db.put(&tree, b"k", b"v").unwrap();
     plan.add(FaultRule::once(CallClass::Write, 1, Fault::Panic).on("data.frond"));
     (memory, db)

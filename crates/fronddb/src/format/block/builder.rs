@@ -196,8 +196,8 @@ impl EntryBlockBuilder {
         if new_key {
             if self.tags.is_empty() {
                 self.prefix = message.key.len();
-            } else if message.key.get(..self.prefix) != self.keys.bytes.get(..self.prefix) {
-                self.prefix = message.key.iter().zip(&self.keys.bytes).take_while(|(a, b)| a == b).count();
+            } else {
+                self.prefix = self.prefix_with(message.key);
             }
             self.last_start = self.keys.bytes.len();
             self.keys.push(message.key);
@@ -235,15 +235,20 @@ impl EntryBlockBuilder {
         self.prefix + self.key_bytes - count * self.prefix + self.payloads.bytes.len() + count * per_message
     }
 
+    /// How many bytes all keys and this one have in common.
+    #[inline]
+    fn prefix_with(&self, key: &[u8]) -> usize {
+        match key.get(..self.prefix) == self.keys.bytes.get(..self.prefix) {
+            true => self.prefix,
+            false => key.iter().zip(&self.keys.bytes).take_while(|(a, b)| a == b).count(),
+        }
+    }
+
     /// As [`EntryBlockBuilder::size`], were this message added. A key that has less in common with the others makes all of them longer.
     #[inline]
     pub fn size_with(&self, message: &Message<'_>) -> usize {
         const HEAD_BYTES: usize = 16;
-        let common = match message.key.get(..self.prefix) == self.keys.bytes.get(..self.prefix) {
-            true => self.prefix,
-            false => message.key.iter().zip(&self.keys.bytes).take_while(|(a, b)| a == b).count(),
-        };
-        let longer = (self.prefix - common) * self.count().saturating_sub(1);
+        let longer = (self.prefix - self.prefix_with(message.key)) * self.count().saturating_sub(1);
         self.size() + longer + message.key.len() + message.payload.len() + HEAD_BYTES
     }
 
