@@ -21,8 +21,8 @@ use smallvec::SmallVec;
 
 use super::message::{Kind, Message, Stamp};
 use super::program;
-use super::visibility::{Retention, Status, View};
-use crate::base::{CommitNumber, Result};
+use super::visibility::{Retention, Sight, Status, View};
+use crate::base::{CommitNumber, Result, TxnId};
 
 /// What a reader finds out about one key, fed with its messages newest first.
 #[derive(Debug, Default)]
@@ -34,8 +34,12 @@ pub struct KeyReader {
 /// Where the value of a key comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// Not decided yet: older messages are needed.
-    Undecided,
+    /// Not settled yet: older messages are needed. `by`: the other transaction whose change this message is, where that was
+    /// neither committed nor aborted when it was looked at.
+    Undecided {
+        /// See above.
+        by: Option<TxnId>,
+    },
     /// The key has no older value.
     Absent,
     /// The payload of the message just given is the older value.
@@ -61,21 +65,23 @@ impl KeyReader {
         }
     }
 
-    /// Takes the next older message. On anything but [`Found::Undecided`] no more are needed.
+    /// Takes the next older message. On anything but [`Found::Undecided`], no more are needed.
     #[inline]
     pub fn message(&mut self, view: &View<'_>, message: &Message<'_>) -> Found {
         if message.seq < self.deleted_below {
             return Found::Absent;
         }
-        if !view.sees(message.stamp) {
-            return Found::Undecided;
+        match view.sight(message.stamp) {
+            Sight::Seen => {}
+            Sight::Unseen => return Found::Undecided { by: None },
+            Sight::Undecided(by) => return Found::Undecided { by: Some(by) },
         }
         match message.kind {
             Kind::Put => Found::Here,
             Kind::Delete | Kind::SingleDelete => Found::Absent,
             Kind::InsertIfAbsent | Kind::Update => {
                 self.pending.push((message.kind, message.payload.to_vec()));
-                Found::Undecided
+                Found::Undecided { by: None }
             }
         }
     }

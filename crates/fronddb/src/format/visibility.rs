@@ -35,32 +35,38 @@ pub struct View<'a> {
     pub statuses: &'a dyn Statuses,
 }
 
-impl View<'_> {
-    /// True when a message with this stamp counts for this reader.
-    #[inline]
-    pub fn sees(&self, stamp: Stamp) -> bool {
-        match stamp {
-            Stamp::Settled => true,
-            Stamp::Committed(number) => number <= self.snapshot || self.uncommitted,
-            Stamp::Written { txn, step } => match self.statuses.status(txn, step) {
-                Status::Committed(number) => number <= self.snapshot || self.uncommitted,
-                Status::Active => self.uncommitted || self.own == Some(txn),
-                Status::Aborted => false,
-            },
-        }
-    }
+/// How a reader sees a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// It counts.
+    Seen,
+    /// It does not: committed later, or aborted.
+    Unseen,
+    /// It does not, because this other transaction, which made it, has neither committed nor aborted.
+    Undecided(TxnId),
 }
 
 impl View<'_> {
-    /// The other transaction, neither committed nor aborted, that made a change with this stamp; `None` when there is none.
+    /// How this reader sees a message with this stamp: from one look at the transaction's state, which may change at any time.
     #[inline]
-    pub fn undecided(&self, stamp: Stamp) -> Option<TxnId> {
-        match stamp {
-            Stamp::Written { txn, step } if self.own != Some(txn) => {
-                (self.statuses.status(txn, step) == Status::Active).then_some(txn)
-            }
-            _ => None,
-        }
+    pub fn sight(&self, stamp: Stamp) -> Sight {
+        let number = match stamp {
+            Stamp::Settled => return Sight::Seen,
+            Stamp::Committed(number) => number,
+            Stamp::Written { txn, step } => match self.statuses.status(txn, step) {
+                Status::Committed(number) => number,
+                Status::Active if self.uncommitted || self.own == Some(txn) => return Sight::Seen,
+                Status::Active => return Sight::Undecided(txn),
+                Status::Aborted => return Sight::Unseen,
+            },
+        };
+        if number <= self.snapshot || self.uncommitted { Sight::Seen } else { Sight::Unseen }
+    }
+
+    /// True when a message with this stamp counts for this reader.
+    #[inline]
+    pub fn sees(&self, stamp: Stamp) -> bool {
+        self.sight(stamp) == Sight::Seen
     }
 
     /// When a message with this stamp was committed: 0 when settled, `None` when it was not.

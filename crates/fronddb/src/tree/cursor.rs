@@ -460,8 +460,8 @@ impl TreeCursor {
                         break true;
                     }
                     Found::Absent => break true,
-                    Found::Undecided => {
-                        self.undecided.note(&view, message.stamp, &self.key);
+                    Found::Undecided { by } => {
+                        self.undecided.note(by, &self.key);
                         source.next()?;
                     }
                 }
@@ -554,7 +554,7 @@ impl TreeCursor {
                     break;
                 }
                 match self.reader.message(&view, &message) {
-                    Found::Undecided => self.undecided.note(&view, message.stamp, &self.key),
+                    Found::Undecided { by } => self.undecided.note(by, &self.key),
                     Found::Absent => decided = true,
                     Found::Here => {
                         decided = true;

@@ -69,9 +69,9 @@ impl PathVisitor for Getter<'_> {
     fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>> {
         let Getter { view, key, hash, reader, base, undecided } = self;
         let mut take = |message: &Message<'_>, value: &mut dyn FnMut() -> Value| match reader.message(view, message) {
-            Found::Undecided => {
+            Found::Undecided { by } => {
                 if let Some(undecided) = undecided {
-                    **undecided = undecided.or(view.undecided(message.stamp));
+                    **undecided = undecided.or(by);
                 }
                 ControlFlow::Continue(())
             }

@@ -161,13 +161,14 @@ impl Walk<'_> {
         for range in self.ranges.iter().filter(|range| range.covers(key)) {
             reader.range_delete(&view, range.seq, range.stamp);
         }
-        let mut found = Found::Undecided;
+        let is_open = |found| matches!(found, Found::Undecided { .. });
+        let mut found = Found::Undecided { by: None };
         let (mut value, mut blob, mut updated) = (None, false, false);
         for source in &mut self.sources {
             while let Some(message) = source.message().filter(|message| message.key == key) {
-                if found == Found::Undecided {
+                if is_open(found) {
                     found = reader.message(&view, &message);
-                    updated |= found == Found::Undecided && message.kind == Kind::Update && view.sees(message.stamp);
+                    updated |= is_open(found) && message.kind == Kind::Update && view.sees(message.stamp);
                     if found == Found::Here {
                         (value, blob) = (Some(message.payload.to_vec()), message.blob);
                     }
@@ -194,7 +195,7 @@ impl Walk<'_> {
             }
             other => other,
         };
-        if updated && found == Found::Undecided && self.torn {
+        if updated && is_open(found) && self.torn {
             let error = Error::corruption(format!("an update without the row it changes, tree={}", key::tree_of(key)));
             self.damage(key::tree_of(key), None, error, 1);
             return Ok(());

@@ -782,3 +782,40 @@ fn two_leaves_that_are_being_joined_stay_in_one_node_beside_a_graft() {
         harness.check();
     }
 }
+
+/// A transaction that commits whenever its state has been looked at.
+struct CommitsWhenLookedAt(AtomicU64);
+
+impl Statuses for CommitsWhenLookedAt {
+    fn status(&self, _txn: TxnId, _step: u32) -> Status {
+        match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => Status::Active,
+            _ => Status::Committed(CommitNumber(1)),
+        }
+    }
+}
+
+#[test]
+fn a_watching_read_misses_no_change_that_is_committed_while_it_looks() {
+    let harness = Harness::new();
+    let (key, txn) = (key(1), TxnId(7));
+    let stamp = Stamp::Written { txn, step: 0 };
+    let message = Message { key: &key, seq: 1, stamp, kind: Kind::Put, blob: false, payload: b"new" };
+    harness.tree.version().active.insert(1, txn, 0, &message);
+    let view = || OwnedView {
+        statuses: Arc::new(CommitsWhenLookedAt(AtomicU64::new(0))),
+        ..harness.view(CommitNumber::LATEST)
+    };
+
+    let owned = view();
+    let (value, undecided) =
+        harness.tree.get_watching(&harness.tree.version(), &owned.view(), &key, false).expect("get");
+    assert_eq!((value.map(Value::into_vec), undecided), (None, Some(txn)));
+    for to_first in [true, false] {
+        let mut cursor = harness.tree.cursor(view(), Vec::new(), None, CursorOptions::default());
+        cursor.watch_undecided();
+        let found = if to_first { cursor.first() } else { cursor.last() };
+        assert!(!found.expect("position"));
+        assert_eq!(cursor.undecided(), Some((txn, &key[..])), "forward: {to_first}");
+    }
+}

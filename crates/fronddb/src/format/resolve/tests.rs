@@ -165,7 +165,7 @@ fn read(world: &World, view: &View<'_>, messages: &[Owned], ranges: &[(u64, Stam
     let mut older = None;
     for message in messages {
         match reader.message(view, &message.borrow()) {
-            Found::Undecided => {}
+            Found::Undecided { .. } => {}
             Found::Absent => break,
             Found::Here => {
                 older = Some(message.payload.clone());

@@ -2,8 +2,6 @@
 
 use super::TreeCursor;
 use crate::base::TxnId;
-use crate::format::message::Stamp;
-use crate::format::visibility::View;
 
 /// What a watching cursor has met since it was positioned last.
 #[derive(Debug, Default)]
@@ -18,11 +16,11 @@ impl Undecided {
         self.met = None;
     }
 
-    /// A message of `key` was not decisive.
+    /// A message of `key` was not decisive, because of `by` if that is not nobody.
     #[inline]
-    pub(super) fn note(&mut self, view: &View<'_>, stamp: Stamp, key: &[u8]) {
+    pub(super) fn note(&mut self, by: Option<TxnId>, key: &[u8]) {
         if self.is_on
-            && let Some(txn) = view.undecided(stamp)
+            && let Some(txn) = by
         {
             self.met = Some(txn);
             self.key.clear();
