@@ -348,6 +348,27 @@ fn the_largest_keys_and_values_make_large_blocks() {
 }
 
 #[test]
+fn thousands_of_long_keys_with_one_prefix_have_a_small_index() {
+    let world = world();
+    let samples: Vec<Sample> = (0..2_500u32)
+        .map(|number| Sample {
+            key: key::inner(TreeId(3), &[&[b'a'; 20 << 10][..], &number.to_be_bytes()].concat()),
+            payload: Vec::new(),
+            ..mixed(1, 1).remove(0)
+        })
+        .collect();
+    let meta = world.write(&samples).expect("writes");
+    assert!(meta.bytes < 2 << 20, "{}", meta.bytes);
+    let run = world.open(&meta);
+    run.verify().expect("is sound");
+    for sample in samples.iter().step_by(7) {
+        assert!(
+            run.get(&sample.key, key_hash(&sample.key), &mut |_| ControlFlow::Break(())).expect("reads").is_break()
+        );
+    }
+}
+
+#[test]
 fn range_deletes_travel_with_the_run() {
     let mut world = world();
     world.options.has_seq = true;

@@ -24,10 +24,14 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// An index block is cut at this size, in bytes of its raw form.
+/// An index block is cut at this size, in bytes of its raw form besides its first separator.
 const INDEX_BYTES: usize = 16 << 10;
+/// It is also cut at so many bytes of separators: in memory those are whole.
+const INDEX_SEPARATOR_BYTES: usize = 256 << 10;
 /// An index entry takes at most this much besides its separator.
 const INDEX_ENTRY_BYTES: usize = 64;
+/// A chunk is written when the separators of the blocks in it take so much. (Blocks of long keys may be stored in few bytes.)
+const SEPARATOR_BYTES_MAX: usize = 1 << 20;
 /// At a tree boundary a block is cut when it has at least this part of its target size.
 const TREE_CUT_PART: usize = 8;
 
@@ -94,6 +98,12 @@ struct Waiting {
     separator_end: usize,
     messages: u64,
     continues: bool,
+}
+
+/// Space for the chunk.
+struct Reserved {
+    base: u64,
+    bytes: usize,
 }
 
 /// An index block that is complete.
@@ -303,7 +313,7 @@ impl RunWriter {
         scratch.sealed.clear();
         let stored =
             block::seal_unplaced(waiting.kind, codec, &scratch.raw, &mut scratch.compressor, &mut scratch.sealed)?;
-        if !self.output.fits(stored) {
+        if !self.output.fits(stored) || self.scratch.separators.len() > SEPARATOR_BYTES_MAX {
             // The separator of the waiting block stays for its own chunk.
             let own = self.scratch.separators.len() - waiting.separator_end;
             let separator = self.scratch.separators.split_off(own);
@@ -334,7 +344,10 @@ impl RunWriter {
                 BlockKind::Ranges => self.meta.ranges = ptr,
                 _ => {
                     let separator = &scratch.separators[start..waiting.separator_end];
-                    if scratch.index.size() >= INDEX_BYTES {
+                    let index = &scratch.index;
+                    if index.size() >= INDEX_BYTES + index.first().0.len()
+                        || index.separator_bytes() >= INDEX_SEPARATOR_BYTES
+                    {
                         self.partitions.push(end_partition(&mut scratch.index));
                     }
                     scratch.index.add(0, separator, waiting.continues, ptr, waiting.messages, u64::from(ptr.stored));
@@ -437,16 +450,12 @@ impl RunWriter {
         self.put(waiting, codec)
     }
 
-    /// Writes the last chunk with the index behind it, in one piece if it is not large.
+    /// Writes the last chunk with the index behind it: in one piece, or block by block if the index is large.
     fn write_rest(&mut self) -> Result<()> {
-        if !self.output.fits(self.index_bytes_max()) {
-            let base = self.output.reserve(self.output.filled())?;
-            self.place_waiting(base);
-            self.write_chunk()?;
-        }
-        let filled = self.output.filled();
-        let base = self.output.reserve(filled + self.index_bytes_max())?;
-        self.place_waiting(base);
+        let index_bytes = self.index_bytes_max();
+        let behind = if self.output.fits(index_bytes) { index_bytes } else { 0 };
+        let mut space = self.reserve(self.output.filled() + behind)?;
+        self.place_waiting(space.base);
         if self.scratch.index.count() > 0 {
             let last = end_partition(&mut self.scratch.index);
             self.partitions.push(last);
@@ -454,16 +463,20 @@ impl RunWriter {
         let mut top = IndexBuilder::default();
         let partitions = std::mem::take(&mut self.partitions);
         for partition in &partitions {
-            let ptr = self.put_index(base, &partition.raw)?;
+            let ptr = self.put_index(&mut space, &partition.raw)?;
             top.add(1, &partition.separator, partition.continues, ptr, partition.messages, partition.bytes);
             self.meta.index = ptr;
         }
         if partitions.len() > 1 {
             let mut raw = Vec::new();
             top.finish(1, &mut raw);
-            self.meta.index = self.put_index(base, &raw)?;
+            self.meta.index = self.put_index(&mut space, &raw)?;
         }
         self.write_chunk()
+    }
+
+    fn reserve(&mut self, bytes: usize) -> Result<Reserved> {
+        Ok(Reserved { base: self.output.reserve(bytes)?, bytes })
     }
 
     /// Upper bound of what the index will take.
@@ -475,15 +488,19 @@ impl RunWriter {
         2 * entries + parts.sum::<usize>() + longest + (entries / INDEX_BYTES + 3) * (2 * INDEX_ENTRY_BYTES)
     }
 
-    fn put_index(&mut self, base: u64, raw: &[u8]) -> Result<BlockPtr> {
+    /// Puts an index block where it has its address at once: into `space` or, past the end of that, into space of its own.
+    fn put_index(&mut self, space: &mut Reserved, raw: &[u8]) -> Result<BlockPtr> {
         let scratch = &mut *self.scratch;
         scratch.sealed.clear();
         let codec = Codec::Zstd { level: 1 };
-        let stored =
-            block::seal_unplaced(BlockKind::Index, codec, raw, &mut scratch.compressor, &mut scratch.sealed)? as u32;
-        let at = self.output.push(&scratch.sealed);
-        self.meta.bytes += u64::from(stored);
-        let ptr = BlockPtr { offset: base + at as u64, stored };
+        let stored = block::seal_unplaced(BlockKind::Index, codec, raw, &mut scratch.compressor, &mut scratch.sealed)?;
+        if self.output.filled() + stored > space.bytes {
+            self.write_chunk()?;
+            *space = self.reserve(stored)?;
+        }
+        let at = self.output.push(&self.scratch.sealed);
+        self.meta.bytes += stored as u64;
+        let ptr = BlockPtr { offset: space.base + at as u64, stored: stored as u32 };
         if self.has_heirs {
             self.heirs.expect(Born { kind: BlockKind::Index, ptr, raw_bytes: raw.len() });
         }

@@ -41,6 +41,7 @@ pub struct IndexBuilder {
     first: Vec<u8>,
     last: Vec<u8>,
     first_continues: bool,
+    separator_bytes: usize,
     end: u64,
     before: (u64, u64),
     messages: u64,
@@ -68,6 +69,7 @@ impl IndexBuilder {
         self.end = ptr.offset + u64::from(ptr.stored);
         self.last.clear();
         self.last.extend_from_slice(separator);
+        self.separator_bytes += separator.len();
         self.count += 1;
         self.messages += messages;
         self.bytes += bytes;
@@ -81,6 +83,11 @@ impl IndexBuilder {
     /// Bytes of the raw form, about.
     pub fn size(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Bytes of all separators, which the decoded block holds whole.
+    pub fn separator_bytes(&self) -> usize {
+        self.separator_bytes
     }
 
     /// Messages under it.
@@ -109,7 +116,7 @@ impl IndexBuilder {
         self.entries.clear();
         self.first.clear();
         self.last.clear();
-        (self.count, self.end, self.messages, self.bytes) = (0, 0, 0, 0);
+        (self.count, self.separator_bytes, self.end, self.messages, self.bytes) = (0, 0, 0, 0, 0);
     }
 
     /// Empties the builder for another run.
