@@ -19,6 +19,10 @@
 //! - A3: an extent lies in one region.
 //! - A4: `room` is the longest free run of a loaded region, 0 of a `bad` one, and the number of free pages of another.
 //!
+//! A region whose bitmap cannot be read hands nothing out. When a publication or the log has to change it, its pages up to the
+//! file's end are *assumed* to be in the image, but for what the log names: so its free space is lost until the database is
+//! rebuilt (at most 64 MiB), and everything else goes on. The next publication writes the new bitmap.
+//!
 //! No locks in here: the store keeps all of it in one mutex. Loading reads one or two pages under that mutex.
 
 use super::bitmap::{BITMAP_BYTES, Bitmap, REGION_PAGES};
@@ -49,6 +53,8 @@ pub(super) struct Loaded {
     runs: Runs,
     /// One past the last allocation.
     cursor: u32,
+    /// Its bitmap could not be read.
+    assumed: bool,
 }
 
 impl Loaded {
@@ -161,7 +167,8 @@ impl Allocator {
 
     /// Regions whose bitmap could not be read.
     pub(super) fn bad_regions(&self) -> usize {
-        self.regions.iter().filter(|region| region.bad).count()
+        let is_assumed = |region: &Region| region.loaded.as_ref().is_some_and(|loaded| loaded.assumed);
+        self.regions.iter().filter(|region| region.bad || is_assumed(region)).count()
     }
 
     /// Why bitmaps could not be read so far.
@@ -182,15 +189,8 @@ impl Allocator {
     pub(super) fn load(&mut self, index: usize, data: &DataFile) -> Result<&mut Loaded> {
         if self.regions[index].loaded.is_none() {
             match self.read(index, data) {
-                Ok(loaded) => {
-                    let used = loaded.used.count();
-                    self.used_pages += u64::from(used) - u64::from(self.regions[index].used_pages);
-                    self.regions[index].used_pages = used;
-                    self.regions[index].loaded = Some(Box::new(loaded));
-                    // A region that could not be read earlier, perhaps by a passing error, serves again.
-                    self.regions[index].bad = false;
-                    self.note_room(index);
-                }
+                // A region that could not be read earlier, perhaps by a passing error, serves again.
+                Ok(loaded) => self.keep(index, loaded),
                 Err(error) => {
                     if !self.regions[index].bad {
                         self.damaged.push(error.clone());
@@ -202,6 +202,31 @@ impl Allocator {
             }
         }
         self.regions[index].loaded.as_deref_mut().ok_or_else(|| Error::internal("region was not loaded"))
+    }
+
+    fn keep(&mut self, index: usize, loaded: Loaded) {
+        let region = &mut self.regions[index];
+        let used = loaded.used.count();
+        self.used_pages = self.used_pages - u64::from(region.used_pages) + u64::from(used);
+        region.used_pages = used;
+        region.loaded = Some(Box::new(loaded));
+        region.bad = false;
+        self.note_room(index);
+    }
+
+    /// The bitmaps of a region that must change: if they cannot be read, not at the second attempt either, everything in it is
+    /// assumed to be in the image.
+    fn load_or_assume(&mut self, index: usize, data: &DataFile) -> Result<&mut Loaded> {
+        if self.load(index, data).is_err() && self.load(index, data).is_err() {
+            let limit = self.limit(index);
+            let mut image = Bitmap::empty();
+            image.set(0, limit);
+            let free = Bitmap::empty().neither(&image);
+            let (used, runs) = (image.clone(), Runs::new(&image, limit));
+            let (hollow, idle) = (free.clone(), free);
+            self.keep(index, Loaded { used, image, held: None, hollow, idle, runs, cursor: 0, assumed: true });
+        }
+        self.load(index, data)
     }
 
     fn read(&self, index: usize, data: &DataFile) -> Result<Loaded> {
@@ -225,7 +250,7 @@ impl Allocator {
         let used = held.as_ref().map_or_else(|| image.clone(), |held| image.union(held));
         let free = Bitmap::empty().neither(&used);
         let runs = Runs::new(&used, self.limit(index));
-        Ok(Loaded { used, image, held, hollow: free.clone(), idle: free, runs, cursor: 0 })
+        Ok(Loaded { used, image, held, hollow: free.clone(), idle: free, runs, cursor: 0, assumed: false })
     }
 
     /// Takes the first suitable free run; `None` when the file has none.
@@ -308,25 +333,39 @@ impl Allocator {
         self.room.set(index, bound);
     }
 
-    /// (pages of the extent that are used, pages of it in the image). Loads its region.
+    /// (pages of the extent that are used, pages of it in the image). Loads its region, of which nothing may have to be assumed.
     pub(super) fn state(&mut self, extent: Extent, data: &DataFile) -> Result<(u32, u32)> {
+        self.check_possible(extent, data)?;
         let (index, start) = place(extent);
-        if !is_possible(extent) || extent.end() > self.file_pages {
-            return Err(data.name(Error::internal(format!("impossible extent, {extent:?}"))));
-        }
         let region = self.load(index, data)?;
         Ok((region.used.count_in(start, extent.pages), region.image.count_in(start, extent.pages)))
     }
 
+    /// As [`Allocator::state`], for an extent whose region is to change.
+    pub(super) fn state_for_change(&mut self, extent: Extent, data: &DataFile) -> Result<(u32, u32)> {
+        self.check_possible(extent, data)?;
+        self.load_or_assume(place(extent).0, data)?;
+        self.state(extent, data)
+    }
+
+    fn check_possible(&self, extent: Extent, data: &DataFile) -> Result<()> {
+        if !is_possible(extent) || extent.end() > self.file_pages {
+            return Err(data.name(Error::internal(format!("impossible extent, {extent:?}"))));
+        }
+        Ok(())
+    }
+
     /// Marks an extent that the log names as used. The file must reach it.
     pub(super) fn mark_used(&mut self, extent: Extent, data: &DataFile) -> Result<()> {
-        let (_, image) = self.state(extent, data)?;
-        if image > 0 {
-            return Err(data.corruption(format!("the log names space that the tree uses, {extent:?}")));
-        }
+        let (_, image) = self.state_for_change(extent, data)?;
         let (index, start) = place(extent);
         let free: Vec<(u32, u32)> = {
             let region = self.load(index, data)?;
+            if region.assumed {
+                region.image.clear(start, extent.pages);
+            } else if image > 0 {
+                return Err(data.corruption(format!("the log names space that the tree uses, {extent:?}")));
+            }
             if let Some(held) = &mut region.held {
                 held.clear(start, extent.pages);
             }
@@ -376,6 +415,7 @@ impl Allocator {
                     idle: none,
                     runs: Runs::default(),
                     cursor: 0,
+                    assumed: false,
                 }));
             }
             if let Some(loaded) = &mut region.loaded {

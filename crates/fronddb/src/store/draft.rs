@@ -45,7 +45,7 @@ impl<'a> Draft<'a> {
     /// Checks that the extent is allocated, and returns the draft of its region.
     fn touch(&mut self, extent: Extent) -> Result<&mut Drafted> {
         let mut allocator = self.store.allocator.lock();
-        let (used, _) = allocator.state(extent, &self.store.data)?;
+        let (used, _) = allocator.state_for_change(extent, &self.store.data)?;
         if used != extent.pages || allocator.pending.is_removed(extent) {
             return Err(self.contradiction("names space that is not in use", extent));
         }
@@ -126,20 +126,23 @@ impl<'a> Draft<'a> {
         (0..count).map(entry).map(|entry| if entry.map_page == 0 { Entry::default() } else { entry }).collect()
     }
 
-    /// One past the last page of the image.
-    pub(super) fn end_page(&self) -> Result<u64> {
+    /// One past the last page of the image; of a region that does not change and cannot be read, the last that the file has.
+    pub(super) fn end_page(&self) -> u64 {
         let mut allocator = self.store.allocator.lock();
         for index in (0..self.summary_regions_of(&allocator)).rev() {
             let end = match self.regions.get(&index) {
                 Some(drafted) => drafted.image.end(),
                 None if allocator.regions[index].entry.image_pages == 0 => 0,
-                None => allocator.load(index, &self.store.data)?.image.end(),
+                None => match allocator.load(index, &self.store.data) {
+                    Ok(loaded) => loaded.image.end(),
+                    Err(_) => allocator.limit(index),
+                },
             };
             if end > 0 {
-                return Ok(index as u64 * u64::from(EXTENT_PAGES_MAX) + u64::from(end));
+                return index as u64 * u64::from(EXTENT_PAGES_MAX) + u64::from(end);
             }
         }
-        Ok(u64::from(allocator::SLOT_PAGES))
+        u64::from(allocator::SLOT_PAGES)
     }
 
     fn summary_regions_of(&self, allocator: &allocator::Allocator) -> usize {

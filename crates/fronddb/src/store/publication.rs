@@ -243,8 +243,7 @@ impl Publication<'_> {
     /// Makes the new generation durable and returns its superblock.
     ///
     /// # Errors
-    /// Before the superblock is written: `NoSpace`, `Io`, `Corruption` (a bitmap that must change is damaged), `Internal` (the changes
-    /// contradict the allocator); nothing has changed then, and the same changes may be committed again later. A failed
+    /// Before the superblock is written: `NoSpace`, `Io`, `Internal` (the changes contradict the allocator); nothing has changed then, and the same changes may be committed again later. A failed
     /// sync or superblock write poisons the store.
     pub fn commit(mut self, changes: &SpaceChanges, body: SuperblockBody) -> Result<Arc<Superblock>> {
         let store = self.store;
@@ -269,7 +268,7 @@ impl Publication<'_> {
         let entries = self.write_bitmaps(&mut draft, generation)?;
         let summary = space_map::encode_summary(&entries);
         let space_map = self.write_pieces(FrameKind::Summary, generation, &summary_extents, &summary)?;
-        let superblock = Superblock { generation, uuid: before.uuid, end_page: draft.end_page()?, space_map, body };
+        let superblock = Superblock { generation, uuid: before.uuid, end_page: draft.end_page(), space_map, body };
         let slot = PageBuf::from_slice(&superblock.encode()?);
         store.data.sync()?;
         draft.check_used()?;
