@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 use super::engine::Engine;
 use super::report::RecoveryEstimate;
 use crate::base::sync::Mutex;
-use crate::base::{CommitNumber, Lsn, Result, TxnId};
+use crate::base::{CommitNumber, ErrorKind, Lsn, Result, TxnId};
 use crate::format::Retention;
 use crate::memtable::{Level0, Memtable, SortedMemtable};
 use crate::tree::PublishInput;
@@ -157,7 +157,11 @@ impl Engine {
         }
         let _gate = self.gate.write();
         self.check_open()?;
-        let start = self.logged(log.rotate())?;
+        let has_prepared = self.prepared_count() > 0;
+        if !has_prepared {
+            self.logged(log.keep_segment(false))?;
+        }
+        let start = self.logged(log.rotate(has_prepared))?;
         let guard = self.poison_on_panic();
         self.log_prepared_again()?;
         self.checkpoints.state.lock().past.push_back((active.id(), WeakLevel0::Active(Arc::downgrade(&active))));
@@ -234,7 +238,24 @@ impl Engine {
             Cause::Request => self.counters.checkpoints_by_request.add(1),
             Cause::Space => self.counters.checkpoints_by_size.add(1),
         }
-        self.seal_active(0)?;
+        match self.seal_active(0) {
+            // What is sealed already gives segments of the log back.
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                self.write_sealed()?;
+                self.publish()?;
+                self.publish()?;
+                self.seal_active(0)?;
+            }
+            result => {
+                result?;
+            }
+        }
+        self.write_sealed()?;
+        self.publish()
+    }
+
+    /// Brings all sealed memtables into the tree.
+    fn write_sealed(&self) -> Result<()> {
         let active = self.tree.version_guard().active.id();
         while self.tree.version_guard().sealed.last().is_some_and(|oldest| oldest.id() < active) {
             self.check_writable()?;
@@ -242,7 +263,7 @@ impl Engine {
                 self.wake.wait_for_progress();
             }
         }
-        self.publish()
+        Ok(())
     }
 
     /// How long a restart would take now.

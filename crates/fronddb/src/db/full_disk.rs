@@ -9,7 +9,7 @@
 //! - F4: nothing here waits for space from elsewhere; a write that finds none says so.
 //!
 //! Two files can meet the full disk, the data file and the log. Space for level 0 and for compactions is the store's reserve
-//! ([`crate::store`]). The log has none: level 0 is sealed without another segment ([`Log::rotate`]), and what was written of it
+//! ([`crate::store`]), and comes before segments that the log has ready. The log has none: level 0 is sealed without another segment ([`Log::rotate`]), and what was written of it
 //! gives a segment back.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -213,7 +213,16 @@ impl Engine {
             return Ok(false);
         }
         let at_rest = now.saturating_sub(self.last_publication()) >= REST_MICROS;
-        let kept = self.logged(log.prepare_step()).and_then(|more| self.back_ahead(at_rest).map(|()| more));
+        // The log comes second, and on a full disk takes none ahead: it gets its own segments back from checkpoints, which need the
+        // other space.
+        let kept = self.back_ahead(at_rest).and_then(|()| match self.is_disk_full() {
+            true => Ok(false),
+            false => self.logged(log.prepare_step()),
+        });
+        if kept.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
+            let _gate = self.gate.write();
+            self.logged(log.give_back_spare())?;
+        }
         match &kept {
             Ok(_) => self.space_is_kept(),
             Err(error) if error.kind() == ErrorKind::NoSpace => {

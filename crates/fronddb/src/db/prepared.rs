@@ -18,6 +18,7 @@ use crate::base::sync::Mutex;
 use crate::base::{Error, ErrorKind, Lsn, Result, TxnId};
 use crate::format::record::{PreparedLock, Record, encode_prepare};
 use crate::lock::{HeldLock, Mode};
+use crate::log::Log;
 use crate::txn::Prepared;
 
 /// Longest external id, in bytes.
@@ -84,6 +85,7 @@ impl Engine {
         if entries.contains_key(xid) {
             return Err(Error::new(ErrorKind::KeyExists, "external id is in use by a prepared transaction"));
         }
+        self.keep_segment(log)?;
         let mut end = Lsn(0);
         let prepared = self.statuses.prepare_with(writer.txn, xid, || {
             let appended = log.append(&bytes)?;
@@ -96,6 +98,27 @@ impl Engine {
         entries
             .insert(xid.to_vec(), Entry { txn: writer.txn, catalog: Some(std::mem::take(catalog)), deciding: false });
         Ok(end)
+    }
+
+    /// While transactions are prepared, a log segment is kept for their records, so that level 0 can be sealed on a full disk; until
+    /// the first seal without any.
+    fn keep_segment(&self, log: &Log) -> Result<()> {
+        if log.is_keeping_segment() {
+            return Ok(());
+        }
+        let kept = log.keep_segment(true);
+        if kept.is_err() {
+            self.logged(log.keep_segment(false))?;
+        }
+        self.logged(kept)
+    }
+
+    /// The same for those that recovery found: then the segment may come later.
+    pub(crate) fn keep_segment_for_recovered(&self) -> Result<()> {
+        match &self.log {
+            Some(log) if self.prepared_count() > 0 => self.but_for_space(self.logged(log.keep_segment(true))),
+            _ => Ok(()),
+        }
     }
 
     /// Writes the prepare records of all undecided transactions again. The gate is held exclusively and a new

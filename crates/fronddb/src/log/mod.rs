@@ -126,6 +126,8 @@ pub struct Log {
     tail: CachePadded<AtomicU64>,
     /// Appends that end above must ask for space first.
     room_end: AtomicU64,
+    /// A prepared segment is for a rotation only: see [`Log::keep_segment`].
+    keeps_one: AtomicBool,
     poisoned: AtomicBool,
     epoch: u64,
     ring_frame_max: u64,
@@ -222,6 +224,7 @@ impl Log {
         let log = Log {
             tail: position(),
             room_end: AtomicU64::new(0),
+            keeps_one: AtomicBool::new(false),
             poisoned: AtomicBool::new(false),
             epoch,
             ring_frame_max: (options.buffer_bytes / RING_SHARE) as u64,
@@ -471,19 +474,23 @@ impl Log {
 
     /// Begins a new segment with the next record, and returns that record's position. Call it with the level-0 gate
     /// held exclusively, see above. Without a record since the last rotation nothing changes. A full disk is no reason to
-    /// fail: appends do then, until there is a segment.
+    /// fail, unless something `must_follow`: appends do then, until there is a segment.
     ///
     /// # Errors
     /// `NoSpace`, `Io` when no segment could be prepared: nothing changed. `Poisoned`.
-    pub fn rotate(&self) -> Result<Lsn> {
+    pub fn rotate(&self, must_follow: bool) -> Result<Lsn> {
         self.check_poison()?;
-        let mut boundaries = self.boundaries.lock();
         let at = self.tail.load(Ordering::Acquire);
+        if self.is_overflowing() {
+            // It is to have another segment than what follows.
+            self.write_up_to(Lsn(at))?;
+        }
+        let mut boundaries = self.boundaries.lock();
         if at != boundaries.latest {
             if self.pool.prepared() <= boundaries.pending.len() {
                 match self.pool.prepare_one(None) {
                     // Level 0 can be emptied all the same, which is what makes space; nothing can be appended until then.
-                    Err(error) if error.kind() == ErrorKind::NoSpace => {}
+                    Err(error) if error.kind() == ErrorKind::NoSpace && !must_follow => {}
                     result => result?,
                 }
             }

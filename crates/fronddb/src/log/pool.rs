@@ -148,6 +148,15 @@ impl Pool {
         }
     }
 
+    /// Gives the space of the prepared segment that would be taken last back.
+    pub(super) fn remove_last_prepared(&self) -> Result<()> {
+        let _next = self.preparing.lock();
+        let last = self.state.lock().prepared.pop_back();
+        let Some(last) = last else { return Ok(()) };
+        self.storage.remove(&segment::path_of(&self.dir, last.number))?;
+        self.storage.sync_dir(&self.dir)
+    }
+
     /// The first prepared segment.
     pub(super) fn next(&self) -> Option<Arc<Segment>> {
         self.state.lock().prepared.front().cloned()

@@ -102,7 +102,7 @@ fn use_log(log: &Log, random: &mut Random, steps: u64, expected: &mut Expected) 
     let mut boundaries = Vec::new();
     for _ in 0..steps {
         match random.below(30) {
-            0 => boundaries.push(log.rotate()?),
+            0 => boundaries.push(log.rotate(false)?),
             1 => {
                 if let Some(boundary) = boundaries.pop() {
                     // As after a publication, which syncs what it makes superfluous.
@@ -181,7 +181,7 @@ fn every_failing_call_is_a_typed_error_that_loses_nothing_acknowledged() {
             assert_eq!(cause.kind(), ErrorKind::Poisoned);
             for result in [
                 log.append(b"x").map(drop),
-                log.rotate().map(drop),
+                log.rotate(false).map(drop),
                 log.release(Lsn(0)),
                 log.prepare_step().map(drop),
                 log.wait_durable(Lsn(log.end_lsn().0 + 8)),
@@ -375,7 +375,7 @@ fn a_missing_damaged_foreign_or_newer_segment_is_refused() {
     for _ in 0..4 {
         log.append(&[7; 1000]).expect("append");
         log.sync().expect("sync");
-        starts.push(log.rotate().expect("rotate"));
+        starts.push(log.rotate(false).expect("rotate"));
     }
     log.append(b"last").expect("append");
     log.sync().expect("sync");
@@ -424,7 +424,7 @@ fn released_segments_are_written_again_and_the_directory_stays_small() {
         }
         log.sync().expect("sync");
         while log.prepare_step().expect("prepare") {}
-        let boundary = log.rotate().expect("rotate");
+        let boundary = log.rotate(false).expect("rotate");
         log.release(released).expect("release");
         released = boundary;
         let (records, _) = read_from(&*storage, Lsn(boundary.0 - 20 * 816)).expect("read");
@@ -443,7 +443,7 @@ fn what_a_crash_left_beyond_the_end_never_passes_although_positions_are_given_ou
     let log = Log::create(Arc::clone(&storage), &dir(), plain(), Lsn(0)).expect("create");
     log.append(b"first").expect("append");
     log.sync().expect("sync");
-    let boundary = log.rotate().expect("rotate");
+    let boundary = log.rotate(false).expect("rotate");
     // Frames of one page each.
     let record = |text: &[u8]| text.repeat(510);
     for _ in 0..10 {
@@ -518,8 +518,8 @@ fn a_full_disk_refuses_records_before_they_are_appended_and_goes_on_when_there_i
     let random: Vec<u8> = (0..SEGMENT).map(|_| random.next() as u8).collect();
     assert_eq!(log.append(&random).expect_err("full").kind(), ErrorKind::NoSpace);
     assert_eq!(log.prepare_step().expect_err("full").kind(), ErrorKind::NoSpace);
-    let end = log.rotate().expect("level 0 can be sealed");
-    assert_eq!((log.rotate().expect("again"), log.end_lsn()), (end, end));
+    let end = log.rotate(false).expect("level 0 can be sealed");
+    assert_eq!((log.rotate(false).expect("again"), log.end_lsn()), (end, end));
     assert_eq!(log.append(b"x").expect_err("full").kind(), ErrorKind::NoSpace);
     assert!(log.lacks_segment() && !log.has_room_for(1) && log.poisoned().is_none());
     // What nobody needs any more becomes the segment that was lacking.
@@ -531,7 +531,7 @@ fn a_full_disk_refuses_records_before_they_are_appended_and_goes_on_when_there_i
     memory.set_capacity(u64::MAX);
     all.push(log.append(b"service resumes").expect("append").lsn);
     log.sync().expect("sync");
-    log.rotate().expect("rotate");
+    log.rotate(false).expect("rotate");
     assert_holds(&*storage, end, &all);
 }
 
@@ -568,7 +568,7 @@ fn a_large_record_finds_its_room_behind_what_the_ring_holds() {
     append(b"in a segment");
     log.sync().expect("sync");
     // In the ring, and to begin a segment.
-    log.rotate().expect("rotate");
+    log.rotate(false).expect("rotate");
     append(b"in the next");
     append(&Random(3).bytes(3 * SEGMENT as usize));
     append(b"behind");
@@ -636,7 +636,7 @@ fn threads_append_commit_and_rotate_at_the_same_time() {
                 for _ in 0..30 {
                     while log.prepare_step().expect("prepare") {}
                     let exclusive = gate.write();
-                    let at = log.rotate().expect("rotate");
+                    let at = log.rotate(false).expect("rotate");
                     assert_eq!(at, log.end_lsn());
                     drop(exclusive);
                     std::thread::yield_now();
@@ -690,4 +690,70 @@ fn memory_is_counted_and_given_back() {
     assert_eq!(log.append(b"first").expect("append").lsn, Lsn(4096));
     drop(log);
     assert_eq!(options.budget.used(Purpose::Work), 0);
+}
+
+#[test]
+fn a_segment_is_kept_for_what_must_follow_a_rotation_on_a_full_disk() {
+    let (memory, storage) = memory();
+    let log = create(&storage).expect("create");
+    log.keep_segment(true).expect("prepares one");
+    memory.set_capacity(memory.occupied_bytes());
+    let record = Random(5).bytes(500);
+    let mut all = Vec::new();
+    // Full, as far as ordinary records go.
+    while let Ok(at) = log.append(&record) {
+        all.push(at.lsn);
+    }
+    let boundary = log.rotate(true).expect("a segment is kept for it");
+    all.push(log.append(b"what must follow").expect("has room").lsn);
+    log.sync().expect("sync");
+    // There is none for another.
+    assert_eq!(log.rotate(true).expect_err("full").kind(), ErrorKind::NoSpace);
+    all.push(log.append(b"goes on in the last").expect("has room").lsn);
+    assert_eq!(log.keep_segment(true).expect_err("full").kind(), ErrorKind::NoSpace);
+    log.release(boundary).expect("release");
+    log.rotate(true).expect("what was released serves");
+    log.sync().expect("sync");
+    all.retain(|lsn| *lsn >= boundary);
+    assert_holds(&*storage, boundary, &all);
+}
+
+#[test]
+fn a_rotation_does_not_claim_the_segment_that_the_ring_is_about_to_take() {
+    let (memory, storage) = memory();
+    let log = create(&storage).expect("create");
+    log.append(b"begins the first").expect("append");
+    log.sync().expect("sync");
+    log.prepare_step().expect("prepare");
+    memory.set_capacity(memory.occupied_bytes());
+    let record = Random(5).bytes(RING / RING_SHARE / 2);
+    while log.end_lsn().0 <= SEGMENT {
+        log.append(&record).expect("there is another segment");
+    }
+    log.rotate(false).expect("rotate");
+    if let Err(error) = log.append(b"x") {
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+    }
+    log.sync().expect("what was appended finds its space");
+    assert!(log.poisoned().is_none());
+}
+
+#[test]
+fn of_the_segments_that_lie_ready_one_stays_when_the_space_is_wanted() {
+    let (memory, storage) = memory();
+    let log = create(&storage).expect("create");
+    log.append(b"x").expect("append");
+    log.sync().expect("sync");
+    for _ in 0..3 {
+        log.pool.prepare_one(None).expect("prepare");
+    }
+    let full = memory.occupied_bytes();
+    for _ in 0..3 {
+        log.give_back_spare().expect("gives back");
+    }
+    assert_eq!((log.pool.prepared(), full - memory.occupied_bytes()), (1, 2 * (SEGMENT + segment::HEADER_BYTES)));
+    while log.end_lsn().0 < 3 * SEGMENT {
+        log.append(&[1; 100]).expect("there is space");
+    }
+    log.sync().expect("sync");
 }

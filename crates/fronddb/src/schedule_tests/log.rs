@@ -74,7 +74,7 @@ fn history() {
             other.prepare_step().expect("prepare");
         }
         let exclusive = gate.write();
-        assert_eq!(other.rotate().expect("rotate"), other.end_lsn());
+        assert_eq!(other.rotate(false).expect("rotate"), other.end_lsn());
         drop(exclusive);
         other.prepare_step().expect("prepare");
     }));
@@ -103,7 +103,7 @@ fn rotation_beside_a_sync() {
     let before = log.append(&[2; 40]).expect("append");
     log.wait_written(before.end).expect("written");
     // The other thread may have appended on either side; the gate is not needed to begin a segment.
-    log.rotate().expect("rotate");
+    log.rotate(false).expect("rotate");
     let after = log.append(&[3; 40]).expect("append");
     log.wait_durable(after.end).expect("durable");
     let survivors = records(&memory.crash_with(CrashMode::Lost, 1)).expect("readable");

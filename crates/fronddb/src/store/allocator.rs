@@ -73,11 +73,11 @@ pub(super) struct Region {
 }
 
 /// Space just taken.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Taken {
     pub(super) extent: Extent,
-    /// The disk may hold no room for it.
-    pub(super) hollow: bool,
+    /// Parts of it for which the disk may hold no room.
+    pub(super) hollow: Vec<Extent>,
 }
 
 /// How the file could grow: from its present length to at least the one, and better to the other.
@@ -262,8 +262,19 @@ impl Allocator {
             };
             // Loading may have shown that there is less room than the summary let hope for.
             if let Some(start) = region.runs.find(&region.used, limit, region.cursor, pages) {
+                let hollow = match region.hollow.count_in(start, pages) {
+                    0 => Vec::new(),
+                    _ => {
+                        let mut wanted = Bitmap::empty();
+                        wanted.set(start, pages);
+                        let runs = wanted.intersection(&region.hollow);
+                        let extent = |(start, pages)| Extent { start: index as u64 * REGION + u64::from(start), pages };
+                        runs.runs(REGION_PAGES).map(extent).collect()
+                    }
+                };
                 let extent = Extent { start: index as u64 * REGION + u64::from(start), pages };
-                return Some(Taken { extent, hollow: self.mark(extent) });
+                self.mark(extent);
+                return Some(Taken { extent, hollow });
             }
         }
         None
@@ -281,16 +292,27 @@ impl Allocator {
         Some(extent)
     }
 
-    /// Marks free pages of a loaded region as used; true when any of them is hollow.
-    pub(super) fn mark(&mut self, extent: Extent) -> bool {
+    /// Gives back what was just taken; what of it was hollow is so again.
+    pub(super) fn free_again(&mut self, taken: &Taken) {
+        self.free(taken.extent, false);
+        for hollow in &taken.hollow {
+            let (index, start) = place(*hollow);
+            if let Some(loaded) = &mut self.regions[index].loaded {
+                loaded.hollow.set(start, hollow.pages);
+                loaded.idle.clear(start, hollow.pages);
+            }
+        }
+    }
+
+    /// Marks free pages of a loaded region as used.
+    pub(super) fn mark(&mut self, extent: Extent) {
         let (index, start) = place(extent);
         let limit = self.limit(index);
         let region = &mut self.regions[index];
         let Some(loaded) = &mut region.loaded else {
-            return false;
+            return;
         };
         debug_assert_eq!(loaded.used.count_in(start, extent.pages), 0, "A1: {extent:?} is taken twice");
-        let hollow = loaded.hollow.count_in(start, extent.pages) > 0;
         loaded.used.set(start, extent.pages);
         loaded.hollow.clear(start, extent.pages);
         loaded.idle.clear(start, extent.pages);
@@ -299,7 +321,6 @@ impl Allocator {
         region.used_pages += extent.pages;
         self.used_pages += u64::from(extent.pages);
         self.note_room(index);
-        hollow
     }
 
     /// Frees pages of a loaded region. `hollow`: the disk holds no room for them.

@@ -75,6 +75,11 @@ impl Bitmap {
         self.combine(other, |a, b| a & !b)
     }
 
+    /// The pages that are in both.
+    pub(super) fn intersection(&self, other: &Bitmap) -> Bitmap {
+        self.combine(other, |a, b| a & b)
+    }
+
     /// The pages that are in either.
     pub(super) fn union(&self, other: &Bitmap) -> Bitmap {
         self.combine(other, |a, b| a | b)

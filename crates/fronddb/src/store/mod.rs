@@ -286,9 +286,13 @@ impl Store {
             Urgency::Compaction => {
                 if self.is_short() {
                     // What others free is for the reserve first: else compactions could leave nothing to seals and publications.
+                    // It takes pieces of some size; what is left then in smaller ones is for everybody.
                     match self.refill_reserve() {
                         Err(error) if error.kind() == ErrorKind::NoSpace => {
-                            return self.allocator.lock().reserve.take(Pool::Compaction, pages).ok_or(error);
+                            let small =
+                                (pages < RESERVE_PIECE_PAGES_MIN).then(|| self.take_or_grow(pages).ok()).flatten();
+                            let kept = || self.allocator.lock().reserve.take(Pool::Compaction, pages);
+                            return small.or_else(kept).ok_or(error);
                         }
                         result => result?,
                     }
@@ -345,12 +349,12 @@ impl Store {
                 (allocator.take(pages, &self.data), allocator.file_pages())
             };
             match taken {
-                Some(taken) if !taken.hollow => return Ok(taken.extent),
+                Some(taken) if taken.hollow.is_empty() => return Ok(taken.extent),
                 Some(taken) => match self.data.back(taken.extent.start, u64::from(pages)) {
                     Ok(()) => return Ok(taken.extent),
                     Err(error) => {
                         let mut allocator = self.allocator.lock();
-                        allocator.free(taken.extent, true);
+                        allocator.free_again(&taken);
                         let is_full = error.kind() == ErrorKind::NoSpace;
                         return is_full.then(|| allocator.take_backed(pages)).flatten().ok_or(error);
                     }

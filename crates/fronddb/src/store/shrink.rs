@@ -39,12 +39,15 @@ pub struct Shrunk {
 }
 
 impl Store {
-    /// Gives some free space back to the file system.
+    /// Gives some free space back to the file system; none while the reserve is short, which is to have it first.
     ///
     /// # Errors
     /// `Poisoned`, `ReadOnly`, and what the storage reports; the space stays free then.
     pub fn shrink_step(&self, limits: ShrinkLimits) -> Result<Shrunk> {
         self.data.check_writable()?;
+        if !self.allocator.lock().reserve.is_whole() {
+            return Ok(Shrunk { is_done: true, ..Shrunk::default() });
+        }
         let mut shrunk = Shrunk { cut_bytes: self.cut_tail(limits.keep_bytes)?, ..Shrunk::default() };
         let mut region = 0;
         while shrunk.punched_bytes < limits.step_bytes {

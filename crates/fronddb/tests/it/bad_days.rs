@@ -71,22 +71,43 @@ fn deletes_go_on_when_the_disk_is_full_and_make_room() {
         let options = Options::new().create_if_missing(true).memory_bytes(16 << 20);
         options.storage(Some(Arc::new(storage.clone())))
     };
-    for (manual, capacity) in [(true, 24 << 20), (false, 24 << 20), (false, 100 << 20)] {
+    let small = 24 << 20;
+    let cases = [
+        (true, small, false),
+        (false, small, false),
+        (false, small, false),
+        (false, 100 << 20, false),
+        (true, small, true),
+        (false, small, true),
+    ];
+    for (manual, capacity, has_prepared) in cases {
         let storage = MemoryStorage::new();
         storage.set_capacity(capacity);
-        let options = if capacity == 24 << 20 { options(&storage) } else { usual(&storage) };
+        let options = if capacity == small { options(&storage) } else { usual(&storage) };
         let db = Database::open(DIRECTORY, options.manual_background(manual)).unwrap();
         let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+        if has_prepared {
+            let txn = begin(&db);
+            txn.put(&tree, b"prepared", b"v").unwrap();
+            txn.prepare(b"xid").unwrap();
+        }
         let written = fill(&db, &tree);
         for row in 0..written {
             let deleted = db.delete(&tree, &row.to_be_bytes());
-            assert!(deleted.is_ok(), "deletes go on: {deleted:?}, row={row} of {written} manual={manual}");
+            assert!(
+                deleted.is_ok(),
+                "deletes go on: {deleted:?}, row={row} of {written} manual={manual} {has_prepared}"
+            );
+        }
+        if has_prepared {
+            db.commit_prepared(b"xid").unwrap();
         }
         put_until_it_works(&db, &tree, b"again");
         drop(db);
         let db = open(&storage.crash(u64::from(written)));
         let tree = db.open_tree("t").unwrap();
         assert_eq!(db.get(&tree, &1u32.to_be_bytes()).unwrap(), None);
+        assert_eq!(db.get(&tree, b"prepared").unwrap().is_some(), has_prepared);
         assert!(db.get(&tree, b"again").unwrap().as_deref() == Some(&noise(0)[..]));
     }
 }
@@ -125,9 +146,10 @@ fn faulty(manual: bool) -> (MemoryStorage, FaultPlan, Database, Tree) {
     (memory, plan, db, tree)
 }
 
-/// Lets the log get no space any more and uses its last; that goes to short records.
+/// Lets the log get no space any more, not that of its own old segments either, and uses its last; that goes to short records.
 fn fill_log(plan: &FaultPlan, db: &Database, tree: &Tree) {
     plan.add(FaultRule::from(CallClass::Allocate, 1, Fault::NoSpace).on("log"));
+    plan.add(FaultRule::from(CallClass::Names, 1, Fault::NoSpace).on("log"));
     for value in [&noise(0)[..], b""] {
         let full = (0..100_000u32).find_map(|row| db.put(tree, &row.to_be_bytes(), value).err());
         assert_eq!(full.map(|error| error.kind()), Some(ErrorKind::NoSpace));
@@ -176,9 +198,30 @@ fn prepared_transactions_are_decided_on_a_full_log_or_stay_prepared() {
 }
 
 #[test]
+fn a_full_log_is_emptied_beside_a_prepared_transaction() {
+    let (memory, plan, db, tree) = faulty(true);
+    let txn = begin(&db);
+    txn.put(&tree, b"prepared", b"v").unwrap();
+    txn.prepare(b"xid").unwrap();
+    plan.add(FaultRule::from(CallClass::Allocate, 1, Fault::NoSpace).on("log"));
+    let put = |row: u32| db.put(&tree, &row.to_be_bytes(), &noise(row));
+    let full = (0..100_000).find_map(|row| put(row).err()).map(|error| error.kind());
+    assert_eq!(full, Some(ErrorKind::NoSpace));
+    for row in 0..2_000u32 {
+        db.delete(&tree, &row.to_be_bytes()).unwrap();
+        if row % 100 == 0 {
+            while put(row).is_ok() {}
+        }
+    }
+    db.commit_prepared(b"xid").unwrap();
+    assert!(db.poisoned().is_none());
+    let db = open(&memory.crash(3));
+    assert!(db.get(&db.open_tree("t").unwrap(), b"prepared").unwrap().is_some());
+}
+
+#[test]
 fn long_writes_that_the_log_refuses_give_the_space_of_their_values_back() {
     let (memory, plan, db, tree) = faulty(true);
-    // Its record is needed in a new segment, so that the log stays full.
     let txn = begin(&db);
     txn.put(&tree, b"prepared", b"v").unwrap();
     txn.prepare(b"xid").unwrap();

@@ -69,7 +69,7 @@ fn a_directory_without_segments_and_segments_of_another_log_are_refused_and_left
     let foreign = |storage: &dyn Storage| assert!(refused(storage, &other).contains("another database"));
     foreign(&memory.crash_with(CrashMode::Lost, 0));
     log.append(b"first").expect("append");
-    let boundary = log.sync().and_then(|_| log.rotate()).expect("rotate");
+    let boundary = log.sync().and_then(|_| log.rotate(false)).expect("rotate");
     log.append(b"second").expect("append");
     log.sync().expect("sync");
     log.release(boundary).expect("release");
@@ -86,7 +86,7 @@ fn a_log_that_ends_below_what_is_known_to_be_durable_is_damaged() {
     for _ in 0..3 {
         log.append(&[7; 1000]).expect("append");
         ends.push(log.sync().expect("sync"));
-        log.rotate().expect("rotate");
+        log.rotate(false).expect("rotate");
     }
     let read = |storage: &dyn Storage, known: Lsn| -> Result<Lsn> {
         let mut reader = LogReader::open(storage, &dir(), &options(), Lsn(0))?.known_durable(known);
@@ -158,7 +158,7 @@ fn commits_write_only_where_zeros_were_written_before() {
             log.wait_durable(at.end).expect("durable");
         }
         if round % 20 == 19 {
-            log.rotate().expect("rotate");
+            log.rotate(false).expect("rotate");
         }
         for event in &traced.events()[std::mem::replace(&mut seen, traced.events().len())..] {
             let is_size = matches!(event, Event::Allocate { .. } | Event::SetLen { .. } | Event::SyncDir { .. });
@@ -183,12 +183,12 @@ fn a_released_segment_gets_another_name_and_is_written_again_as_it_is() {
     };
     commit();
     while log.prepare_step().expect("prepare") {}
-    let boundary = log.rotate().expect("rotate");
+    let boundary = log.rotate(false).expect("rotate");
     commit();
     let before = traced.events().len();
     log.release(boundary).expect("release");
     // It is the next that is begun.
-    log.rotate().expect("rotate");
+    log.rotate(false).expect("rotate");
     commit();
     let events = traced.events();
     let after = &events[before..];
