@@ -300,7 +300,12 @@ impl Engine {
     pub(crate) fn begin_once(&self) -> Result<()> {
         let mut begun = self.begun.lock();
         if !*begun {
-            self.load_codecs()?;
+            match self.load_codecs() {
+                // Trees whose rows cannot be read get the default; the others go on.
+                Err(error) if error.kind() == ErrorKind::Corruption => self.events.damage(&error),
+                result => result?,
+            }
+            self.keep_segment_for_recovered()?;
             self.keep_report();
             self.recall_hot();
             *begun = true;

@@ -118,14 +118,18 @@ impl Bulk {
     /// Adds a row.
     ///
     /// # Errors
-    /// `InvalidArgument` when key or value is past its limit; `NoSpace`, `Io` of the temporary files; `Closed` once the
-    /// transaction has ended or the load is finished.
+    /// `InvalidArgument` when key or value is past its limit; `NoSpace`, `Io` of the temporary files: the load is given up then;
+    /// `Closed` once the transaction has ended or the load is finished or given up.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
         check_value(value)?;
         self.core.check_live()?;
         let Some(sorter) = &mut self.sorter else { return Err(finished()) };
-        sorter.add(key, value)?;
+        if let Err(error) = sorter.add(key, value) {
+            // It has lost rows: whoever goes on must not get a tree without them.
+            self.sorter = None;
+            return Err(error);
+        }
         self.progress.rows_added += 1;
         self.progress.bytes_added += (key.len() + value.len()) as u64;
         self.progress.bytes_spilled = sorter.spilled_bytes();
@@ -144,14 +148,11 @@ impl Bulk {
     /// [`crate::Transaction::put`] and [`Bulk::add`]. Nothing has been written then.
     pub fn finish(&mut self, progress: &mut dyn FnMut(&BulkProgress) -> bool) -> Result<()> {
         let Some(sorter) = self.sorter.take() else { return Err(finished()) };
-        let savepoint = self.core.savepoint()?;
-        let written = self.write(sorter, progress);
+        let core = self.core.clone();
+        let written = core.all_or_nothing(|| self.write(sorter, progress));
         if written.is_err() {
             self.progress.rows_written = 0;
-            // A transaction that has ended with the failure has nothing left to undo.
-            let _ = self.core.rollback_to(savepoint);
         }
-        let _ = self.core.release(savepoint);
         written
     }
 
@@ -257,5 +258,5 @@ enum Sink {
 }
 
 fn finished() -> Error {
-    Error::new(ErrorKind::Closed, "the bulk load is finished")
+    Error::new(ErrorKind::Closed, "the bulk load is finished or was given up")
 }

@@ -309,14 +309,30 @@ impl TxnCore {
         Ok(())
     }
 
-    /// Declares everything written in steps from `from` on aborted.
+    /// Does several writes of which all are to be there or none. If they cannot be undone, the transaction ends without any effect.
+    pub(crate) fn all_or_nothing<T>(&self, writes: impl FnOnce() -> Result<T>) -> Result<T> {
+        let savepoint = self.savepoint()?;
+        let written = writes();
+        if written.is_err() && self.rollback_to(savepoint).is_err() {
+            self.end_aborted(&mut self.state.lock());
+        }
+        // One that has ended with the failure has no savepoints left.
+        let _ = self.release(savepoint);
+        written
+    }
+
+    /// Declares everything written in steps from `from` on aborted. On failure nothing has changed.
     pub(crate) fn abort_steps(&self, state: &mut TxnState, from: u32) -> Result<()> {
+        let to = state.step;
+        let writer = state.writer.clone().filter(|_| state.written.is_some_and(|written| written >= from));
+        if let Some(writer) = &writer {
+            self.engine.past_full_log(0, || true, || self.engine.log_abort_steps(writer.txn, from, to))?;
+        }
         let undone = state.catalog.undo_from(from);
         self.engine.catalog.undo(&undone);
-        let writer = state.writer.clone().filter(|_| state.written.is_some_and(|written| written >= from));
-        let Some(writer) = writer else { return Ok(()) };
-        let to = state.step;
-        self.engine.past_full_log(0, || true, || self.engine.log_abort_steps(writer.txn, from, to))?;
+        if writer.is_none() {
+            return Ok(());
+        }
         state.step = to + 1;
         state.written = from.checked_sub(1);
         for mark in state.savepoints.iter_mut().filter(|mark| mark.step >= from) {

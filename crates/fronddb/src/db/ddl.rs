@@ -61,6 +61,10 @@ impl TxnCore {
     }
 
     pub(crate) fn drop_tree(&self, name: &str) -> Result<()> {
+        self.all_or_nothing(|| self.drop_tree_in_steps(name))
+    }
+
+    fn drop_tree_in_steps(&self, name: &str) -> Result<()> {
         let mut state = self.writing()?;
         self.lock_name(&mut state, name)?;
         let row = self.row(&state, name)?.ok_or_else(|| no_tree(name))?;
@@ -188,7 +192,10 @@ impl Engine {
         }
         let epoch = self.catalog.epoch();
         let value = self.read_latest(CATALOG, &catalog::name_key(name))?.ok_or_else(|| no_tree(name))?;
-        let tree = self.catalog.handle(name, &Row::decode(&value)?);
+        let row = Row::decode(&value)?;
+        // Known already, but where the row of another tree is damaged.
+        self.set_codec(row.id, row.codec);
+        let tree = self.catalog.handle(name, &row);
         self.catalog.remember(epoch, &tree);
         Ok(tree)
     }

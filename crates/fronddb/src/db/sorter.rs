@@ -6,21 +6,28 @@
 //!
 //! A file is a list of blocks: length (u32) and checksum (u64) of what follows, then rows: length of key (u16), of value
 //! (u32), number (u48), key, value. Rows are numbered as they come; those of equal key come out next to each other, in the
-//! order of their numbers.
+//! order of their numbers. A long row has a block of its own, of which a merge holds the key until it is the row's turn.
+//!
+//! Memory, counted in the budget: the piece that rows collect in, and a block per file that is being merged. Not counted: one row
+//! that is longer than those.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::key::KEY_BYTES_MAX;
-use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::{Error, Result, checksum};
 use crate::io::{File, OpenMode, Storage};
 
 /// Files of one level that are merged at a time.
 const FAN_IN: usize = 64;
-/// Length of a block, unless a row is longer.
-const BLOCK_BYTES: usize = 128 << 10;
+/// A block is full at this length: such a part of the memory, within bounds. A longer row makes a longer block.
+const BLOCK_PART: usize = 512;
+const BLOCK_BYTES_MIN: usize = 4 << 10;
+const BLOCK_BYTES_MAX: usize = 128 << 10;
+/// What is read of a block that is longer than any of several rows: enough for the key.
+const HEAD_BYTES: usize = ROW_HEADER_BYTES + KEY_BYTES_MAX;
 const BLOCK_HEADER_BYTES: usize = 12;
 const ROW_HEADER_BYTES: usize = 12;
 /// Of the number in it.
@@ -65,6 +72,8 @@ pub(crate) struct Sorter {
 struct Spill {
     file: Arc<dyn File>,
     bytes: u64,
+    /// Blocks of twice this length and more are of one row.
+    block_bytes: usize,
 }
 
 impl Sorter {
@@ -102,6 +111,8 @@ impl Sorter {
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let bytes = ROW_HEADER_BYTES + key.len() + value.len();
         if self.data.is_empty() {
+            // Longer, after a row that did not fit.
+            self.data.shrink_to(self.memory_bytes / 4 * 3);
             self.data.reserve_exact(self.memory_bytes / 4 * 3);
             self.entries.reserve_exact(self.memory_bytes / 4 / size_of::<Entry>());
         } else if self.data.capacity() - self.data.len() < bytes || self.entries.len() == self.entries.capacity() {
@@ -123,7 +134,7 @@ impl Sorter {
 
     fn spill(&mut self) -> Result<()> {
         self.sort();
-        let mut writer = SpillWriter::new(&*self.storage, &self.directory)?;
+        let mut writer = self.spill_writer()?;
         for entry in &self.entries {
             if let Some((row, _)) = row_at(&self.data, entry.at as usize) {
                 writer.add(row)?;
@@ -144,13 +155,23 @@ impl Sorter {
         if self.levels[level].len() < FAN_IN {
             return Ok(());
         }
+        let blocks = Charge::new(&self.budget, Purpose::Work, FAN_IN * self.block_bytes());
         let mut merged = Merged::new(std::mem::take(&mut self.levels[level]), None)?;
-        let mut writer = SpillWriter::new(&*self.storage, &self.directory)?;
+        let mut writer = self.spill_writer()?;
         while let Some(row) = merged.row() {
             writer.add(row)?;
             merged.advance()?;
         }
+        drop((merged, blocks));
         self.keep(writer.finish()?, level + 1)
+    }
+
+    fn block_bytes(&self) -> usize {
+        (self.memory_bytes / BLOCK_PART).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
+    }
+
+    fn spill_writer(&self) -> Result<SpillWriter> {
+        SpillWriter::new(&*self.storage, &self.directory, self.block_bytes())
     }
 
     /// All rows in key order.
@@ -159,8 +180,9 @@ impl Sorter {
     /// As [`Sorter::add`]; `Corruption` when a temporary file is not what was written.
     pub(crate) fn finish(mut self) -> Result<Merged> {
         self.sort();
-        let spills = std::mem::take(&mut self.levels).into_iter().flatten().collect();
-        Merged::new(spills, Some(self))
+        let spills: Vec<Spill> = std::mem::take(&mut self.levels).into_iter().flatten().collect();
+        let blocks = Charge::new(&self.budget, Purpose::Work, spills.len() * self.block_bytes());
+        Ok(Merged { _blocks: Some(blocks), ..Merged::new(spills, Some(self))? })
     }
 }
 
@@ -187,8 +209,15 @@ fn push_row(out: &mut Vec<u8>, row: Row<'_>) {
     out.extend_from_slice(row.value);
 }
 
-/// The row at a place, and where it ends.
-fn row_at(bytes: &[u8], at: usize) -> Option<(Row<'_>, usize)> {
+/// Where a row lies that begins at a place.
+struct RowAt {
+    number: u64,
+    key_at: usize,
+    value_at: usize,
+    end: usize,
+}
+
+fn row_bounds(bytes: &[u8], at: usize) -> Option<RowAt> {
     let header: &[u8; ROW_HEADER_BYTES] = bytes.get(at..)?.first_chunk()?;
     let [k0, k1, v0, v1, v2, v3, number @ ..] = *header;
     let mut wide = [0; 8];
@@ -196,32 +225,40 @@ fn row_at(bytes: &[u8], at: usize) -> Option<(Row<'_>, usize)> {
     let (key_bytes, value_bytes) = (u16::from_le_bytes([k0, k1]), u32::from_le_bytes([v0, v1, v2, v3]));
     let key_at = at + ROW_HEADER_BYTES;
     let value_at = key_at + usize::from(key_bytes);
-    let end = value_at.checked_add(value_bytes as usize)?;
-    let row =
-        Row { key: bytes.get(key_at..value_at)?, value: bytes.get(value_at..end)?, number: u64::from_le_bytes(wide) };
-    Some((row, end))
+    Some(RowAt { number: u64::from_le_bytes(wide), key_at, value_at, end: value_at.checked_add(value_bytes as usize)? })
+}
+
+/// The row at a place, and where it ends.
+fn row_at(bytes: &[u8], at: usize) -> Option<(Row<'_>, usize)> {
+    let RowAt { number, key_at, value_at, end } = row_bounds(bytes, at)?;
+    Some((Row { key: bytes.get(key_at..value_at)?, value: bytes.get(value_at..end)?, number }, end))
 }
 
 struct SpillWriter {
     file: Arc<dyn File>,
+    block_bytes: usize,
     block: Vec<u8>,
     bytes: u64,
 }
 
 impl SpillWriter {
-    fn new(storage: &dyn Storage, directory: &Path) -> Result<SpillWriter> {
+    fn new(storage: &dyn Storage, directory: &Path, block_bytes: usize) -> Result<SpillWriter> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         storage.create_dir_all(directory)?;
         let path = directory.join(format!("frond-sort-{}-{number}.tmp", std::process::id()));
         let file = storage.open(&path, OpenMode { create: true, truncate: true, ..OpenMode::default() })?;
         storage.remove(&path)?;
-        Ok(SpillWriter { file, block: vec![0; BLOCK_HEADER_BYTES], bytes: 0 })
+        Ok(SpillWriter { file, block_bytes, block: vec![0; BLOCK_HEADER_BYTES], bytes: 0 })
     }
 
     fn add(&mut self, row: Row<'_>) -> Result<()> {
+        let is_long = row.key.len() + row.value.len() >= self.block_bytes;
+        if is_long && self.block.len() > BLOCK_HEADER_BYTES {
+            self.flush()?;
+        }
         push_row(&mut self.block, row);
-        if self.block.len() >= BLOCK_BYTES { self.flush() } else { Ok(()) }
+        if self.block.len() >= self.block_bytes { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -231,6 +268,7 @@ impl SpillWriter {
         self.file.write_at(&self.block, self.bytes)?;
         self.bytes += self.block.len() as u64;
         self.block.truncate(BLOCK_HEADER_BYTES);
+        self.block.shrink_to(2 * self.block_bytes);
         Ok(())
     }
 
@@ -238,64 +276,124 @@ impl SpillWriter {
         if self.block.len() > BLOCK_HEADER_BYTES {
             self.flush()?;
         }
-        Ok(Spill { file: self.file, bytes: self.bytes })
+        Ok(Spill { file: self.file, bytes: self.bytes, block_bytes: self.block_bytes })
     }
 }
 
 /// Where rows come from in order: a file, or the memory.
 #[derive(Debug)]
 enum Source {
-    File { spill: Spill, next: u64, block: Vec<u8>, at: usize },
+    File(BlockReader),
     Memory { sorter: Sorter, at: usize },
 }
 
 impl Source {
+    fn place(&self) -> Option<(&[u8], usize)> {
+        match self {
+            Source::File(reader) => Some((&reader.block, reader.at)),
+            Source::Memory { sorter, at } => Some((&sorter.data, sorter.entries.get(*at)?.at as usize)),
+        }
+    }
+
+    /// Key and number of the row, by which rows are ordered.
+    fn order(&self) -> Option<(&[u8], u64)> {
+        let (bytes, at) = self.place()?;
+        let RowAt { number, key_at, value_at, .. } = row_bounds(bytes, at)?;
+        Some((bytes.get(key_at..value_at)?, number))
+    }
+
+    /// The row, if its block is complete.
     fn row(&self) -> Option<Row<'_>> {
-        let (bytes, at) = match self {
-            Source::File { block, at, .. } => (block, *at),
-            Source::Memory { sorter, at } => (&sorter.data, sorter.entries.get(*at)?.at as usize),
-        };
+        let (bytes, at) = self.place()?;
         row_at(bytes, at).map(|(row, _)| row)
     }
 
     fn advance(&mut self) -> Result<()> {
         match self {
             Source::Memory { at, .. } => *at += 1,
-            Source::File { block, at, .. } => {
-                *at = row_at(block, *at).map_or(block.len(), |(_, end)| end);
-                if *at >= block.len() {
-                    return self.load();
+            Source::File(reader) => {
+                reader.at = row_at(&reader.block, reader.at).map_or(reader.block.len(), |(_, end)| end);
+                if reader.at >= reader.block.len() {
+                    return reader.load();
                 }
             }
         }
         Ok(())
     }
 
-    /// Reads the next block of a file.
+    /// Makes sure that the row's block is complete.
+    fn complete(&mut self) -> Result<()> {
+        match self {
+            Source::File(reader) if reader.block.len() < reader.length => reader.complete(),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reads a sorted file block by block.
+#[derive(Debug)]
+struct BlockReader {
+    spill: Spill,
+    /// Where the block begins, what of it is there, how long it is, and its checksum.
+    start: u64,
+    block: Vec<u8>,
+    length: usize,
+    sum: u64,
+    /// The row in it.
+    at: usize,
+}
+
+impl BlockReader {
+    fn new(spill: Spill) -> Result<BlockReader> {
+        let mut reader = BlockReader { spill, start: 0, block: Vec::new(), length: 0, sum: 0, at: 0 };
+        reader.load_at(0)?;
+        Ok(reader)
+    }
+
+    /// Reads the next block; none is an empty one.
     fn load(&mut self) -> Result<()> {
-        let Source::File { spill, next, block, at } = self else { return Ok(()) };
-        block.clear();
-        *at = 0;
-        if *next >= spill.bytes {
+        self.load_at(self.start + (BLOCK_HEADER_BYTES + self.length) as u64)
+    }
+
+    fn load_at(&mut self, start: u64) -> Result<()> {
+        let few = (2 * self.spill.block_bytes).max(HEAD_BYTES);
+        self.block.clear();
+        self.block.shrink_to(few);
+        (self.start, self.length, self.at) = (start, 0, 0);
+        if start >= self.spill.bytes {
             return Ok(());
         }
-        let damaged = || Error::corruption("a temporary file of a sort is not what was written");
         let mut header = [0; BLOCK_HEADER_BYTES];
-        spill.file.read_at(&mut header, *next)?;
+        self.spill.file.read_at(&mut header, start)?;
         let [l0, l1, l2, l3, sum @ ..] = header;
-        let length = u64::from(u32::from_le_bytes([l0, l1, l2, l3]));
-        if length == 0 || *next + BLOCK_HEADER_BYTES as u64 + length > spill.bytes {
+        let length = u32::from_le_bytes([l0, l1, l2, l3]);
+        if length == 0 || start + BLOCK_HEADER_BYTES as u64 + u64::from(length) > self.spill.bytes {
             return Err(damaged());
         }
-        block.resize(length as usize, 0);
-        spill.file.read_at(block, *next + BLOCK_HEADER_BYTES as u64)?;
-        if checksum::block(*next, block) != u64::from_le_bytes(sum) {
-            block.clear();
+        (self.length, self.sum) = (length as usize, u64::from_le_bytes(sum));
+        if self.length < few {
+            return self.complete();
+        }
+        self.block.resize(HEAD_BYTES, 0);
+        self.spill.file.read_at(&mut self.block, start + BLOCK_HEADER_BYTES as u64)
+    }
+
+    /// Reads the whole block.
+    fn complete(&mut self) -> Result<()> {
+        self.block.clear();
+        self.block.reserve_exact(self.length);
+        self.block.resize(self.length, 0);
+        self.spill.file.read_at(&mut self.block, self.start + BLOCK_HEADER_BYTES as u64)?;
+        if checksum::block(self.start, &self.block) != self.sum {
+            self.block.clear();
             return Err(damaged());
         }
-        *next += BLOCK_HEADER_BYTES as u64 + length;
         Ok(())
     }
+}
+
+fn damaged() -> Error {
+    Error::corruption("a temporary file of a sort is not what was written")
 }
 
 /// Rows in key order.
@@ -304,6 +402,8 @@ pub(crate) struct Merged {
     sources: Vec<Source>,
     /// A heap of the sources that have a row, the one with the lowest key (and number) first.
     heap: Vec<usize>,
+    /// A block of each file.
+    _blocks: Option<Charge>,
 }
 
 impl Merged {
@@ -312,21 +412,24 @@ impl Merged {
     /// # Errors
     /// `Io`, `Corruption`.
     pub(super) fn of_file(file: Arc<dyn File>, bytes: u64) -> Result<Merged> {
-        Merged::new(vec![Spill { file, bytes }], None)
+        Merged::new(vec![Spill { file, bytes, block_bytes: BLOCK_BYTES_MAX }], None)
     }
 
     fn new(spills: Vec<Spill>, memory: Option<Sorter>) -> Result<Merged> {
         let mut sources: Vec<Source> = Vec::with_capacity(spills.len() + 1);
         for spill in spills {
-            let mut source = Source::File { spill, next: 0, block: Vec::new(), at: 0 };
-            source.load()?;
-            sources.push(source);
+            sources.push(Source::File(BlockReader::new(spill)?));
         }
         sources.extend(memory.map(|sorter| Source::Memory { sorter, at: 0 }));
-        let heap: Vec<usize> = (0..sources.len()).filter(|source| sources[*source].row().is_some()).collect();
-        let mut merged = Merged { sources, heap };
+        let heap: Vec<usize> = (0..sources.len()).filter(|source| sources[*source].order().is_some()).collect();
+        let mut merged = Merged { sources, heap, _blocks: None };
         (0..merged.heap.len() / 2).rev().for_each(|place| merged.sift(place));
+        merged.complete_first()?;
         Ok(merged)
+    }
+
+    fn complete_first(&mut self) -> Result<()> {
+        self.heap.first().map_or(Ok(()), |first| self.sources[*first].complete())
     }
 
     /// The row that comes next.
@@ -341,16 +444,16 @@ impl Merged {
     pub(crate) fn advance(&mut self) -> Result<()> {
         let Some(first) = self.heap.first().copied() else { return Ok(()) };
         self.sources[first].advance()?;
-        if self.sources[first].row().is_none() {
+        if self.sources[first].order().is_none() {
             self.heap.swap_remove(0);
         }
         self.sift(0);
-        Ok(())
+        self.complete_first()
     }
 
     /// What the source at a place of the heap is ordered by.
     fn order(&self, place: usize) -> (&[u8], u64) {
-        self.sources[self.heap[place]].row().map_or((&[], 0), |row| (row.key, row.number))
+        self.sources[self.heap[place]].order().unwrap_or_default()
     }
 
     /// Moves the source at a place of the heap down to where it belongs.
@@ -428,6 +531,32 @@ mod tests {
         assert!(sorter.levels.len() > 1 && sorter.levels.iter().all(|level| level.len() < FAN_IN));
         let rows = drain(sorter.finish()?)?;
         assert!(rows.len() == count as usize && rows.is_sorted_by(|a, b| a.0 < b.0));
+        Ok(())
+    }
+
+    #[test]
+    fn long_rows_are_merged_one_at_a_time() -> Result<()> {
+        let (storage, budget) = (MemoryStorage::new(), MemoryBudget::new(1 << 30));
+        let mut sorter = sorter(&storage, &budget);
+        let value = |number: u32| vec![number as u8; if number.is_multiple_of(3) { 300 << 10 } else { 2 << 10 }];
+        for number in 0..400u32 {
+            let number = number * 7 % 400;
+            sorter.add(&[&number.to_be_bytes()[..], &[7; 20_000]].concat(), &value(number))?;
+        }
+        assert!(sorter.data.capacity() <= sorter.memory_bytes || sorter.data.len() > sorter.memory_bytes);
+        let mut merged = sorter.finish()?;
+        for number in 0..400u32 {
+            let row = merged.row().expect("is there");
+            assert!(row.key.starts_with(&number.to_be_bytes()) && row.value == value(number));
+            let held = |source: &Source| match source {
+                Source::File(reader) => reader.block.capacity(),
+                Source::Memory { .. } => 0,
+            };
+            let held: usize = merged.sources.iter().map(held).sum();
+            assert!(held < (400 << 10) + merged.sources.len() * 2 * HEAD_BYTES, "{held}");
+            merged.advance()?;
+        }
+        assert!(merged.row().is_none());
         Ok(())
     }
 

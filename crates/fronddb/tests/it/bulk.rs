@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fronddb::io::MemoryStorage;
+use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
 use fronddb::{
     BulkOptions, CheckOptions, CursorOptions, Database, ErrorKind, Isolation, Result, Transaction, Tree, TreeOptions,
     TxnOptions, WriteBatch, check,
 };
 
-use crate::support::{BLOB_BYTES_MIN, DIRECTORY, begin, collect, fresh, open};
+use crate::support::{BLOB_BYTES_MIN, DIRECTORY, begin, collect, fresh, open, options};
 
 const ROWS: u32 = 12_000;
 
@@ -158,6 +158,25 @@ fn a_load_that_is_given_up_leaves_the_transaction_as_it_was() {
     txn.rollback().unwrap();
     assert_eq!(kind(late.add(b"k", b"v")), Some(ErrorKind::Closed));
     assert_eq!(kind(late.finish(&mut |_| true)), Some(ErrorKind::Closed));
+}
+
+#[test]
+fn a_load_whose_temporary_files_failed_cannot_go_on_without_what_they_held() {
+    let memory = MemoryStorage::new();
+    let plan = FaultPlan::new();
+    let failing: Arc<dyn Storage> = Arc::new(FaultStorage::new(Arc::new(memory.clone()), plan.clone()));
+    let db = Database::open(DIRECTORY, options(&memory).storage(Some(failing))).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let txn = begin(&db);
+    let mut bulk = txn.bulk(&tree, &tight()).unwrap();
+    plan.add(FaultRule::once(CallClass::Write, 1, Fault::NoSpace).on("frond-sort"));
+    let failed = (0..).find(|number| bulk.add(&key(*number), &value(*number)).is_err()).unwrap();
+    assert_eq!(kind(bulk.add(&key(failed), &value(failed))), Some(ErrorKind::Closed));
+    assert_eq!(kind(bulk.finish(&mut |_| true)), Some(ErrorKind::Closed));
+    drop(bulk);
+    load(&txn, &tree, &mut || true).unwrap();
+    txn.commit().unwrap();
+    assert_loaded(&rows(&db, &tree));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use fronddb::io::MemoryStorage;
 use fronddb::{
@@ -337,4 +338,50 @@ fn used(storage: &MemoryStorage, path: &Path) -> (PathBuf, Vec<u64>) {
 
 fn is_data(path: &Path) -> bool {
     path.ends_with("data.frond") || path.extension().is_some_and(|extension| extension == "log")
+}
+
+/// The catalog is damaged, but not for all trees: those whose rows can be read take writes without end.
+#[test]
+fn a_damaged_block_of_the_catalog_keeps_no_other_tree_from_being_written() {
+    let storage = MemoryStorage::new();
+    let db = open(&storage);
+    let metadata = Random::new(1).bytes(1 << 10);
+    for number in 0..600 {
+        let options = TreeOptions { metadata: metadata.clone(), ..TreeOptions::default() };
+        db.create_tree(&format!("t{number:03}"), &options).unwrap();
+    }
+    db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    db.close().unwrap();
+    let places = used(&storage, &Path::new(DIRECTORY).join("data.frond")).1;
+    let mut random = Random::new(2);
+    let damaged = loop {
+        let damaged = storage.snapshot();
+        let place = places[random.below(places.len() as u64) as usize];
+        damaged.flip_bit(&Path::new(DIRECTORY).join("data.frond"), place, 3).unwrap();
+        let Ok(report) = check(Path::new(DIRECTORY), &options(&damaged), &mut |_| {}) else { continue };
+        if report.findings.iter().any(|finding| finding.tree == Some(fronddb::base::TreeId(0))) {
+            break damaged;
+        }
+    };
+    let options = crate::support::options(&damaged).manual_background(false).lock_timeout(Duration::from_secs(5));
+    let db = Database::open(DIRECTORY, options).unwrap();
+    let tree =
+        (0..600).rev().find_map(|number| db.open_tree(&format!("t{number:03}")).ok()).expect("most are readable");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let value = Random::new(3).bytes(1000);
+    let db = Arc::new(db);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let writer = {
+        let db = db.clone();
+        std::thread::spawn(move || {
+            for row in 0..1_000u32 {
+                sender.send(db.put(&tree, &row.to_be_bytes(), &value)).unwrap();
+            }
+        })
+    };
+    for row in 0..1_000 {
+        let written = receiver.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        written.unwrap_or_else(|_| panic!("hangs at row={row}")).unwrap();
+    }
+    writer.join().unwrap();
 }
