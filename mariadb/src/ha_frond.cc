@@ -283,9 +283,9 @@ int ha_frond::begin_statement(THD *thd, bool first_table)
   session= Session::of(thd);
   if (!session)
     return HA_ERR_OUT_OF_MEM;
-  statement_wait_ms= frond::lock_wait_ms(thd);
+  statement_wait_ms= session->statement_wait_ms(thd);
   rows_counted= false;
-  return session->statement_begin(thd, first_table);
+  return session->statement_begin(thd, statement_wait_ms, first_table);
 }
 
 int ha_frond::external_lock(THD *thd, int lock_type)
@@ -533,6 +533,8 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
   if (is_sequence())
     return run_sequence_writes();
   int error= session->mark_statement(ha_thd());
+  if (!error)
+    error= session->set_wait(statement_wait_ms);
   if (error)
     return error;
   uint key_number= MAX_KEY;
@@ -621,10 +623,11 @@ int ha_frond::begin_load()
   if (copying)
     return failure(Bulk_load::begin(txn(), share, table_share, tables, &load));
   /* Others may be writing to it: then this statement writes beside them. */
-  frond_status status= frond_txn_set_lock_wait_ms(txn(), FROND_WAIT_NONE);
-  if (status == FROND_OK)
-    status= Bulk_load::begin(txn(), share, table_share, tables, &load);
-  frond_txn_set_lock_wait_ms(txn(), statement_wait_ms);
+  error= session->set_wait(FROND_WAIT_NONE);
+  if (error)
+    return error;
+  frond_status status= Bulk_load::begin(txn(), share, table_share, tables, &load);
+  session->set_wait(statement_wait_ms);
   return status == FROND_LOCK_TIMEOUT ? 0 : failure(status);
 }
 
