@@ -203,7 +203,8 @@ int Session::rollback(THD *thd, bool all)
       frond_savepoint_release(transaction, mark);
     end_statement();
     rows_undone();
-    return handler_error(status);
+    /* A deadlock's victim was rolled back whole when it was chosen. */
+    return status == FROND_CLOSED ? 0 : handler_error(status);
   }
   frond_status status= FROND_OK;
   if (phase == Phase::active)
