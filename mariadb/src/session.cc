@@ -115,7 +115,7 @@ int Session::statement_begin(THD *thd, int64_t wait_ms, bool again)
   trans_register_ha(thd, false, hton, 0);
   if (is_multi_statement(thd))
     trans_register_ha(thd, true, hton, 0);
-  if (again || tables_locked == 0)
+  if (tables_locked == 0 || (again && !thd->in_sub_stmt))
     frond_txn_begin_statement(transaction);
   return 0;
 }

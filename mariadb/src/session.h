@@ -42,7 +42,8 @@ public:
   /* Milliseconds that the statement waits for locks. What one says of that holds for its functions and triggers, too. */
   int64_t statement_wait_ms(THD *thd);
   /* A statement locks a table (external_lock, start_stmt): registers with the server, begins what has not begun.
-     `again`: a further statement over tables that stay locked. Returns 0 or an HA_ERR_*. */
+     `again`: a further statement over tables that stay locked; those of functions and triggers are part of their caller,
+     whose tables are locked first, and see what it sees. Returns 0 or an HA_ERR_*. */
   int statement_begin(THD *thd, int64_t wait_ms, bool again);
   /* It gives a table back; after the last one READ COMMITTED lets its snapshot go. */
   void statement_release();
