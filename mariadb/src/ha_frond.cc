@@ -278,14 +278,14 @@ THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock
   return to;
 }
 
-int ha_frond::begin_statement(THD *thd, bool first_table)
+int ha_frond::begin_statement(THD *thd, bool again)
 {
   session= Session::of(thd);
   if (!session)
     return HA_ERR_OUT_OF_MEM;
   statement_wait_ms= session->statement_wait_ms(thd);
   rows_counted= false;
-  return session->statement_begin(thd, statement_wait_ms, first_table);
+  return session->statement_begin(thd, statement_wait_ms, again);
 }
 
 int ha_frond::external_lock(THD *thd, int lock_type)

@@ -179,7 +179,7 @@ private:
   bool is_primary(uint index) const { return index == table_share->primary_key; }
   const frond_tree *tree_of(uint index) const;
   int open_codecs();
-  int begin_statement(THD *thd, bool first_table);
+  int begin_statement(THD *thd, bool again);
   void read_index_statistics(uint info_flag);
   frond_status sample_indexes(frond_txn *snapshot, const frond::Sampling &sampling, frond::Key_statistics *found);
 
