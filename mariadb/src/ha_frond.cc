@@ -239,6 +239,12 @@ int ha_frond::failure(frond_status status)
   return statement_error(ha_thd(), status);
 }
 
+/* The same of `writes`. */
+int ha_frond::write_failure(frond_status status)
+{
+  return status == FROND_INVALID_ARGUMENT && writes.too_long() ? HA_ERR_TO_BIG_ROW : failure(status);
+}
+
 /* Whether a locking walk over an index locks the entries, and the gaps between them. Below REPEATABLE READ the lock of the row is
    enough: its entries change only under it. */
 bool ha_frond::locks_entries(uint index) const
@@ -412,11 +418,20 @@ void ha_frond::append_entry_key(uint index, const uchar *record, const Bytes &pr
   entry_form(index).append_key(record, primary, out);
 }
 
-/* A search by leading columns of an index. To an index that is not unique the server adds the columns of the primary key that
-   it does not have (extended keys); in the entry the whole primary key follows, so those that it has are repeated. */
+/* A search by leading columns of an index. No row has a key that is too long, and none has one that begins as that, because
+   columns say where they end: what is within the limit stands at the same place among the rows. */
 void ha_frond::append_search_key(uint index, const uchar *tuple, key_part_map parts, Bytes &out)
 {
   codecs[index]->encode_tuple(tuple, parts, out);
+  append_extended_parts(index, tuple, parts, out);
+  if (out.size() > FROND_KEY_BYTES_MAX)
+    out.truncate(FROND_KEY_BYTES_MAX);
+}
+
+/* To an index that is not unique the server adds the columns of the primary key that it does not have (extended keys); in the
+   entry the whole primary key follows, so those that it has are repeated. */
+void ha_frond::append_extended_parts(uint index, const uchar *tuple, key_part_map parts, Bytes &out)
+{
   const KEY &key= table->key_info[index];
   if (key.ext_key_parts == key.user_defined_key_parts || parts >> key.user_defined_key_parts == 0)
     return;
@@ -546,7 +561,7 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
     if (Index_build *build= share->build.load(std::memory_order_relaxed))
       build->touch(rows, primary_codec(), old_record, primary_key, new_record, new_primary_key);
   }
-  return failure(status);
+  return write_failure(status);
 }
 
 /* The table has one row more, or less. */
@@ -706,7 +721,7 @@ int ha_frond::write_row(const uchar *record)
   for (uint index= 0; index < table_share->keys; index++)
     if (!is_primary(index))
       add_insertion(index, record, new_primary_key);
-  int error= load ? failure(writes.load(load.get())) : run_writes(nullptr, record);
+  int error= load ? write_failure(writes.load(load.get())) : run_writes(nullptr, record);
   if (error)
     return error;
   share->saw_auto_increment(auto_increment_of(record));

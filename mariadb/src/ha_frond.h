@@ -174,6 +174,7 @@ private:
   bool locks_entries(uint index) const;
   frond::Scan_mode scan_mode() const;
   int failure(frond_status status);
+  int write_failure(frond_status status);
   bool is_sequence() const { return table_share->table_type == TABLE_TYPE_SEQUENCE; }
   bool has_primary_key() const { return table_share->primary_key != MAX_KEY; }
   bool is_primary(uint index) const { return index == table_share->primary_key; }
@@ -186,6 +187,7 @@ private:
   /* Keys */
   void append_primary_key(const uchar *record, frond::Bytes &out) const;
   void append_search_key(uint index, const uchar *tuple, key_part_map parts, frond::Bytes &out);
+  void append_extended_parts(uint index, const uchar *tuple, key_part_map parts, frond::Bytes &out);
   void append_entry_key(uint index, const uchar *record, const frond::Bytes &primary, frond::Bytes &out) const;
   void append_entry_value(uint index, const uchar *record, const frond::Bytes &primary, frond::Bytes &out) const;
   bool entry_primary_key(uint index, const frond_row &entry, frond_slice *key, const uchar **restore) const;

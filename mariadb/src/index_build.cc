@@ -250,12 +250,17 @@ int Index_build::run(THD *thd, TABLE *table_arg, const Row_codec &rows_arg, cons
   rows= &rows_arg;
   primary= primary_arg;
   thd_progress_init(thd, 3);
-  int error= handler_error(load(thd, rows_about));
+  int error= build_error(load(thd, rows_about));
   thd_progress_next_stage(thd);
   if (!error)
     error= catch_up(thd, false);
   thd_progress_end(thd);
   return error;
+}
+
+int Index_build::build_error(frond_status status) const
+{
+  return status == FROND_INVALID_ARGUMENT && entry_too_long ? HA_ERR_TO_BIG_ROW : handler_error(status);
 }
 
 int Index_build::finish(THD *thd)
@@ -320,6 +325,7 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint6
       entry.append_key(record, key, entry_key);
       entry.append_value(record, key, entry_value);
       status= all->add(i, slice(entry_key), slice(entry_value));
+      entry_too_long= !fits(slice(entry_key), slice(entry_value));
     }
     if (all->rows() % ROWS_PER_REPORT == 0) {
       thd_progress_report(thd, all->rows(), std::max(all->rows(), rows_about));
@@ -455,6 +461,10 @@ frond_status Index_build::Setting::set(const Note &note)
   bool wanted= there && is_entry_of_record(note, note.row);
   frond_slice found;
   status= frond_txn_get(txn, index.tree, note.key, &found);
+  if (!fits(note.key, NOTHING)) {
+    build->entry_too_long= true;
+    return wanted ? status : frond_status(FROND_OK);
+  }
   if (status != FROND_OK)
     return status;
   bool is_own= found.data != nullptr;
@@ -513,7 +523,7 @@ int Index_build::set_right(THD *thd, const std::vector<Note> &notes, bool last)
     frond_status status= setting.run(notes, &done);
     waited= status == FROND_LOCK_TIMEOUT ? waited + BUILDER_WAIT_MS : 0;
     if (status != FROND_OK && (status != FROND_LOCK_TIMEOUT || (last && waited > waits_max)))
-      return handler_error(status);
+      return build_error(status);
   }
   return 0;
 }

@@ -116,11 +116,13 @@ private:
   /* The row with this primary key, into record[0]. */
   frond_status show_row(frond_txn *txn, frond_slice key);
   int decode(frond_slice key, frond_slice value);
+  int build_error(frond_status status) const;
 
   Table_share *share;
   Touched_entries touched;
   std::atomic<bool> notes_lost{false};
   uint duplicate_key_number= 0;
+  bool entry_too_long= false; /* of a row that was met; nothing else is wrong with what the engine was given */
   Bytes row_memory; /* of the row in record[0] */
 
   /* Of the ALTER. */
