@@ -178,6 +178,11 @@ int Index_build::add(const TABLE *present, const KEY *key, uint key_number, bool
   index.unique= key->flags & HA_NOSAME;
   index.clustering= clustering;
   indexes.push_back(std::move(index));
+  for (uint part= 0; part < key->user_defined_key_parts; part++) {
+    Field *field= present->field[key->key_part[part].fieldnr - 1];
+    if (!field->stored_in_db())
+      virtual_parts.push_back(field);
+  }
   return 0;
 }
 
@@ -309,6 +314,8 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint6
     return status;
   Bytes key, entry_key, entry_value;
   const uchar *record= table->record[0];
+  Diagnostics_area *said= thd->get_stmt_da(); /* of values that a virtual column does not take */
+  said->reset_current_row_for_warning(1);
   frond_move move= FROND_MOVE_FIRST;
   for (frond_row row; status == FROND_OK; move= FROND_MOVE_NEXT) {
     status= frond_cursor_move(cursor, move, NOTHING, &row);
@@ -327,6 +334,7 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint6
       status= all->add(i, slice(entry_key), slice(entry_value));
       entry_too_long= !fits(slice(entry_key), slice(entry_value));
     }
+    said->inc_current_row_for_warning();
     if (all->rows() % ROWS_PER_REPORT == 0) {
       thd_progress_report(thd, all->rows(), std::max(all->rows(), rows_about));
       if (status == FROND_OK && thd_kill_level(thd) != THD_IS_NOT_KILLED)
@@ -339,7 +347,11 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint6
 
 int Index_build::decode(frond_slice key, frond_slice value)
 {
-  return rows->decode(key.data, key.size, value.data, value.size, nullptr, table->record[0]);
+  int error= rows->decode(key.data, key.size, value.data, value.size, nullptr, table->record[0]);
+  for (Field *field : virtual_parts)
+    if (!error && table->update_virtual_field(field, false))
+      error= HA_ERR_GENERIC;
+  return error;
 }
 
 frond_status Index_build::show_row(frond_txn *txn, frond_slice key)
