@@ -35,6 +35,8 @@ frond_slice upper_slice(const Bytes &bytes)
 
 constexpr size_t HIDDEN_KEY_BYTES= 8;
 constexpr size_t REF_LENGTH_BYTES= 2;
+/* How much longer a key may be than its columns, before these are a row's place: comparing them takes longer. */
+constexpr uint PLACE_RATIO= 3;
 /* What the optimizer counts reads in, as for InnoDB. */
 constexpr double PAGE_BYTES= 16384;
 
@@ -111,11 +113,28 @@ int ha_frond::open(const char *name, int, uint)
     error= open_codecs();
   if (error)
     return error;
-  size_t key_bytes= has_primary_key() ? codecs[table_share->primary_key]->length_max() : HIDDEN_KEY_BYTES;
-  ref_length= static_cast<uint>(key_bytes + REF_LENGTH_BYTES);
+  choose_places();
   /* Rows lie in the order of the primary key: an UPDATE that scans the table must not meet a row that it has moved. */
   key_used_on_scan= table_share->primary_key;
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
+}
+
+/* What position() gives: the key of a row; or, where the weights of a collation make that much longer, the columns as the server
+   has them in a key, from which it is made. */
+void ha_frond::choose_places()
+{
+  size_t key_bytes= has_primary_key() ? primary_codec()->length_max() : HIDDEN_KEY_BYTES;
+  ref_length= static_cast<uint>(key_bytes + REF_LENGTH_BYTES);
+  places_are_columns= false;
+  if (!has_primary_key())
+    return;
+  const KEY &key= table->key_info[table_share->primary_key];
+  for (uint part= 0; part < key.user_defined_key_parts; part++)
+    if (key.key_part[part].field->type() == MYSQL_TYPE_BIT)
+      return; /* the server copies its bits from record[0] alone */
+  places_are_columns= ref_length > PLACE_RATIO * key.key_length;
+  if (places_are_columns)
+    ref_length= key.key_length;
 }
 
 int ha_frond::open_codecs()
@@ -1279,6 +1298,10 @@ int ha_frond::rnd_next(uchar *record)
 
 void ha_frond::position(const uchar *record)
 {
+  if (places_are_columns) {
+    key_copy(ref, record, &table->key_info[table_share->primary_key], ref_length, true);
+    return;
+  }
   if (has_primary_key()) {
     primary_key.clear();
     append_primary_key(record, primary_key);
@@ -1289,10 +1312,20 @@ void ha_frond::position(const uchar *record)
   memset(ref + used, 0, ref_length - used);
 }
 
+/* The key of the row at a place. */
+frond_slice ha_frond::place_key(const uchar *place, Bytes &memory) const
+{
+  if (!places_are_columns)
+    return frond_bytes(place + REF_LENGTH_BYTES, uint2korr(place));
+  memory.clear();
+  primary_codec()->encode_tuple(place, HA_WHOLE_KEY, memory);
+  return slice(memory);
+}
+
 int ha_frond::rnd_pos(uchar *record, uchar *position)
 {
   bool skip= false;
-  int error= read_primary(frond_bytes(position + REF_LENGTH_BYTES, uint2korr(position)), record, &skip);
+  int error= read_primary(place_key(position, place), record, &skip);
   return error ? error : skip ? HA_ERR_KEY_NOT_FOUND : 0;
 }
 
@@ -1308,9 +1341,14 @@ int ha_frond::rnd_pos_by_record(uchar *record)
   return error;
 }
 
+/* In the order of the keys, in which the entries of an index with the same columns are. The same columns are the same place; others
+   may be, where a collation does not tell them apart and the row was updated between. */
 int ha_frond::cmp_ref(const uchar *a, const uchar *b)
 {
-  return compare(frond_bytes(a + REF_LENGTH_BYTES, uint2korr(a)), frond_bytes(b + REF_LENGTH_BYTES, uint2korr(b)));
+  if (places_are_columns && memcmp(a, b, ref_length) == 0)
+    return 0;
+  frond_slice key= place_key(a, place);
+  return compare(key, place_key(b, other_place));
 }
 
 int ha_frond::index_init(uint index, bool)

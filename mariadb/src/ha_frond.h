@@ -180,6 +180,8 @@ private:
   bool is_primary(uint index) const { return index == table_share->primary_key; }
   const frond_tree *tree_of(uint index) const;
   int open_codecs();
+  void choose_places();
+  frond_slice place_key(const uchar *place, frond::Bytes &memory) const;
   int begin_statement(THD *thd, bool again);
   void read_index_statistics(uint info_flag);
   frond_status sample_indexes(frond_txn *snapshot, const frond::Sampling &sampling, frond::Key_statistics *found);
@@ -240,6 +242,8 @@ private:
   std::vector<std::unique_ptr<frond::Key_codec>> codecs; /* by key number */
   frond::Row_codec rows;
 
+  bool places_are_columns= false; /* of the primary key, as the server has them in a key: what position() gives */
+
   uint64_t index_statistics_version= 0; /* of those in table->key_info */
 
   frond_lock_mode lock_mode= FROND_LOCK_NONE, stored_lock_mode= FROND_LOCK_NONE;
@@ -273,6 +277,7 @@ private:
   frond::Bytes primary_key; /* of the row read last */
   frond::Bytes primary_tuple; /* columns of a search by an extended key */
   frond::Bytes new_primary_key, compare_key, compare_other;
+  frond::Bytes place, other_place; /* keys made of what position() gave */
   frond::Bytes compared;    /* the entry by which a row that is locked was found */
   DsMrr_impl multi_range;
 };
