@@ -920,6 +920,34 @@ int ha_frond::read_index_columns(uint index, const frond_row &entry, frond_slice
   return error;
 }
 
+/* The server reads from the index alone, which does not have the whole primary key: the columns of the index, and over them those
+   of the row. The row has no virtual columns, and makes them NULL; the server does not compute them then. */
+int ha_frond::read_index_and_row(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record,
+                                 bool *skip)
+{
+  int error= read_index_columns(index, entry, primary, restore, record);
+  bool computed= has_virtual_part(index);
+  Bytes key, rest; /* the row's read may take the entry away */
+  if (computed) {
+    key.append(entry.key.data, entry.key.size);
+    rest.append(restore, entry.value.data + entry.value.size - restore);
+  }
+  if (!error)
+    error= read_primary(primary, record, skip);
+  if (error || *skip || !computed)
+    return error;
+  MY_BITMAP parts;
+  my_bitmap_map bits[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
+  my_bitmap_init(&parts, bits, table_share->fields);
+  for (uint part= 0; part < table->key_info[index].user_defined_key_parts; part++) {
+    const Field *field= table->key_info[index].key_part[part].field;
+    if (!field->stored_in_db())
+      bitmap_set_bit(&parts, field->field_index);
+  }
+  const uchar *at= rest.data();
+  return codecs[index]->decode(key.data(), key.size(), &at, rest.end(), &parts, record) ? 0 : HA_ERR_CRASHED;
+}
+
 /* The pushed condition and the rowid filter, on the columns of the index entry in record[0]. */
 int ha_frond::check_pushed(bool *skip)
 {
@@ -960,12 +988,9 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
     if (error || *skip || (covered && !locking()))
       return error;
   }
-  if (!locking()) {
-    int error= read_primary(primary, record, skip);
-    if (error || *skip || !keyread_enabled())
-      return error;
-    return read_index_columns(index, entry, primary, restore, record); /* the server does not compute virtual columns then */
-  }
+  if (!locking())
+    return keyread_enabled() ? read_index_and_row(index, entry, primary, restore, record, skip)
+                             : read_primary(primary, record, skip);
   if (passes) {
     int error= was_walked(index, entry, primary, record, skip);
     if (error || *skip)

@@ -232,6 +232,8 @@ private:
   bool has_primary_prefix() const;
   bool has_virtual_part(uint index) const;
   int read_index_columns(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record);
+  int read_index_and_row(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record,
+                         bool *skip);
   int check_pushed(bool *skip);
   int read_primary(frond_slice key, uchar *record, bool *skip, bool *busy= nullptr);
   int point_read(uint index, uchar *record);
