@@ -183,6 +183,7 @@ Judgement judge_columns(const TABLE *altered, const Table_definition &definition
 
 Judgement judge_indexes(const TABLE *table, const TABLE *altered, const Alter_map &map, alter_table_operations flags)
 {
+  Judgement built= {HA_ALTER_INPLACE_NOCOPY_NO_LOCK, "indexes are built"};
   uint old_primary= table->s->primary_key, primary= altered->s->primary_key;
   if ((old_primary == MAX_KEY) != (primary == MAX_KEY) ||
       (primary != MAX_KEY && map.key_was[primary] != static_cast<int>(old_primary)))
@@ -201,8 +202,11 @@ Judgement judge_indexes(const TABLE *table, const TABLE *altered, const Alter_ma
       int was= map.column_was[column];
       if (was < 0)
         return copy("an index on a column that is added with it");
-      if (!altered->field[column]->stored_in_db())
-        return copy("an index on a virtual column");
+      if (!altered->field[column]->stored_in_db()) {
+        if (flags & (ALTER_VIRTUAL_GCOL_EXPR | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE))
+          return copy("an index on a virtual column whose values may change");
+        built= {HA_ALTER_INPLACE_NOCOPY_LOCK, "an index on a virtual column"};
+      }
       if (!same_storage(make_column(table, was), make_column(altered, column)))
         return copy(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
     }
@@ -212,7 +216,7 @@ Judgement judge_indexes(const TABLE *table, const TABLE *altered, const Alter_ma
     for (uint i= 0; i < table->s->fields; i++)
       if (!table->field[i]->stored_in_db() && in_any_key(table, i))
         return copy("the expression of an indexed virtual column may change");
-  return {HA_ALTER_INPLACE_INSTANT, nullptr};
+  return flags & ADD_INDEX_FLAGS ? built : Judgement{HA_ALTER_INPLACE_INSTANT, nullptr};
 }
 
 Judgement judge(THD *thd, const TABLE *table, const TABLE *altered, const Table_definition &definition,
@@ -241,10 +245,7 @@ Judgement judge(THD *thd, const TABLE *table, const TABLE *altered, const Table_
   Judgement columns= judge_columns(altered, definition, map);
   if (columns.result != HA_ALTER_INPLACE_INSTANT)
     return columns;
-  Judgement indexes= judge_indexes(table, altered, map, flags);
-  if (indexes.result == HA_ALTER_INPLACE_INSTANT && (flags & ADD_INDEX_FLAGS))
-    indexes= {HA_ALTER_INPLACE_NOCOPY_NO_LOCK, "indexes are built"};
-  return indexes;
+  return judge_indexes(table, altered, map, flags);
 }
 
 /* A KEY of the altered table with its parts' numbers of columns as the present table has them. */

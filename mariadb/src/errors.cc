@@ -21,8 +21,6 @@ int handler_error(frond_status status)
     return HA_ERR_RECORD_CHANGED;
   case FROND_KEY_EXISTS:
     return HA_ERR_FOUND_DUPP_KEY;
-  case FROND_INVALID_ARGUMENT:
-    return HA_ERR_TO_BIG_ROW;
   case FROND_NOT_FOUND:
     return HA_ERR_NO_SUCH_TABLE;
   case FROND_READ_ONLY:
@@ -35,7 +33,7 @@ int handler_error(frond_status status)
     return HA_ERR_NEW_FILE;
   case FROND_CANCELLED:
     return HA_ERR_ABORTED_BY_USER;
-  default: /* FROND_IO, FROND_POISONED, FROND_CLOSED, FROND_ALREADY_OPEN, FROND_INTERNAL */
+  default: /* FROND_INVALID_ARGUMENT, FROND_IO, FROND_POISONED, FROND_CLOSED, FROND_ALREADY_OPEN, FROND_INTERNAL */
     return HA_ERR_INTERNAL_ERROR;
   }
 }
@@ -58,7 +56,7 @@ const char *last_message()
 
 bool engine_words_wanted(int error)
 {
-  return error == HA_ERR_INTERNAL_ERROR || error == HA_ERR_CRASHED || error == HA_ERR_NEW_FILE;
+  return error == HA_ERR_INTERNAL_ERROR || error == HA_ERR_CRASHED || error == HA_ERR_NEW_FILE || error == HA_ERR_TO_BIG_ROW;
 }
 
 } // namespace frond

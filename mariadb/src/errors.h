@@ -10,7 +10,8 @@ class THD;
 
 namespace frond {
 
-/* The HA_ERR_* number of a status; 0 for FROND_OK. Does nothing else. */
+/* The HA_ERR_* number of a status; 0 for FROND_OK. Does nothing else. That an entry is too long, of all that
+   FROND_INVALID_ARGUMENT may say, is known where it is written: fits() in slices.h tells, and the error is HA_ERR_TO_BIG_ROW. */
 int handler_error(frond_status status);
 
 /* The same inside a statement: marks the transaction for rollback where the status says that it has ended

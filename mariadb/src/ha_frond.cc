@@ -35,6 +35,8 @@ frond_slice upper_slice(const Bytes &bytes)
 
 constexpr size_t HIDDEN_KEY_BYTES= 8;
 constexpr size_t REF_LENGTH_BYTES= 2;
+/* How much longer a key may be than its columns, before these are a row's place: comparing them takes longer. */
+constexpr uint PLACE_RATIO= 3;
 /* What the optimizer counts reads in, as for InnoDB. */
 constexpr double PAGE_BYTES= 16384;
 
@@ -111,11 +113,28 @@ int ha_frond::open(const char *name, int, uint)
     error= open_codecs();
   if (error)
     return error;
-  size_t key_bytes= has_primary_key() ? codecs[table_share->primary_key]->length_max() : HIDDEN_KEY_BYTES;
-  ref_length= static_cast<uint>(key_bytes + REF_LENGTH_BYTES);
+  choose_places();
   /* Rows lie in the order of the primary key: an UPDATE that scans the table must not meet a row that it has moved. */
   key_used_on_scan= table_share->primary_key;
   return info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
+}
+
+/* What position() gives: the key of a row; or, where the weights of a collation make that much longer, the columns as the server
+   has them in a key, from which it is made. */
+void ha_frond::choose_places()
+{
+  size_t key_bytes= has_primary_key() ? primary_codec()->length_max() : HIDDEN_KEY_BYTES;
+  ref_length= static_cast<uint>(key_bytes + REF_LENGTH_BYTES);
+  places_are_columns= false;
+  if (!has_primary_key())
+    return;
+  const KEY &key= table->key_info[table_share->primary_key];
+  for (uint part= 0; part < key.user_defined_key_parts; part++)
+    if (key.key_part[part].field->type() == MYSQL_TYPE_BIT)
+      return; /* the server copies its bits from record[0] alone */
+  places_are_columns= ref_length > PLACE_RATIO * key.key_length;
+  if (places_are_columns)
+    ref_length= key.key_length;
 }
 
 int ha_frond::open_codecs()
@@ -239,6 +258,12 @@ int ha_frond::failure(frond_status status)
   return statement_error(ha_thd(), status);
 }
 
+/* The same of `writes`. */
+int ha_frond::write_failure(frond_status status)
+{
+  return status == FROND_INVALID_ARGUMENT && writes.too_long() ? HA_ERR_TO_BIG_ROW : failure(status);
+}
+
 /* Whether a locking walk over an index locks the entries, and the gaps between them. Below REPEATABLE READ the lock of the row is
    enough: its entries change only under it. */
 bool ha_frond::locks_entries(uint index) const
@@ -278,14 +303,14 @@ THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock
   return to;
 }
 
-int ha_frond::begin_statement(THD *thd, bool first_table)
+int ha_frond::begin_statement(THD *thd, bool again)
 {
   session= Session::of(thd);
   if (!session)
     return HA_ERR_OUT_OF_MEM;
-  statement_wait_ms= frond::lock_wait_ms(thd);
+  statement_wait_ms= session->statement_wait_ms(thd);
   rows_counted= false;
-  return session->statement_begin(thd, first_table);
+  return session->statement_begin(thd, statement_wait_ms, again);
 }
 
 int ha_frond::external_lock(THD *thd, int lock_type)
@@ -412,11 +437,20 @@ void ha_frond::append_entry_key(uint index, const uchar *record, const Bytes &pr
   entry_form(index).append_key(record, primary, out);
 }
 
-/* A search by leading columns of an index. To an index that is not unique the server adds the columns of the primary key that
-   it does not have (extended keys); in the entry the whole primary key follows, so those that it has are repeated. */
+/* A search by leading columns of an index. No row has a key that is too long, and none has one that begins as that, because
+   columns say where they end: what is within the limit stands at the same place among the rows. */
 void ha_frond::append_search_key(uint index, const uchar *tuple, key_part_map parts, Bytes &out)
 {
   codecs[index]->encode_tuple(tuple, parts, out);
+  append_extended_parts(index, tuple, parts, out);
+  if (out.size() > FROND_KEY_BYTES_MAX)
+    out.truncate(FROND_KEY_BYTES_MAX);
+}
+
+/* To an index that is not unique the server adds the columns of the primary key that it does not have (extended keys); in the
+   entry the whole primary key follows, so those that it has are repeated. */
+void ha_frond::append_extended_parts(uint index, const uchar *tuple, key_part_map parts, Bytes &out)
+{
   const KEY &key= table->key_info[index];
   if (key.ext_key_parts == key.user_defined_key_parts || parts >> key.user_defined_key_parts == 0)
     return;
@@ -533,6 +567,8 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
   if (is_sequence())
     return run_sequence_writes();
   int error= session->mark_statement(ha_thd());
+  if (!error)
+    error= session->set_wait(statement_wait_ms);
   if (error)
     return error;
   uint key_number= MAX_KEY;
@@ -544,7 +580,7 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
     if (Index_build *build= share->build.load(std::memory_order_relaxed))
       build->touch(rows, primary_codec(), old_record, primary_key, new_record, new_primary_key);
   }
-  return failure(status);
+  return write_failure(status);
 }
 
 /* The table has one row more, or less. */
@@ -621,10 +657,11 @@ int ha_frond::begin_load()
   if (copying)
     return failure(Bulk_load::begin(txn(), share, table_share, tables, &load));
   /* Others may be writing to it: then this statement writes beside them. */
-  frond_status status= frond_txn_set_lock_wait_ms(txn(), FROND_WAIT_NONE);
-  if (status == FROND_OK)
-    status= Bulk_load::begin(txn(), share, table_share, tables, &load);
-  frond_txn_set_lock_wait_ms(txn(), statement_wait_ms);
+  error= session->set_wait(FROND_WAIT_NONE);
+  if (error)
+    return error;
+  frond_status status= Bulk_load::begin(txn(), share, table_share, tables, &load);
+  session->set_wait(statement_wait_ms);
   return status == FROND_LOCK_TIMEOUT ? 0 : failure(status);
 }
 
@@ -703,7 +740,7 @@ int ha_frond::write_row(const uchar *record)
   for (uint index= 0; index < table_share->keys; index++)
     if (!is_primary(index))
       add_insertion(index, record, new_primary_key);
-  int error= load ? failure(writes.load(load.get())) : run_writes(nullptr, record);
+  int error= load ? write_failure(writes.load(load.get())) : run_writes(nullptr, record);
   if (error)
     return error;
   share->saw_auto_increment(auto_increment_of(record));
@@ -883,6 +920,34 @@ int ha_frond::read_index_columns(uint index, const frond_row &entry, frond_slice
   return error;
 }
 
+/* The server reads from the index alone, which does not have the whole primary key: the columns of the index, and over them those
+   of the row. The row has no virtual columns, and makes them NULL; the server does not compute them then. */
+int ha_frond::read_index_and_row(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record,
+                                 bool *skip)
+{
+  int error= read_index_columns(index, entry, primary, restore, record);
+  bool computed= has_virtual_part(index);
+  Bytes key, rest; /* the row's read may take the entry away */
+  if (computed) {
+    key.append(entry.key.data, entry.key.size);
+    rest.append(restore, entry.value.data + entry.value.size - restore);
+  }
+  if (!error)
+    error= read_primary(primary, record, skip);
+  if (error || *skip || !computed)
+    return error;
+  MY_BITMAP parts;
+  my_bitmap_map bits[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
+  my_bitmap_init(&parts, bits, table_share->fields);
+  for (uint part= 0; part < table->key_info[index].user_defined_key_parts; part++) {
+    const Field *field= table->key_info[index].key_part[part].field;
+    if (!field->stored_in_db())
+      bitmap_set_bit(&parts, field->field_index);
+  }
+  const uchar *at= rest.data();
+  return codecs[index]->decode(key.data(), key.size(), &at, rest.end(), &parts, record) ? 0 : HA_ERR_CRASHED;
+}
+
 /* The pushed condition and the rowid filter, on the columns of the index entry in record[0]. */
 int ha_frond::check_pushed(bool *skip)
 {
@@ -923,12 +988,9 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
     if (error || *skip || (covered && !locking()))
       return error;
   }
-  if (!locking()) {
-    int error= read_primary(primary, record, skip);
-    if (error || *skip || !keyread_enabled())
-      return error;
-    return read_index_columns(index, entry, primary, restore, record); /* the server does not compute virtual columns then */
-  }
+  if (!locking())
+    return keyread_enabled() ? read_index_and_row(index, entry, primary, restore, record, skip)
+                             : read_primary(primary, record, skip);
   if (passes) {
     int error= was_walked(index, entry, primary, record, skip);
     if (error || *skip)
@@ -1261,6 +1323,10 @@ int ha_frond::rnd_next(uchar *record)
 
 void ha_frond::position(const uchar *record)
 {
+  if (places_are_columns) {
+    key_copy(ref, record, &table->key_info[table_share->primary_key], ref_length, true);
+    return;
+  }
   if (has_primary_key()) {
     primary_key.clear();
     append_primary_key(record, primary_key);
@@ -1271,10 +1337,20 @@ void ha_frond::position(const uchar *record)
   memset(ref + used, 0, ref_length - used);
 }
 
+/* The key of the row at a place. */
+frond_slice ha_frond::place_key(const uchar *place, Bytes &memory) const
+{
+  if (!places_are_columns)
+    return frond_bytes(place + REF_LENGTH_BYTES, uint2korr(place));
+  memory.clear();
+  primary_codec()->encode_tuple(place, HA_WHOLE_KEY, memory);
+  return slice(memory);
+}
+
 int ha_frond::rnd_pos(uchar *record, uchar *position)
 {
   bool skip= false;
-  int error= read_primary(frond_bytes(position + REF_LENGTH_BYTES, uint2korr(position)), record, &skip);
+  int error= read_primary(place_key(position, place), record, &skip);
   return error ? error : skip ? HA_ERR_KEY_NOT_FOUND : 0;
 }
 
@@ -1290,9 +1366,14 @@ int ha_frond::rnd_pos_by_record(uchar *record)
   return error;
 }
 
+/* In the order of the keys, in which the entries of an index with the same columns are. The same columns are the same place; others
+   may be, where a collation does not tell them apart and the row was updated between. */
 int ha_frond::cmp_ref(const uchar *a, const uchar *b)
 {
-  return compare(frond_bytes(a + REF_LENGTH_BYTES, uint2korr(a)), frond_bytes(b + REF_LENGTH_BYTES, uint2korr(b)));
+  if (places_are_columns && memcmp(a, b, ref_length) == 0)
+    return 0;
+  frond_slice key= place_key(a, place);
+  return compare(key, place_key(b, other_place));
 }
 
 int ha_frond::index_init(uint index, bool)

@@ -174,18 +174,22 @@ private:
   bool locks_entries(uint index) const;
   frond::Scan_mode scan_mode() const;
   int failure(frond_status status);
+  int write_failure(frond_status status);
   bool is_sequence() const { return table_share->table_type == TABLE_TYPE_SEQUENCE; }
   bool has_primary_key() const { return table_share->primary_key != MAX_KEY; }
   bool is_primary(uint index) const { return index == table_share->primary_key; }
   const frond_tree *tree_of(uint index) const;
   int open_codecs();
-  int begin_statement(THD *thd, bool first_table);
+  void choose_places();
+  frond_slice place_key(const uchar *place, frond::Bytes &memory) const;
+  int begin_statement(THD *thd, bool again);
   void read_index_statistics(uint info_flag);
   frond_status sample_indexes(frond_txn *snapshot, const frond::Sampling &sampling, frond::Key_statistics *found);
 
   /* Keys */
   void append_primary_key(const uchar *record, frond::Bytes &out) const;
   void append_search_key(uint index, const uchar *tuple, key_part_map parts, frond::Bytes &out);
+  void append_extended_parts(uint index, const uchar *tuple, key_part_map parts, frond::Bytes &out);
   void append_entry_key(uint index, const uchar *record, const frond::Bytes &primary, frond::Bytes &out) const;
   void append_entry_value(uint index, const uchar *record, const frond::Bytes &primary, frond::Bytes &out) const;
   bool entry_primary_key(uint index, const frond_row &entry, frond_slice *key, const uchar **restore) const;
@@ -228,6 +232,8 @@ private:
   bool has_primary_prefix() const;
   bool has_virtual_part(uint index) const;
   int read_index_columns(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record);
+  int read_index_and_row(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record,
+                         bool *skip);
   int check_pushed(bool *skip);
   int read_primary(frond_slice key, uchar *record, bool *skip, bool *busy= nullptr);
   int point_read(uint index, uchar *record);
@@ -237,6 +243,8 @@ private:
   frond::Table_share *share= nullptr; /* the TABLE_SHARE's; stays while it does */
   std::vector<std::unique_ptr<frond::Key_codec>> codecs; /* by key number */
   frond::Row_codec rows;
+
+  bool places_are_columns= false; /* of the primary key, as the server has them in a key: what position() gives */
 
   uint64_t index_statistics_version= 0; /* of those in table->key_info */
 
@@ -271,6 +279,7 @@ private:
   frond::Bytes primary_key; /* of the row read last */
   frond::Bytes primary_tuple; /* columns of a search by an extended key */
   frond::Bytes new_primary_key, compare_key, compare_other;
+  frond::Bytes place, other_place; /* keys made of what position() gave */
   frond::Bytes compared;    /* the entry by which a row that is locked was found */
   DsMrr_impl multi_range;
 };

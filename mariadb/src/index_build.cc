@@ -178,6 +178,11 @@ int Index_build::add(const TABLE *present, const KEY *key, uint key_number, bool
   index.unique= key->flags & HA_NOSAME;
   index.clustering= clustering;
   indexes.push_back(std::move(index));
+  for (uint part= 0; part < key->user_defined_key_parts; part++) {
+    Field *field= present->field[key->key_part[part].fieldnr - 1];
+    if (!field->stored_in_db())
+      virtual_parts.push_back(field);
+  }
   return 0;
 }
 
@@ -250,12 +255,17 @@ int Index_build::run(THD *thd, TABLE *table_arg, const Row_codec &rows_arg, cons
   rows= &rows_arg;
   primary= primary_arg;
   thd_progress_init(thd, 3);
-  int error= handler_error(load(thd, rows_about));
+  int error= build_error(load(thd, rows_about));
   thd_progress_next_stage(thd);
   if (!error)
     error= catch_up(thd, false);
   thd_progress_end(thd);
   return error;
+}
+
+int Index_build::build_error(frond_status status) const
+{
+  return status == FROND_INVALID_ARGUMENT && entry_too_long ? HA_ERR_TO_BIG_ROW : handler_error(status);
 }
 
 int Index_build::finish(THD *thd)
@@ -304,6 +314,8 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint6
     return status;
   Bytes key, entry_key, entry_value;
   const uchar *record= table->record[0];
+  Diagnostics_area *said= thd->get_stmt_da(); /* of values that a virtual column does not take */
+  said->reset_current_row_for_warning(1);
   frond_move move= FROND_MOVE_FIRST;
   for (frond_row row; status == FROND_OK; move= FROND_MOVE_NEXT) {
     status= frond_cursor_move(cursor, move, NOTHING, &row);
@@ -320,7 +332,9 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint6
       entry.append_key(record, key, entry_key);
       entry.append_value(record, key, entry_value);
       status= all->add(i, slice(entry_key), slice(entry_value));
+      entry_too_long= !fits(slice(entry_key), slice(entry_value));
     }
+    said->inc_current_row_for_warning();
     if (all->rows() % ROWS_PER_REPORT == 0) {
       thd_progress_report(thd, all->rows(), std::max(all->rows(), rows_about));
       if (status == FROND_OK && thd_kill_level(thd) != THD_IS_NOT_KILLED)
@@ -333,7 +347,11 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint6
 
 int Index_build::decode(frond_slice key, frond_slice value)
 {
-  return rows->decode(key.data, key.size, value.data, value.size, nullptr, table->record[0]);
+  int error= rows->decode(key.data, key.size, value.data, value.size, nullptr, table->record[0]);
+  for (Field *field : virtual_parts)
+    if (!error && table->update_virtual_field(field, false))
+      error= HA_ERR_GENERIC;
+  return error;
 }
 
 frond_status Index_build::show_row(frond_txn *txn, frond_slice key)
@@ -455,6 +473,10 @@ frond_status Index_build::Setting::set(const Note &note)
   bool wanted= there && is_entry_of_record(note, note.row);
   frond_slice found;
   status= frond_txn_get(txn, index.tree, note.key, &found);
+  if (!fits(note.key, NOTHING)) {
+    build->entry_too_long= true;
+    return wanted ? status : frond_status(FROND_OK);
+  }
   if (status != FROND_OK)
     return status;
   bool is_own= found.data != nullptr;
@@ -513,7 +535,7 @@ int Index_build::set_right(THD *thd, const std::vector<Note> &notes, bool last)
     frond_status status= setting.run(notes, &done);
     waited= status == FROND_LOCK_TIMEOUT ? waited + BUILDER_WAIT_MS : 0;
     if (status != FROND_OK && (status != FROND_LOCK_TIMEOUT || (last && waited > waits_max)))
-      return handler_error(status);
+      return build_error(status);
   }
   return 0;
 }

@@ -15,6 +15,8 @@
      B3  setting an entry right depends on the row as it is now and on the tree alone: it may be done twice, in any order.
      B4  nothing that happens here fails a writer: what fails, a duplicate among others, fails the ALTER.
      B5  the builder waits for a lock only while it holds none: it is nobody's deadlock.
+     B6  virtual columns are computed by the builder, in its own TABLE. A writer has not those that are in none of its indexes, and
+         could not note their entries; so with one of them the server keeps writers away.
 
    Notes are kept in memory up to a few MiB, then in a temporary file.
 
@@ -66,7 +68,7 @@ public:
   ~Index_build();
 
   /* An index to build, before the trees are made: `key` is number `key_number` of the altered table, its parts' fieldnr
-     say the fields of the present one. 0 or an HA_ERR_*. */
+     say the fields of the present one. Where one of them is virtual nobody may write during the build (B6). 0 or an HA_ERR_*. */
   int add(const TABLE *table, const KEY *key, uint key_number, bool clustering, uint32_t id);
   bool empty() const { return indexes.empty(); }
 
@@ -116,12 +118,15 @@ private:
   /* The row with this primary key, into record[0]. */
   frond_status show_row(frond_txn *txn, frond_slice key);
   int decode(frond_slice key, frond_slice value);
+  int build_error(frond_status status) const;
 
   Table_share *share;
   Touched_entries touched;
   std::atomic<bool> notes_lost{false};
   uint duplicate_key_number= 0;
+  bool entry_too_long= false; /* of a row that was met; nothing else is wrong with what the engine was given */
   Bytes row_memory; /* of the row in record[0] */
+  std::vector<Field *> virtual_parts; /* which a row does not have */
 
   /* Of the ALTER. */
   TABLE *table= nullptr;

@@ -939,7 +939,7 @@ size_t Key_codec::decode(const uchar *key, size_t size, const uchar **restore,
       if (!null)
         at= skip_value(column, at, end);
       /* Who reads from an index alone copies the columns of the index whole: a pointer must not be what was there before. */
-      if (column.prefix && restore != nullptr && column.source == Source::BLOB)
+      if (column.prefix && restore != nullptr && wanted == nullptr && column.source == Source::BLOB)
         memset(record + column.offset, 0, column.length_bytes + sizeof(uchar *));
     }
     else

@@ -63,7 +63,7 @@ class Key_codec
      columns that need it are left alone. */
   size_t decode(const uchar *key, size_t size, const uchar **restore,
                 const uchar *restore_end, uchar *record) const;
-  /* The same for the columns in `wanted` alone (null: all). */
+  /* The same for the columns in `wanted` alone (null: all); the others stay as they are. */
   size_t decode(const uchar *key, size_t size, const uchar **restore,
                 const uchar *restore_end, const MY_BITMAP *wanted, uchar *record) const;
   /* Length of the encoding of all columns, 0 on damage. */

@@ -3,7 +3,10 @@
    SPDX-License-Identifier: GPL-2.0-or-later */
 #include "row_writes.h"
 
+#include <algorithm>
+
 #include "bulk_load.h"
+#include "slices.h"
 
 namespace frond {
 
@@ -56,6 +59,11 @@ frond_status Row_writes::load(Bulk_load *load)
   for (size_t i= 0; i < operations.size() && status == FROND_OK; i++)
     status= load->add(i, operations[i].key, operations[i].value);
   return status;
+}
+
+bool Row_writes::too_long() const
+{
+  return std::any_of(operations.begin(), operations.end(), [](const frond_operation &one) { return !fits(one.key, one.value); });
 }
 
 } // namespace frond

@@ -71,13 +71,13 @@ bool Session::is_whole(THD *thd, bool all)
   return all || !is_multi_statement(thd);
 }
 
-int Session::begin(THD *thd, uint32_t flags)
+int Session::begin(THD *thd, uint32_t flags, int64_t wait_ms)
 {
   frond_txn_options options= {};
   isolation= thd_tx_isolation(thd);
   options.isolation= engine_isolation(isolation, !is_multi_statement(thd));
   options.durability= durability= commit_durability(thd);
-  options.lock_wait_ms= waits_ms= lock_wait_ms(thd);
+  options.lock_wait_ms= waits_ms= wait_ms;
   options.flags= flags;
   begun_at= trees_clock();
   frond_status status= frond_txn_begin(database, &options, &transaction);
@@ -90,25 +90,32 @@ int Session::begin(THD *thd, uint32_t flags)
   return 0;
 }
 
-/* The variable may have changed, or NOWAIT been said, since the transaction began. */
-int Session::follow_lock_wait(THD *thd)
+int Session::set_wait(int64_t wait_ms)
 {
-  int64_t wanted= lock_wait_ms(thd);
-  if (wanted == waits_ms)
+  if (wait_ms == waits_ms)
     return 0;
-  waits_ms= wanted;
-  return handler_error(frond_txn_set_lock_wait_ms(transaction, wanted));
+  waits_ms= wait_ms;
+  return handler_error(frond_txn_set_lock_wait_ms(transaction, wait_ms));
 }
 
-int Session::statement_begin(THD *thd, bool again)
+int64_t Session::statement_wait_ms(THD *thd)
 {
-  int error= phase == Phase::idle ? begin(thd, 0) : follow_lock_wait(thd);
+  if (!thd->in_sub_stmt)
+    said_wait_ms= said_lock_wait_ms(thd);
+  else if (said_wait_ms != FROND_WAIT_DEFAULT && said_lock_wait_ms(thd) == FROND_WAIT_DEFAULT)
+    return said_wait_ms;
+  return lock_wait_ms(thd);
+}
+
+int Session::statement_begin(THD *thd, int64_t wait_ms, bool again)
+{
+  int error= phase == Phase::idle ? begin(thd, 0, wait_ms) : set_wait(wait_ms);
   if (error)
     return error;
   trans_register_ha(thd, false, hton, 0);
   if (is_multi_statement(thd))
     trans_register_ha(thd, true, hton, 0);
-  if (again || tables_locked == 0)
+  if (tables_locked == 0 || (again && !thd->in_sub_stmt))
     frond_txn_begin_statement(transaction);
   return 0;
 }
@@ -128,13 +135,19 @@ int Session::mark_statement(THD *thd)
   return handler_error(status);
 }
 
+void Session::end_statement()
+{
+  has_mark= false;
+  said_wait_ms= FROND_WAIT_DEFAULT;
+}
+
 void Session::forget()
 {
   phase= Phase::idle;
   transaction= nullptr;
   transaction_id.store(0, std::memory_order_release);
   reported.leave();
-  has_mark= false;
+  end_statement();
   xid.clear();
   ordered= false;
   counted.clear();
@@ -169,7 +182,7 @@ int Session::commit(THD *thd, bool all)
   if (!is_whole(thd, all)) {
     if (has_mark)
       frond_savepoint_release(transaction, mark);
-    has_mark= false;
+    end_statement();
     return 0;
   }
   frond_status status= FROND_OK;
@@ -188,9 +201,10 @@ int Session::rollback(THD *thd, bool all)
     frond_status status= has_mark ? frond_savepoint_rollback(transaction, mark) : FROND_OK;
     if (has_mark && status == FROND_OK)
       frond_savepoint_release(transaction, mark);
-    has_mark= false;
+    end_statement();
     rows_undone();
-    return handler_error(status);
+    /* A deadlock's victim was rolled back whole when it was chosen. */
+    return status == FROND_CLOSED ? 0 : handler_error(status);
   }
   frond_status status= FROND_OK;
   if (phase == Phase::active)
@@ -236,7 +250,8 @@ int Session::start_consistent_snapshot(THD *thd)
 {
   if (phase != Phase::idle)
     return 0;
-  int error= begin(thd, thd_tx_isolation(thd) == ISO_REPEATABLE_READ ? FROND_TXN_CONSISTENT_SNAPSHOT : 0);
+  uint32_t flags= thd_tx_isolation(thd) == ISO_REPEATABLE_READ ? FROND_TXN_CONSISTENT_SNAPSHOT : 0;
+  int error= begin(thd, flags, lock_wait_ms(thd));
   if (!error)
     trans_register_ha(thd, true, hton, 0);
   return error;

@@ -39,15 +39,20 @@ public:
   /* The connection ends: rolls back what is open; a prepared branch stays for XA COMMIT from elsewhere. */
   static void close(THD *thd);
 
+  /* Milliseconds that the statement waits for locks. What one says of that holds for its functions and triggers, too. */
+  int64_t statement_wait_ms(THD *thd);
   /* A statement locks a table (external_lock, start_stmt): registers with the server, begins what has not begun.
-     `again`: a further statement over tables that stay locked. Returns 0 or an HA_ERR_*. */
-  int statement_begin(THD *thd, bool again);
+     `again`: a further statement over tables that stay locked; those of functions and triggers are part of their caller,
+     whose tables are locked first, and see what it sees. Returns 0 or an HA_ERR_*. */
+  int statement_begin(THD *thd, int64_t wait_ms, bool again);
   /* It gives a table back; after the last one READ COMMITTED lets its snapshot go. */
   void statement_release();
   void lock_table() { tables_locked++; }
 
-  /* Before a write: the mark that a statement rollback goes back to. */
+  /* Before a write: the mark that a statement rollback goes back to; and how long it may wait, which the last write may have
+     been told otherwise, because the variable has changed, or its statement said NOWAIT, or was another's function. */
   int mark_statement(THD *thd);
+  int set_wait(int64_t wait_ms);
 
   int commit(THD *thd, bool all);
   int rollback(THD *thd, bool all);
@@ -85,8 +90,8 @@ public:
 private:
   enum class Phase { idle, active, prepared };
 
-  int begin(THD *thd, uint32_t flags);
-  int follow_lock_wait(THD *thd);
+  int begin(THD *thd, uint32_t flags, int64_t wait_ms);
+  void end_statement();
   void forget();
   void rows_undone();
   void drop_waiting();
@@ -99,6 +104,7 @@ private:
   uint64_t begun_at= 0; /* of trees_clock */
   uint isolation= ISO_REPEATABLE_READ;
   int64_t waits_ms= 0; /* for locks, as the engine was told */
+  int64_t said_wait_ms= FROND_WAIT_DEFAULT; /* by the statement that the client or a procedure runs */
   uint tables_locked= 0;
   bool has_mark= false;
   uint32_t mark= 0;

@@ -1,4 +1,4 @@
-/* Slices of the engine: how they are made of bytes, and their order.
+/* Slices of the engine: how they are made of bytes, their order, their limits.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef FROND_MARIADB_SLICES_H
@@ -29,6 +29,12 @@ inline int compare(frond_slice a, frond_slice b)
 inline bool same(frond_slice a, frond_slice b)
 {
   return a.size == b.size && compare(a, b) == 0;
+}
+
+/* Whether an entry is within the engine's limits. */
+inline bool fits(frond_slice key, frond_slice value)
+{
+  return key.size <= FROND_KEY_BYTES_MAX && value.size <= FROND_VALUE_BYTES_MAX;
 }
 
 } // namespace frond

@@ -170,25 +170,38 @@ frond_durability commit_durability(THD *thd)
 
 namespace {
 
-/* WAIT n and NOWAIT are SET STATEMENT lock_wait_timeout=n to the server, which does not look at them in a replica's threads. */
-bool statement_sets_lock_wait(THD *thd)
+/* Whether a SET STATEMENT that holds now, of this statement, sets the server's own variable, which is about metadata locks; to
+   the server WAIT n and NOWAIT are that, too. A replica's threads leave it out. */
+bool sets_lock_wait(LEX *lex)
 {
-  if (thd->slave_thread || thd->lex->stmt_var_list.is_empty())
-    return false;
-  List_iterator_fast<set_var_base> settings(thd->lex->stmt_var_list);
+  List_iterator_fast<set_var_base> settings(lex->old_var_list);
   while (set_var_base *setting= settings++)
-    if (setting->is_system() && !strcmp(static_cast<set_var *>(setting)->var->name.str, "lock_wait_timeout"))
+    if (!strcmp(static_cast<set_var *>(setting)->var->name.str, "lock_wait_timeout"))
       return true;
   return false;
 }
 
+int64_t wait_of(ulonglong seconds)
+{
+  return seconds == 0 ? FROND_WAIT_NONE : static_cast<int64_t>(seconds) * 1000;
+}
+
 } // namespace
+
+int64_t said_lock_wait_ms(THD *thd)
+{
+  /* Of the statement that runs, or of the CALL or EXECUTE that the client sent. */
+  LEX *running;
+  thd->backup_and_reset_current_lex(&running);
+  bool said= sets_lock_wait(thd->lex) || sets_lock_wait(running);
+  thd->restore_current_lex(running);
+  return said ? wait_of(thd->variables.lock_wait_timeout) : FROND_WAIT_DEFAULT;
+}
 
 int64_t lock_wait_ms(THD *thd)
 {
-  /* The server's own variable is about metadata locks. */
-  ulonglong seconds= statement_sets_lock_wait(thd) ? thd->variables.lock_wait_timeout : THDVAR(thd, lock_wait_timeout);
-  return seconds == 0 ? FROND_WAIT_NONE : static_cast<int64_t>(seconds) * 1000;
+  int64_t said= said_lock_wait_ms(thd);
+  return said == FROND_WAIT_DEFAULT ? wait_of(THDVAR(thd, lock_wait_timeout)) : said;
 }
 
 void default_codec(frond_codec *codec, int32_t *level)

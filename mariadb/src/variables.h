@@ -27,8 +27,11 @@ extern struct st_mysql_sys_var *system_variables[];
 
 /* What a commit of this session waits for: frond_commit_sync. */
 frond_durability commit_durability(THD *thd);
-/* Milliseconds that it waits for a lock: frond_lock_wait_timeout, or what NOWAIT and WAIT n say. FROND_WAIT_NONE for 0. */
+/* Milliseconds that it waits for a lock: what NOWAIT, WAIT n and SET STATEMENT lock_wait_timeout say, or
+   frond_lock_wait_timeout. FROND_WAIT_NONE for 0. */
 int64_t lock_wait_ms(THD *thd);
+/* What the running statement says alone; FROND_WAIT_DEFAULT where it says nothing. */
+int64_t said_lock_wait_ms(THD *thd);
 /* Codec that new trees get when the table names none. */
 void default_codec(frond_codec *codec, int32_t *level);
 
