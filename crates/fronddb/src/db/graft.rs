@@ -122,9 +122,7 @@ impl TxnCore {
             return Ok(None);
         }
         let stamp = Stamp::Written { txn: self.writer(&mut state).txn, step: state.step };
-        // Every record from now on is above it.
-        let seq = engine.log_end().0.saturating_sub(1);
-        Ok(Some(engine.tree.graft_writer(&lower, upper.as_deref(), stamp, seq)))
+        Ok(Some(engine.tree.graft_writer(&lower, upper.as_deref(), stamp)))
     }
 
     /// Puts the rows into the tree and makes them durable.

@@ -11,7 +11,8 @@
 //! publication of a root that has them; the caller publishes before the transaction may commit.
 //!
 //! - G1: the interval is bare, in level 0 and in the tree, and nobody but the caller writes to it, from before the check
-//!   until the installation. So order among messages (N3) is no question, and any sequence number below those of later writes will do.
+//!   until the installation. So order among messages is no question, and their sequence number is 0: what they are merged with, when
+//!   leaves join, must not come out newer than a range-delete that is still above it (N5).
 //! - G2: the graft's slot is reserved as a job that splits is: no run comes into it and no pivot around it moves.
 //! - G3: after the installation, scans that leave markers behind ([`super::dead`]) know of it: they compare [`Version::grafts`].
 //!
@@ -46,7 +47,6 @@ pub struct Graft {
 /// Writes rows in key order for a [`Graft`].
 pub struct GraftWriter {
     graft: Graft,
-    seq: u64,
     options: RunOptions,
     open: Option<RunWriter>,
     /// Where the run being written begins.
@@ -209,8 +209,7 @@ impl GraftWriter {
             reference.encode(&mut self.payload);
             payload = &self.payload;
         }
-        let message =
-            Message { key, seq: self.seq, stamp: self.graft.stamp, kind: Kind::Put, blob: kept_apart, payload };
+        let message = Message { key, seq: 0, stamp: self.graft.stamp, kind: Kind::Put, blob: kept_apart, payload };
         let run = self.open.get_or_insert_with(|| {
             let env = &self.graft.env;
             RunWriter::new(&env.store, env.next_run_id(), &self.options, env.options.leaf_bytes_target())
@@ -242,8 +241,8 @@ impl GraftWriter {
 }
 
 impl BeTree {
-    /// Begins a graft of rows in `[lower, upper)` (`None`: no upper bound), all with this stamp and sequence number.
-    pub fn graft_writer(&self, lower: &[u8], upper: Option<&[u8]>, stamp: Stamp, seq: u64) -> GraftWriter {
+    /// Begins a graft of rows in `[lower, upper)` (`None`: no upper bound), all with this stamp.
+    pub fn graft_writer(&self, lower: &[u8], upper: Option<&[u8]>, stamp: Stamp) -> GraftWriter {
         let env = self.env.clone();
         let options = RunOptions {
             block_bytes: env.options.block_bytes,
@@ -256,7 +255,7 @@ impl BeTree {
         let upper = upper.map(<[u8]>::to_vec);
         let run_lower = lower.clone();
         let graft = Graft { env, lower, upper, runs: Vec::new(), blobs: Vec::new(), blob_bytes: 0, rows: 0, stamp };
-        GraftWriter { graft, seq, options, open: None, run_lower, last_key: Vec::new(), payload: Vec::new() }
+        GraftWriter { graft, options, open: None, run_lower, last_key: Vec::new(), payload: Vec::new() }
     }
 
     /// True when no message and no range-delete, of whatever fate, lies in `[lower, upper)`, and one leaf is around it.

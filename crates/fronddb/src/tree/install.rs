@@ -374,8 +374,11 @@ fn join_nodes(env: &TreeEnv, reservations: &Reservations, node: &Arc<Node>, job:
     joined.or(below)
 }
 
-/// One slot for two neighbours whose child nodes are in memory and small together.
-fn join_slots(env: &TreeEnv, one: &Slot, other: &Slot) -> Option<Arc<Slot>> {
+/// One slot for two neighbours whose child nodes are in memory and small together, and that hold no range-deletes (N5).
+pub(super) fn join_slots(env: &TreeEnv, one: &Slot, other: &Slot) -> Option<Arc<Slot>> {
+    if one.buffer().iter().chain(other.buffer()).any(|run| run.meta().range_deletes > 0) {
+        return None;
+    }
     let child = |slot: &Slot| match slot.target() {
         Target::Node(child) if !slot.is_damaged() => child.loaded().cloned(),
         _ => None,

@@ -681,7 +681,7 @@ fn graft(harness: &mut Harness, rows: u16) -> Option<Graft> {
     let (lower, upper) = (crate::base::key::tree_start(TreeId(2)), crate::base::key::tree_end(TreeId(2)));
     assert!(harness.tree.is_bare(&harness.tree.version(), &lower, Some(&upper)).expect("read"));
     harness.now += 1;
-    let mut writer = harness.tree.graft_writer(&lower, Some(&upper), Stamp::Settled, harness.now);
+    let mut writer = harness.tree.graft_writer(&lower, Some(&upper), Stamp::Settled);
     for row in 0..rows {
         let key = crate::base::key::inner(TreeId(2), format!("{row:05}").as_bytes());
         let value: Vec<u8> = (0..60).map(|at| (row.wrapping_mul(7919) >> (at % 11)) as u8).collect();
@@ -753,6 +753,31 @@ fn what_was_dropped_above_the_leaves_is_joined_where_it_lies() {
     harness.check();
     harness.reopen();
     harness.check();
+}
+
+#[test]
+fn nodes_are_not_joined_below_a_range_delete() {
+    let mut harness = around(3000);
+    let root = harness.tree.version().root.clone();
+    assert!(root.height() > 1);
+    let mut env = harness.tree.env().clone();
+    env.options.fanout_max = 1000;
+    let neighbours = |harness: &Harness| {
+        let root = harness.tree.version().root.clone();
+        for slot in &root.slots()[..2] {
+            let node::Target::Node(child) = slot.target() else { panic!("a node") };
+            child.load(harness.tree.env()).expect("load");
+        }
+        super::install::join_slots(&env, &root.slots()[0], &root.slots()[1]).is_some()
+    };
+    assert!(neighbours(&harness));
+    let lower = root.slots()[0].lower().to_vec();
+    harness.delete_range(lower.clone(), [&lower[..], &[9]].concat());
+    harness.seal_all();
+    assert!(
+        !neighbours(&harness),
+        "what is older than the range-delete would be taken for as new as what is beside it"
+    );
 }
 
 #[test]

@@ -480,3 +480,30 @@ fn any_failing_call_leaves_each_load_whole_or_gone() {
 fn any_short_write_leaves_each_load_whole_or_gone() {
     each(&FaultRule { fault: Fault::ShortWrite, classes: vec![CallClass::Write], ..calls() });
 }
+
+/// A leaf of what was truncated and one of what was loaded beside it become one before the truncation has come down to them.
+#[test]
+fn what_was_truncated_before_a_load_beside_it_stays_away() {
+    let (storage, db, tree) = fresh();
+    for key in [&b"k"[..], b"l"] {
+        db.put(&tree, key, b"v").unwrap();
+    }
+    let other = db.create_tree("u", &TreeOptions::default()).unwrap();
+    db.compact(None, b"", b"", &mut |_| ControlFlow::Continue(())).unwrap();
+    let txn = begin(&db);
+    txn.truncate_tree(&tree).unwrap();
+    txn.commit().unwrap();
+    let txn = begin(&db);
+    let loaded: Rows = (0..3u8).map(|number| (vec![number], vec![0; 3000])).collect();
+    load(&txn, &other, &loaded).unwrap();
+    txn.commit().unwrap();
+    for _ in 0..2 {
+        while db.step_background().unwrap() {}
+        assert!(present(&db, "t").is_empty());
+        assert!(present(&db, "u") == loaded);
+        db.checkpoint().unwrap();
+        db.compact(None, b"", b"", &mut |_| ControlFlow::Continue(())).unwrap();
+    }
+    drop((tree, other));
+    assert_clean(&storage, db, "truncated");
+}
