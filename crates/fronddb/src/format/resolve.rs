@@ -17,10 +17,12 @@
 //!   For the same reason a key that knows single-deletes must not know plain deletes: see [`Kind`].)
 //! - R5: only aborted, superseded or annihilated messages leave; each blob of such a message is reported.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 
 use super::message::{Kind, Message, Stamp};
-use super::program;
+use super::program::{self, Program};
 use super::visibility::{Retention, Sight, Status, View};
 use crate::base::{CommitNumber, Result, TxnId};
 
@@ -100,7 +102,7 @@ impl KeyReader {
         let mut value = older;
         while let Some((kind, payload)) = self.pending.pop() {
             match kind {
-                Kind::Update => value = program::apply(&payload, value.as_deref())?,
+                Kind::Update => value = program::apply(&payload, value)?,
                 _ if value.is_none() => value = Some(payload),
                 _ => {}
             }
@@ -194,15 +196,56 @@ pub trait Sink {
 struct Entry<'a> {
     message: Message<'a>,
     fate: Fate,
-    /// A folded payload replaces the message's own.
-    folded: Option<Vec<u8>>,
+    /// Replaces the message's own payload.
+    folded: Folded,
     /// Stands for a range-delete that covers the key; never written.
     ranged: bool,
 }
 
+/// What was made of several messages.
+#[derive(Debug, Default)]
+enum Folded {
+    #[default]
+    No,
+    Value(Vec<u8>),
+    /// A program, and how long it is at most when it is encoded.
+    Program(Program, usize),
+}
+
 impl Entry<'_> {
-    fn payload(&self) -> &[u8] {
-        self.folded.as_deref().unwrap_or(self.message.payload)
+    fn payload(&self) -> Cow<'_, [u8]> {
+        match &self.folded {
+            Folded::No => Cow::Borrowed(self.message.payload),
+            Folded::Value(value) => Cow::Borrowed(value),
+            Folded::Program(program, _) => {
+                let mut bytes = Vec::new();
+                program.encode(&mut bytes);
+                Cow::Owned(bytes)
+            }
+        }
+    }
+
+    /// The value of a put.
+    fn value_bytes(&self) -> usize {
+        match &self.folded {
+            Folded::Value(value) => value.len(),
+            _ => self.message.payload.len(),
+        }
+    }
+
+    fn take_value(&mut self) -> Vec<u8> {
+        match std::mem::take(&mut self.folded) {
+            Folded::Value(value) => value,
+            _ => self.message.payload.to_vec(),
+        }
+    }
+
+    /// The program of an update, and how long it is at most when it is encoded.
+    fn take_program(&mut self) -> Result<(Program, usize)> {
+        match std::mem::take(&mut self.folded) {
+            Folded::Program(program, bytes) => Ok((program, bytes)),
+            _ => Ok((Program::decode(self.message.payload)?, self.message.payload.len())),
+        }
     }
 
     fn is_delete(&self) -> bool {
@@ -234,7 +277,7 @@ pub fn compact(
             Fate::Committed(number) => committed(number),
             _ => entry.message.stamp,
         };
-        sink.keep(&Message { stamp, payload: entry.payload(), ..entry.message })?;
+        sink.keep(&Message { stamp, payload: &entry.payload(), ..entry.message })?;
     }
     Ok(())
 }
@@ -291,7 +334,7 @@ fn survivors<'a>(
             let fate = stamper.fate(retention, stamp);
             if fate != Fate::Aborted {
                 let message = Message { key, seq, stamp, kind: Kind::Delete, blob: false, payload: &[] };
-                entries.push(Entry { message, fate, folded: None, ranged: true });
+                entries.push(Entry { message, fate, folded: Folded::No, ranged: true });
             }
         }
     };
@@ -300,32 +343,41 @@ fn survivors<'a>(
         match stamper.fate(retention, message.stamp) {
             Fate::Aborted if message.blob => sink.drop_blob(message.payload),
             Fate::Aborted => {}
-            fate => entries.push(Entry { message: *message, fate, folded: None, ranged: false }),
+            fate => entries.push(Entry { message: *message, fate, folded: Folded::No, ranged: false }),
         }
     }
     entries
 }
 
 /// Step 2: drops what no reader can see below a newer decisive message, and pairs of put and single-delete.
+///
+/// Of the decisive messages only the nearest can do that: commits of one key come in the order of its messages, so what is not of
+/// one stripe with the nearest is not with those further up; and the steps of a transaction that is not decided come in order too.
 fn supersede<'a>(retention: &Retention<'_>, entries: Vec<Entry<'a>>, sink: &mut impl Sink) -> Vec<Entry<'a>> {
     let mut kept: Vec<Entry<'a>> = Vec::with_capacity(entries.len());
+    // The last that is decisive.
+    let mut nearest: Vec<usize> = Vec::new();
     for entry in entries {
-        let Some(newer) = kept.iter().rposition(|newer| is_decisive(newer) && same_stripe(retention, &entry, newer))
-        else {
-            kept.push(entry);
+        let newer = nearest.last().copied().filter(|newer| same_stripe(retention, &entry, &kept[*newer]));
+        let superseded = newer.is_some_and(|newer| {
+            let above = &kept[newer];
+            let pair = above.message.kind == Kind::SingleDelete && !above.ranged && entry.message.kind == Kind::Put;
+            if pair && newer + 1 == kept.len() {
+                kept.pop();
+                nearest.pop();
+                return true;
+            }
+            // R4
+            entry.message.kind != Kind::SingleDelete || above.message.kind == Kind::Delete
+        });
+        if superseded {
+            drop_entry(&entry, sink);
             continue;
-        };
-        let above = &kept[newer];
-        let adjacent = newer + 1 == kept.len();
-        let pair = above.message.kind == Kind::SingleDelete && !above.ranged && entry.message.kind == Kind::Put;
-        if pair && adjacent {
-            drop_entry(&entry, sink);
-            kept.pop();
-        } else if entry.message.kind == Kind::SingleDelete && above.message.kind != Kind::Delete {
-            kept.push(entry); // R4
-        } else {
-            drop_entry(&entry, sink);
         }
+        if is_decisive(&entry) {
+            nearest.push(kept.len());
+        }
+        kept.push(entry);
     }
     kept
 }
@@ -368,38 +420,28 @@ fn fold<'a>(
     let mut done: Vec<Entry<'a>> = Vec::with_capacity(entries.len()); // oldest first
     for mut entry in entries.into_iter().rev() {
         let decided = matches!(entry.fate, Fate::Committed(_));
-        match (entry.message.kind, done.last()) {
+        match (entry.message.kind, done.last_mut()) {
             (Kind::Update, None) if bottom && decided => {
-                let value = program::apply(entry.payload(), None)?;
-                if is_small(&value) {
-                    become_value(&mut entry, value);
-                }
+                become_value(&mut entry, None)?;
             }
             (Kind::InsertIfAbsent, None) if bottom && decided => entry.message.kind = Kind::Put,
             (Kind::Update, Some(older)) if same_stripe(retention, older, &entry) && !older.message.blob => {
                 let ranged = older.ranged;
                 match older.message.kind {
                     Kind::Put => {
-                        let value = program::apply(entry.payload(), Some(older.payload()))?;
-                        if is_small(&value) {
-                            become_value(&mut entry, value);
+                        if become_value(&mut entry, Some(older))? {
                             done.pop();
                         }
                     }
                     Kind::Delete | Kind::SingleDelete => {
-                        let value = program::apply(entry.payload(), None)?;
-                        if is_small(&value) {
-                            become_value(&mut entry, value);
-                            // A put above must not push a delete out that holds back something older.
-                            if bottom || (!ranged && older.message.kind == Kind::Delete) {
-                                done.pop();
-                            }
+                        let full = older.message.kind == Kind::Delete;
+                        // A put above must not push a delete out that holds back something older.
+                        if become_value(&mut entry, None)? && (bottom || (!ranged && full)) {
+                            done.pop();
                         }
                     }
                     Kind::Update => {
-                        let both = Some(program::compose(older.payload(), entry.payload())?);
-                        if is_small(&both) {
-                            entry.folded = both;
+                        if follow(&mut entry, older)? {
                             done.pop();
                         }
                     }
@@ -436,14 +478,36 @@ fn fold<'a>(
     Ok(done)
 }
 
-fn is_small(folded: &Option<Vec<u8>>) -> bool {
-    folded.as_ref().is_none_or(|bytes| bytes.len() <= FOLDED_BYTES_MAX)
-}
-
-fn become_value(entry: &mut Entry<'_>, value: Option<Vec<u8>>) {
+/// An update becomes what it makes of an older value (`None`: of none), unless that would be too long.
+fn become_value(entry: &mut Entry<'_>, older: Option<&mut Entry<'_>>) -> Result<bool> {
+    let (program, bytes) = entry.take_program()?;
+    if program.length_after(older.as_ref().map(|older| older.value_bytes())).unwrap_or(0) > FOLDED_BYTES_MAX {
+        entry.folded = Folded::Program(program, bytes);
+        return Ok(false);
+    }
+    let value = program.apply(older.map(Entry::take_value));
     entry.message.kind = if value.is_some() { Kind::Put } else { Kind::Delete };
     entry.message.blob = false;
-    entry.folded = Some(value.unwrap_or_default());
+    entry.folded = Folded::Value(value.unwrap_or_default());
+    Ok(true)
+}
+
+/// An update becomes one that does what an older one does first, unless that would be too long.
+fn follow(entry: &mut Entry<'_>, older: &mut Entry<'_>) -> Result<bool> {
+    let (newer, newer_bytes) = entry.take_program()?;
+    let (mut program, mut bytes) = older.take_program()?;
+    if bytes + newer_bytes > FOLDED_BYTES_MAX {
+        // As many updates of the same bytes are one, it may be shorter than it looks.
+        bytes = program.encoded_bytes();
+    }
+    if bytes + newer_bytes > FOLDED_BYTES_MAX {
+        older.folded = Folded::Program(program, bytes);
+        entry.folded = Folded::Program(newer, newer_bytes);
+        return Ok(false);
+    }
+    program.append(newer);
+    entry.folded = Folded::Program(program, bytes + newer_bytes);
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ impl Harness {
             Kind::Put => Some(payload.to_vec()),
             Kind::InsertIfAbsent => before.or_else(|| Some(payload.to_vec())),
             Kind::Delete | Kind::SingleDelete => None,
-            Kind::Update => crate::format::program::apply(payload, before.as_deref()).expect("well formed"),
+            Kind::Update => crate::format::program::apply(payload, before).expect("well formed"),
         };
         versions.push((self.now, after));
     }

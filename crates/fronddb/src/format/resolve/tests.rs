@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::base::TxnId;
-use crate::format::program::{Op, Program};
+use crate::format::program::{Op, Overflow, Program};
 
 /// What a transaction does to the one key of these tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,15 @@ impl crate::format::Statuses for Vec<Fates> {
 
 fn program(seq: u64) -> Vec<u8> {
     let mut payload = Vec::new();
-    Program { ops: vec![Op::SetBytes { offset: (seq % 3) as u32, bytes: vec![seq as u8] }] }.encode(&mut payload);
+    let op = match seq % 5 {
+        0 => Op::Append { bytes: vec![seq as u8] },
+        1 => {
+            let (offset, delta) = (1, seq as i64 % 3 * 90 - 90);
+            Op::Add { offset, width: 1, big_endian: false, signed: true, delta, overflow: Overflow::Saturate }
+        }
+        _ => Op::SetBytes { offset: (seq % 3) as u32, bytes: vec![seq as u8] },
+    };
+    Program { ops: vec![op] }.encode(&mut payload);
     payload
 }
 
@@ -191,7 +199,7 @@ fn replay(world: &World, view: &View<'_>) -> Option<Vec<u8>> {
             None | Some((Kind::Delete | Kind::SingleDelete, _)) => None,
             Some((Kind::Put, payload)) => Some(payload.clone()),
             Some((Kind::InsertIfAbsent, payload)) => value.or_else(|| Some(payload.clone())),
-            Some((Kind::Update, payload)) => program::apply(payload, value.as_deref()).expect("well formed"),
+            Some((Kind::Update, payload)) => program::apply(payload, value).expect("well formed"),
         };
     }
     value
@@ -286,4 +294,47 @@ fn a_single_delete_leaves_only_with_its_put() {
     assert_eq!(compacted(&retention, false, &put_over, &[]), put_over, "the older put lies deeper");
     let all = [message(4, Kind::SingleDelete), message(3, Kind::Put), message(2, Kind::SingleDelete)];
     assert_eq!(compacted(&retention, false, &all, &[]), [message(2, Kind::SingleDelete)]);
+}
+
+/// These take seconds or forever, according to how time grows with the number of messages.
+#[test]
+fn a_key_with_very_many_versions_is_compacted() {
+    const COUNT: u64 = 200_000;
+    let statuses = vec![Fates { whole: Status::Active, aborted_step: None }];
+    let retention = Retention { snapshots: vec![CommitNumber(5)], statuses: &statuses };
+    let newest_first = |at: &dyn Fn(u64) -> (Stamp, Kind, Vec<u8>)| {
+        let owned = |seq| {
+            let (stamp, kind, payload) = at(seq);
+            Owned { seq, stamp, kind, payload }
+        };
+        (1..=COUNT).rev().map(owned).collect::<Vec<_>>()
+    };
+    let encoded = |op: Op| {
+        let mut payload = Vec::new();
+        Program { ops: vec![op] }.encode(&mut payload);
+        payload
+    };
+    let add = |overflow| encoded(Op::Add { offset: 0, width: 4, big_endian: false, signed: false, delta: 1, overflow });
+    let put = Owned { seq: 0, stamp: Stamp::Settled, kind: Kind::Put, payload: vec![0; 4] };
+
+    for overflow in [Overflow::Wrap, Overflow::Saturate] {
+        let mut messages = newest_first(&|_| (Stamp::Settled, Kind::Update, add(overflow)));
+        let folded = compacted(&retention, false, &messages, &[]);
+        assert_eq!(folded.len(), 1);
+        messages.push(put.clone());
+        for messages in [messages, vec![folded[0].clone(), put.clone()]] {
+            let value = compacted(&retention, true, &messages, &[]);
+            assert_eq!((value.len(), &value[0].payload[..]), (1, &(COUNT as u32).to_le_bytes()[..]));
+        }
+    }
+    let mut messages =
+        newest_first(&|seq| (Stamp::Settled, Kind::Update, encoded(Op::Append { bytes: vec![seq as u8; 40] })));
+    messages.push(put);
+    assert_eq!(compacted(&retention, true, &messages, &[])[0].payload.len(), 4 + 40 * COUNT as usize);
+    // A transaction with a savepoint before each of its writes, which is still open.
+    let stamp = |step| Stamp::Written { txn: TxnId(1), step };
+    for kind in [Kind::Put, Kind::Update] {
+        let messages = newest_first(&|seq| (stamp(seq as u32), kind, add(Overflow::Wrap)));
+        assert_eq!(compacted(&retention, true, &messages, &[]).len(), COUNT as usize);
+    }
 }
