@@ -16,7 +16,7 @@ use crate::base::checksum::key_hash;
 use crate::base::compress::{Codec, Compressor};
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::page_buf::PageBuf;
-use crate::base::{BlockPtr, Error, Result, RunId, TxnId, key};
+use crate::base::{BlockPtr, Error, ErrorKind, Result, RunId, TxnId, key};
 use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, EntryBlockBuilder, IndexBuilder, RangeBlock, ranges};
 use crate::format::{Message, RangeDelete, RunMeta, Stamp, filter};
 use crate::store::{RESERVE_PIECE_BYTES_MIN, Urgency};
@@ -30,6 +30,8 @@ const INDEX_BYTES: usize = 16 << 10;
 const INDEX_SEPARATOR_BYTES: usize = 256 << 10;
 /// An index entry takes at most this much besides its separator.
 const INDEX_ENTRY_BYTES: usize = 64;
+/// Space for index blocks behind the chunk is taken in pieces of this size, in bytes, if there is any.
+const INDEX_PIECE_BYTES: usize = 1 << 20;
 /// A chunk is written when the separators of the blocks in it take so much. (Blocks of long keys may be stored in few bytes.)
 const SEPARATOR_BYTES_MAX: usize = 1 << 20;
 /// At a tree boundary a block is cut when it has at least this part of its target size.
@@ -450,11 +452,12 @@ impl RunWriter {
         self.put(waiting, codec)
     }
 
-    /// Writes the last chunk with the index behind it: in one piece, or block by block if the index is large.
+    /// Writes the last chunk with the index behind it: in one piece, or some blocks at a time if the index is large.
     fn write_rest(&mut self) -> Result<()> {
-        let index_bytes = self.index_bytes_max();
-        let behind = if self.output.fits(index_bytes) { index_bytes } else { 0 };
-        let mut space = self.reserve(self.output.filled() + behind)?;
+        let mut rest = self.index_bytes_max();
+        let behind = if self.output.fits(rest) { rest } else { 0 };
+        let bytes = self.output.filled() + behind;
+        let mut space = Reserved { base: self.output.reserve(bytes)?, bytes };
         self.place_waiting(space.base);
         if self.scratch.index.count() > 0 {
             let last = end_partition(&mut self.scratch.index);
@@ -463,20 +466,16 @@ impl RunWriter {
         let mut top = IndexBuilder::default();
         let partitions = std::mem::take(&mut self.partitions);
         for partition in &partitions {
-            let ptr = self.put_index(&mut space, &partition.raw)?;
+            let ptr = self.put_index(&mut space, &mut rest, &partition.raw)?;
             top.add(1, &partition.separator, partition.continues, ptr, partition.messages, partition.bytes);
             self.meta.index = ptr;
         }
         if partitions.len() > 1 {
             let mut raw = Vec::new();
             top.finish(1, &mut raw);
-            self.meta.index = self.put_index(&mut space, &raw)?;
+            self.meta.index = self.put_index(&mut space, &mut rest, &raw)?;
         }
         self.write_chunk()
-    }
-
-    fn reserve(&mut self, bytes: usize) -> Result<Reserved> {
-        Ok(Reserved { base: self.output.reserve(bytes)?, bytes })
     }
 
     /// Upper bound of what the index will take.
@@ -488,16 +487,24 @@ impl RunWriter {
         2 * entries + parts.sum::<usize>() + longest + (entries / INDEX_BYTES + 3) * (2 * INDEX_ENTRY_BYTES)
     }
 
-    /// Puts an index block where it has its address at once: into `space` or, past the end of that, into space of its own.
-    fn put_index(&mut self, space: &mut Reserved, raw: &[u8]) -> Result<BlockPtr> {
+    /// Puts an index block where it has its address at once: into `space` or, past the end of that, into new space. `rest`: what this
+    /// block and those that follow take, about.
+    fn put_index(&mut self, space: &mut Reserved, rest: &mut usize, raw: &[u8]) -> Result<BlockPtr> {
         let scratch = &mut *self.scratch;
         scratch.sealed.clear();
         let codec = Codec::Zstd { level: 1 };
         let stored = block::seal_unplaced(BlockKind::Index, codec, raw, &mut scratch.compressor, &mut scratch.sealed)?;
         if self.output.filled() + stored > space.bytes {
             self.write_chunk()?;
-            *space = self.reserve(stored)?;
+            let bytes = (*rest).min(INDEX_PIECE_BYTES).max(stored);
+            *space = match self.output.reserve(bytes) {
+                Err(error) if error.kind() == ErrorKind::NoSpace && bytes > stored => {
+                    Reserved { base: self.output.reserve(stored)?, bytes: stored }
+                }
+                base => Reserved { base: base?, bytes },
+            };
         }
+        *rest = rest.saturating_sub(stored);
         let at = self.output.push(&self.scratch.sealed);
         self.meta.bytes += stored as u64;
         let ptr = BlockPtr { offset: space.base + at as u64, stored: stored as u32 };

@@ -29,8 +29,10 @@ use crate::base::CommitNumber;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicUsize, Ordering, fence};
 
-/// Most markers kept; past it, no new ones.
+/// Most markers kept; past it, all are forgotten: those that are of use come again with the next scans.
 const MARKERS_MAX: usize = 4096;
+/// Intervals between longer keys are not remembered, so that markers take 8 MiB at most.
+const KEY_BYTES_MAX: usize = 1 << 10;
 /// Most scans that may watch at a time.
 const WATCHES_MAX: usize = 64;
 
@@ -141,11 +143,14 @@ impl DeadRanges {
         self.count.store(inner.watches.len() + inner.markers.len(), Ordering::SeqCst);
     }
 
-    /// Watches writes at or above `lower`. `None` when too many scans watch.
+    /// Watches writes at or above `lower`. `None` when too many scans watch, or it is too long to be remembered.
     pub fn watch(&self, lower: &[u8]) -> Option<WatchId> {
         let mut inner = self.inner.lock();
-        if inner.watches.len() >= WATCHES_MAX || inner.markers.len() >= MARKERS_MAX {
+        if inner.watches.len() >= WATCHES_MAX || lower.len() > KEY_BYTES_MAX {
             return None;
+        }
+        if inner.markers.len() >= MARKERS_MAX {
+            inner.markers.clear();
         }
         inner.next_watch += 1;
         let id = inner.next_watch;
@@ -163,7 +168,7 @@ impl DeadRanges {
         let watch = inner.watches.swap_remove(at);
         if let Some((upper, since)) = dead {
             let upper = watch.written.as_deref().map_or(upper, |written| written.min(upper)).to_vec();
-            if watch.lower < upper {
+            if watch.lower < upper && upper.len() <= KEY_BYTES_MAX {
                 inner.add(watch.lower, Marker { upper, since });
             }
         }
@@ -270,6 +275,20 @@ mod tests {
         assert_eq!(bounds(&dead, b"q", SINCE), Some((b"m".to_vec(), b"r".to_vec())));
         dead.end_watch(below.expect("room"), Some((b"z", SINCE)));
         assert_eq!(bounds(&dead, b"c", SINCE), Some((b"a".to_vec(), b"d".to_vec())));
+    }
+
+    #[test]
+    fn markers_that_nobody_needs_any_more_keep_no_others_out() {
+        let dead = DeadRanges::default();
+        for number in 0..2 * MARKERS_MAX as u32 {
+            let (lower, upper) =
+                ([&[b'a'], &number.to_be_bytes()[..]].concat(), [&[b'a'], &number.to_be_bytes()[..], &[0]].concat());
+            dead.end_watch(dead.watch(&lower).expect("room"), Some((&upper, SINCE)));
+        }
+        assert!(dead.count.load(Ordering::Relaxed) <= MARKERS_MAX);
+        dead.end_watch(dead.watch(b"b").expect("room"), Some((b"c", SINCE)));
+        assert!(bounds(&dead, b"b", SINCE).is_some());
+        assert_eq!(dead.watch(&[b'x'; 2000]), None);
     }
 
     #[test]
