@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::fs::Permissions;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use support::{Place, Said};
 
@@ -376,4 +378,39 @@ fn the_pulled_plug_loses_nothing() {
         serde_json::from_slice(&std::fs::read(place.path("plug").join("plug.json")).expect("read")).expect("JSON");
     assert_eq!((&json["good"], &json["check_findings"]), (&true.into(), &0.into()));
     assert_eq!(std::fs::read_dir(place.path("plug")).expect("list").count(), 3, "the database is gone");
+}
+
+#[test]
+fn an_output_that_is_no_regular_file_is_written_and_stays_what_it_is() {
+    let place = Place::new();
+    place.fruit();
+    let dump = place.good("dump demo");
+    let made = Command::new("mkfifo").arg(place.path("pipe")).status().expect("run mkfifo");
+    assert!(made.success());
+    let reader = std::thread::spawn({
+        let pipe = place.path("pipe");
+        move || std::fs::read_to_string(pipe).expect("read the pipe")
+    });
+    place.good("dump demo --output pipe");
+    let is_pipe = std::fs::metadata(place.path("pipe")).expect("stat").file_type().is_fifo();
+    assert!(is_pipe, "the pipe has become a file");
+    assert_eq!(reader.join().expect("reader"), dump);
+    for name in ["/dev/stdout", "/dev/fd/1"] {
+        assert_eq!(place.good(&format!("dump demo --output {name}")), dump);
+    }
+    place.run("dump demo --output demo").failed(4, &["demo", "directory"]);
+    // By a link to a file, and by one to where none is yet.
+    std::fs::create_dir(place.path("dumps")).expect("directory");
+    std::fs::write(place.path("dumps/old"), "old").expect("write");
+    std::fs::set_permissions(place.path("dumps/old"), Permissions::from_mode(0o600)).expect("mode");
+    for name in ["old", "new"] {
+        let link = place.path(&format!("link-{name}"));
+        std::os::unix::fs::symlink(format!("dumps/{name}"), &link).expect("link");
+        place.good(&format!("dump demo --output link-{name}"));
+        assert!(link.is_symlink(), "{name}");
+        assert_eq!(std::fs::read_to_string(place.path("dumps").join(name)).expect("read"), dump);
+    }
+    let mode = std::fs::metadata(place.path("dumps/old")).expect("stat").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "what was private is not");
+    assert_eq!(std::fs::read_dir(place.path("dumps")).expect("list").count(), 2);
 }

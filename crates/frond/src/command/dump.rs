@@ -38,7 +38,7 @@ pub(crate) struct Dump {
     /// The text form
     #[arg(short, long, value_enum, default_value = "lines")]
     format: Form,
-    /// The file to write; `-` is standard output
+    /// The file to write; `-` is standard output. A device or pipe is written as it is
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
     #[command(flatten)]
