@@ -414,3 +414,18 @@ fn an_output_that_is_no_regular_file_is_written_and_stays_what_it_is() {
     assert_eq!(mode & 0o777, 0o600, "what was private is not");
     assert_eq!(std::fs::read_dir(place.path("dumps")).expect("list").count(), 2);
 }
+
+#[test]
+fn a_dump_with_something_behind_its_end_is_refused() {
+    let place = Place::new();
+    place.fruit();
+    let dump = place.good("dump demo");
+    let lines = dump.lines().count();
+    for rest in [dump.as_str(), "\n", "x"] {
+        let said = place.run_on("load copy --create", format!("{dump}{rest}").as_bytes());
+        let line = format!("line {}", lines + 1);
+        said.failed(3, &["standard input", &line, "ended on the line before", "rows loaded before it: 0"]);
+        assert_eq!(place.good("scan copy fruit --count"), "0\n");
+    }
+    assert_eq!(place.run_on("load copy --create", dump.as_bytes()).code, 0);
+}
