@@ -429,3 +429,13 @@ fn a_dump_with_something_behind_its_end_is_refused() {
     }
     assert_eq!(place.run_on("load copy --create", dump.as_bytes()).code, 0);
 }
+
+#[test]
+fn a_dump_with_other_line_ends_is_refused() {
+    let place = Place::new();
+    place.fruit();
+    let dump = place.good("dump demo").replace('\n', "\r\n");
+    place.run_on("load copy --create", dump.as_bytes()).failed(3, &["line 2", "\\r", "CRLF"]);
+    let row = b"frond-dump 1\ntree\tt\tnone\t\na\tb\r\nend rows=1\n";
+    place.run_on("load copy --create", row).failed(3, &["line 3", "CRLF", "rows loaded before it: 0"]);
+}
