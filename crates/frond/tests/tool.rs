@@ -439,3 +439,26 @@ fn a_dump_with_other_line_ends_is_refused() {
     let row = b"frond-dump 1\ntree\tt\tnone\t\na\tb\r\nend rows=1\n";
     place.run_on("load copy --create", row).failed(3, &["line 3", "CRLF", "rows loaded before it: 0"]);
 }
+
+#[test]
+fn a_dump_says_that_it_leaves_prepared_transactions_out() {
+    let place = Place::new();
+    place.fruit();
+    let dump = place.run("dump demo");
+    assert_eq!((dump.code, dump.err.as_str()), (0, ""));
+    let options = || fronddb::Options::new().memory_bytes(16 << 20);
+    let db = fronddb::Database::open(place.path("demo"), options()).expect("open");
+    let fruit = db.open_tree("fruit").expect("tree");
+    let txn = db.begin(fronddb::TxnOptions::default()).expect("begin");
+    txn.put(&fruit, b"date", b"brown").expect("put");
+    txn.prepare(b"xid").expect("prepare");
+    db.close().expect("close");
+    let said = place.run("dump demo");
+    assert_eq!((said.code, said.out), (0, dump.out));
+    assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+    assert!(said.err.contains("prepared transactions") && said.err.contains("count=1"), "{}", said.err);
+    let db = fronddb::Database::open(place.path("demo"), options()).expect("open");
+    db.commit_prepared(b"xid").expect("commit");
+    db.close().expect("close");
+    assert!(place.good("dump demo").contains("date\tbrown\n"));
+}
