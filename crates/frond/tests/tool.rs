@@ -41,9 +41,16 @@ fn help_leads_from_the_first_step_on() {
 #[test]
 fn wrong_usage_is_code_2_and_changes_nothing() {
     let place = Place::new();
-    for line in
-        ["", "frobnicate", "get", "get demo", "scan demo fruit --limit x", "create demo --codec gzip", "plug --rate 0"]
-    {
+    for line in [
+        "",
+        "frobnicate",
+        "get",
+        "get demo",
+        "scan demo fruit --limit x",
+        "create demo --codec gzip",
+        "plug --rate 0",
+        "plug --rate 5 --seconds 1e20 --results plug",
+    ] {
         let said = place.run(line);
         assert_eq!((said.code, said.out.as_str()), (2, ""), "frond {line}: {}", said.err);
     }
