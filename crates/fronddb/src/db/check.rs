@@ -12,7 +12,7 @@ use super::catalog::{self, CATALOG};
 use super::engine::Engine;
 use super::json::JsonWriter;
 use super::monitor::Finding;
-use super::options::Options;
+use super::options::{Options, check_directory};
 use super::recovery;
 use crate::base::clock::Clock;
 use crate::base::memory::MemoryBudget;
@@ -197,8 +197,10 @@ impl<'a> Offline<'a> {
     /// Keeps others from opening it.
     ///
     /// # Errors
-    /// `NotFound` when there is no database, `AlreadyOpen`, `Io`.
+    /// `NotFound` when there is no database, `AlreadyOpen`, `InvalidArgument` for an empty path, `Io`.
     pub(super) fn lock(&self) -> Result<Box<dyn Send + Sync>> {
+        check_directory("the database's directory", Some(self.directory))?;
+        check_directory("log_dir", Some(&self.log_directory))?;
         if !Store::exists(&*self.storage, self.directory)? {
             let message = format!("no database there, directory={}", self.directory.display());
             return Err(Error::new(ErrorKind::NotFound, message));

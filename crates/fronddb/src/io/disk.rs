@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{File, OpenMode, Storage, failed};
+use super::{File, OpenMode, Storage, check_named, failed};
 use crate::base::page_buf::PageBuf;
 use crate::base::{Error, ErrorKind, Result};
 
@@ -51,7 +51,7 @@ fn open_with(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// The directory that holds `path`; the current one for a bare name.
+/// The directory that holds `path`, which is not empty; the current one for a bare name.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -72,6 +72,7 @@ impl Drop for FileLock {
 
 impl Storage for DiskStorage {
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        check_named(dir)?;
         let mut missing = Vec::new();
         let mut at = dir;
         while !self.exists(at)? {
