@@ -708,9 +708,9 @@ typedef struct frond_finding {
   const char *file;    /* relative to the database's directory */
   const char *message; /* what is wrong, in words */
   uint64_t offset;     /* in the file, in bytes; UINT64_MAX when not known */
-  uint32_t tree;       /* 0 when not known */
-  uint32_t reserved;
-  const char *tree_name; /* NULL when not known */
+  uint32_t tree;       /* the tree concerned, of several the first; 0 when not known */
+  uint32_t tree_last;  /* the last that may be concerned: tree again, or a later one; 0 when not known */
+  const char *tree_name; /* the first one's; NULL when not known */
 } frond_finding;
 
 /* Told of each finding in the thread that checks; finding is lent for the call. New fields come last. */
