@@ -274,6 +274,7 @@ impl Recovery<'_> {
         let (readings, tail) = self.read_log(&store, &log_options, start, log_end)?;
         self.report.bytes_read = tail.end().0.saturating_sub(start.0);
         self.report.log_end = tail.end().0;
+        self.report.segments = tail.segments_read();
         self.phase(RecoveryPhase::Log, RecoveryPhase::Sort);
 
         let mut next_tree = stored_next_tree(&superblock);
