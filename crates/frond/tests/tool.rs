@@ -3,7 +3,8 @@
 mod support;
 
 use std::fs::Permissions;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -468,4 +469,53 @@ fn a_dump_says_that_it_leaves_prepared_transactions_out() {
     db.commit_prepared(b"xid").expect("commit");
     db.close().expect("close");
     assert!(place.good("dump demo").contains("date\tbrown\n"));
+}
+
+#[test]
+fn who_may_only_read_may_look() {
+    const NOBODY: u32 = 65_534;
+    let place = Place::new();
+    stored(&place);
+    // Where it was built others may not even look.
+    let tool = place.path("frond");
+    std::fs::copy(env!("CARGO_BIN_EXE_frond"), &tool).expect("copy");
+    let modes = |mode| {
+        let names = ["demo", "demo/log", "."].map(|name| place.path(name));
+        names.iter().for_each(|name| std::fs::set_permissions(name, Permissions::from_mode(mode)).expect("mode"));
+    };
+    for file in ["LOCK", "data.frond"] {
+        let path = place.path("demo").join(file);
+        std::fs::set_permissions(path, Permissions::from_mode(0o444)).expect("mode");
+    }
+    for entry in std::fs::read_dir(place.path("demo/log")).expect("list") {
+        std::fs::set_permissions(entry.expect("entry").path(), Permissions::from_mode(0o444)).expect("mode");
+    }
+    modes(0o555);
+    // Root may write in spite of all modes.
+    let is_root = std::fs::metadata(place.dir.path()).expect("stat").uid() == 0;
+    let look = |line: &str| {
+        let mut command = Command::new(&tool);
+        command.args(line.split_whitespace()).current_dir(place.dir.path()).stdin(Stdio::null());
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        Said::from(command.output().expect("run frond"))
+    };
+    for line in ["check demo", "dump demo", "scan demo left --count", "stat demo", "log demo", "check demo --json"] {
+        let said = look(line);
+        assert_eq!(said.code, 0, "frond {line}: {}", said.err);
+    }
+    // Whoever writes is refused, also while somebody only looks; and without the file to lock nobody looks.
+    let said = look("put demo left a b");
+    assert_ne!(said.code, 0, "{}", said.out);
+    let held =
+        fronddb::Database::open(place.path("demo"), fronddb::Options::new().memory_bytes(16 << 20).read_only(true))
+            .expect("open");
+    look("check demo").failed(18, &["already open"]);
+    held.close().expect("close");
+    modes(0o755);
+    std::fs::remove_file(place.path("demo/LOCK")).expect("remove");
+    modes(0o555);
+    look("check demo").failed(20, &["LOCK"]);
+    modes(0o755);
 }

@@ -60,6 +60,16 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
+/// Opens a file to be locked. Who may not write it, or anything in a file system that is mounted for reading, locks it as
+/// well: the lock needs no more than a descriptor. Where the file is missing and cannot be made there is nothing to lock, and
+/// others who may write, or see the same directory by another mount, would not be kept out: that stays an error.
+fn open_to_lock(path: &Path) -> rustix::io::Result<OwnedFd> {
+    open_with(path, OFlags::RDWR | OFlags::CREATE).or_else(|refused| match refused {
+        Errno::ROFS | Errno::ACCESS | Errno::PERM => open_with(path, OFlags::RDONLY).map_err(|_| refused),
+        _ => Err(refused),
+    })
+}
+
 /// An exclusive lock of a file. Unlocks it in so many words: closing the file alone would leave it locked
 /// for as long as a child process that was being started at the time has a copy of the descriptor.
 struct FileLock(OwnedFd);
@@ -143,7 +153,7 @@ impl Storage for DiskStorage {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        let file = open_with(path, OFlags::RDWR | OFlags::CREATE).map_err(|error| failed("open", path, error))?;
+        let file = open_to_lock(path).map_err(|error| failed("open", path, error))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Box::new(FileLock(file))),
             Err(Errno::WOULDBLOCK) => {

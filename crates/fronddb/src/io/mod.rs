@@ -73,7 +73,7 @@ pub trait Storage: Send + Sync + Debug {
     fn sync_dir(&self, dir: &Path) -> Result<()>;
 
     /// Locks a file (created when missing) against every other process and handle until the guard is
-    /// dropped or the process ends. `AlreadyOpen` when it is locked.
+    /// dropped or the process ends. `AlreadyOpen` when it is locked. A file that is there need not be writable.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
 
     /// Bytes that can still be written in the file system of `dir`.
