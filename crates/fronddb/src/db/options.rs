@@ -214,6 +214,7 @@ impl Options {
         if let Some((_, name, value)) = checks.iter().find(|(valid, ..)| !valid) {
             return Err(Error::invalid(format!("option out of range, {name}={value}")));
         }
+        self.default_codec.check().map_err(|error| error.context("default_codec"))?;
         check_directory("log_dir", self.log_dir.as_deref())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fronddb::io::MemoryStorage;
 use fronddb::{
-    BulkOptions, CheckOptions, Database, Durability, ErrorKind, Op, Options, Program, Result, TreeOptions,
+    BulkOptions, CheckOptions, Codec, Database, Durability, ErrorKind, Op, Options, Program, Result, TreeOptions,
     TxnOptions, WriteBatch, check, log_records, salvage,
 };
 
@@ -56,6 +56,25 @@ fn an_empty_path_is_refused_wherever_one_is_given() {
     }
     refused(salvage(DIRECTORY, "", &offline(None), &mut |_| {}).map(drop));
     assert!(check(DIRECTORY, &offline(None), &mut |_| {}).unwrap().is_clean());
+}
+
+#[test]
+fn a_compression_level_past_its_limits_is_refused() {
+    let storage = MemoryStorage::new();
+    for level in [-8, 23, i8::MIN, i8::MAX] {
+        let codec = Codec::Zstd { level };
+        refused(Database::open(DIRECTORY, options(&storage).default_codec(codec)).map(drop));
+        assert!(storage.files().is_empty(), "level={level}");
+    }
+    for level in [-7, 22] {
+        let codec = Codec::Zstd { level };
+        let db = Database::open(DIRECTORY, options(&storage).default_codec(codec)).unwrap();
+        let named = TreeOptions { codec: Some(codec), ..TreeOptions::default() };
+        db.create_tree(&format!("t{level}"), &named).unwrap();
+        let past = TreeOptions { codec: Some(Codec::Zstd { level: level + level.signum() }), ..named };
+        refused(db.create_tree("past", &past).map(drop));
+        db.close().unwrap();
+    }
 }
 
 #[test]
