@@ -340,9 +340,12 @@ void Table_check::stored_finding(void *context, const frond_finding *finding)
 {
   auto *check= static_cast<Table_check *>(context);
   const Table_share &share= *check->file.share;
-  bool ours= finding->tree == 0 || finding->tree == frond_tree_id(share.primary);
+  auto concerns= [finding](const frond_tree *tree) {
+    return finding->tree <= frond_tree_id(tree) && frond_tree_id(tree) <= finding->tree_last;
+  };
+  bool ours= finding->tree == 0 || concerns(share.primary);
   for (const Index_tree &index : share.indexes)
-    ours= ours || (index.tree && finding->tree == frond_tree_id(index.tree));
+    ours= ours || (index.tree && concerns(index.tree));
   if (ours)
     check->find(std::string(finding->message) + " file=" + finding->file + " offset=" + std::to_string(finding->offset));
 }

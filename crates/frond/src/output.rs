@@ -1,17 +1,23 @@
 //! Standard output, and files that appear whole or not at all.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{BufWriter, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Outcome};
 
 const BUFFER_BYTES: usize = 256 << 10;
+/// Names of standard output; opening one of the last three anew would begin again at the front of a file behind it.
+const STANDARD: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+/// Most symbolic links on the way to a file, as in Linux.
+const LINKS_MAX: usize = 40;
 
-/// Where a command's result goes: standard output, or a file that gets its name when it is complete. Dropped
-/// unfinished, the file is gone.
+/// Where a command's result goes: standard output, a file that gets its name when it is complete, or something that is
+/// there and is no regular file (a device, a pipe), which is written as it is. Dropped unfinished, the file is gone.
 pub(crate) struct Output {
     writer: Option<BufWriter<Box<dyn Write>>>,
+    name: String,
     file: Option<Unfinished>,
 }
 
@@ -25,28 +31,41 @@ struct Unfinished {
 impl Output {
     /// Standard output.
     pub(crate) fn standard() -> Output {
-        Output { writer: Some(BufWriter::with_capacity(BUFFER_BYTES, Box::new(std::io::stdout()))), file: None }
+        Output::new(std::io::stdout(), "standard output".to_owned(), None)
     }
 
-    /// A new file; one of that name is replaced when this one is complete. `-` is standard output.
+    fn new(to: impl Write + 'static, name: String, file: Option<Unfinished>) -> Output {
+        Output { writer: Some(BufWriter::with_capacity(BUFFER_BYTES, Box::new(to))), name, file }
+    }
+
+    /// A new file; one of that name is replaced when this one is complete, and keeps its mode. What is there and is no regular
+    /// file is opened as it is; a symbolic link stands for what it leads to. `-` is standard output.
     pub(crate) fn create(path: &Path) -> Outcome<Output> {
-        if path.as_os_str() == "-" {
+        if STANDARD.iter().any(|name| path.as_os_str() == *name) {
             return Ok(Output::standard());
         }
+        let shown = path.display().to_string();
+        let failed = |error| Failure::files(format_args!("create {shown}"), &error);
+        let there = match std::fs::metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            there => Some(there.map_err(failed)?),
+        };
+        if there.as_ref().is_some_and(|there| !there.is_file()) {
+            let opened = OpenOptions::new().write(true).open(path).map_err(failed)?;
+            return Ok(Output::new(opened, shown, None));
+        }
+        let path = behind_links(path).map_err(failed)?;
         let Some(name) = path.file_name() else {
-            return Err(Failure::usage(format!("not a file name: {}", path.display())));
+            return Err(Failure::usage(format!("not a file name: {shown}")));
         };
         let mut temporary_name = std::ffi::OsString::from(".");
         temporary_name.push(name);
         temporary_name.push(format!(".{}.partial", std::process::id()));
         let temporary = path.with_file_name(temporary_name);
         let failed = |error| Failure::files(format_args!("create {}", temporary.display()), &error);
-        let handle = File::create(&temporary).map_err(failed)?;
+        let handle = create_like(&temporary, there.as_ref()).map_err(failed)?;
         let copy = handle.try_clone().map_err(failed)?;
-        Ok(Output {
-            writer: Some(BufWriter::with_capacity(BUFFER_BYTES, Box::new(copy))),
-            file: Some(Unfinished { handle, temporary, path: path.to_path_buf() }),
-        })
+        Ok(Output::new(copy, shown, Some(Unfinished { handle, temporary, path })))
     }
 
     /// Writes bytes.
@@ -55,7 +74,7 @@ impl Output {
             Some(writer) => writer.write_all(bytes),
             None => Ok(()),
         };
-        result.map_err(|error| Failure::files(format_args!("write {}", self.name()), &error))
+        result.map_err(|error| Failure::files(format_args!("write {}", self.name), &error))
     }
 
     /// Writes a line.
@@ -66,7 +85,7 @@ impl Output {
 
     /// Makes it complete: flushed, and for a file synced and given its name.
     pub(crate) fn finish(mut self) -> Outcome {
-        let name = self.name();
+        let name = self.name.clone();
         let failed = |error| Failure::files(format_args!("write {name}"), &error);
         if let Some(mut writer) = self.writer.take() {
             writer.flush().map_err(failed)?;
@@ -79,10 +98,6 @@ impl Output {
             }
         }
         Ok(())
-    }
-
-    fn name(&self) -> String {
-        self.file.as_ref().map_or_else(|| "standard output".to_owned(), |file| file.path.display().to_string())
     }
 }
 
@@ -97,6 +112,30 @@ impl Drop for Output {
             let _ = std::fs::remove_file(&file.temporary);
         }
     }
+}
+
+/// Where the symbolic links from `path` on lead, whether a file is there or not.
+fn behind_links(path: &Path) -> std::io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        if !path.is_symlink() {
+            return Ok(path);
+        }
+        // A relative target begins at the link's directory, an absolute one replaces all.
+        let target = std::fs::read_link(&path)?;
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    Err(std::io::Error::other("too many symbolic links"))
+}
+
+/// A new file, with owner and mode of the one that it will replace. Nobody else sees its content before.
+fn create_like(path: &Path, replaced: Option<&Metadata>) -> std::io::Result<File> {
+    let Some(replaced) = replaced else { return File::create(path) };
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // Only root may give files away; for others the file is theirs from now on.
+    let _ = fchown(&file, Some(replaced.uid()), Some(replaced.gid()));
+    file.set_permissions(replaced.permissions())?;
+    Ok(file)
 }
 
 /// Writes a whole file.

@@ -1,5 +1,7 @@
 //! Sizes, counts and times, from and for people.
 
+use std::time::Duration;
+
 /// Parses a size: bytes, or with K, M, G, T (powers of 1024; `KiB` and the like are the same).
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     parse(text.trim_end_matches("iB").trim_end_matches('B'), 1 << 10)
@@ -8,6 +10,12 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 /// Parses a count: a number, or with k, M, G (powers of 1000); `_` and `,` may group digits.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     parse(text, 1_000)
+}
+
+/// Parses a time in seconds.
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| format!("not a time in seconds: {text:?}"))
 }
 
 fn parse(text: &str, thousand: u64) -> Result<u64, String> {
@@ -93,6 +101,15 @@ mod tests {
         assert_eq!(parse_count("20M"), Ok(20_000_000));
         for wrong in ["", "M", "-1", "1x", "99999999999T"] {
             assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_a_time_that_can_pass() {
+        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_seconds("8"), Ok(Duration::from_secs(8)));
+        for wrong in ["", "x", "-1", "nan", "inf", "1e20"] {
+            assert!(parse_seconds(wrong).is_err(), "{wrong}");
         }
     }
 

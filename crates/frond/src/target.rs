@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use fronddb::{CheckOptions, Database, ErrorKind, Options, RecoveryPhase, Transaction, Tree, TreeInfo, TxnOptions};
+use fronddb::{
+    CheckOptions, Database, ErrorKind, Options, RecoveryPhase, RecoveryProgress, Transaction, Tree, TreeInfo,
+    TxnOptions,
+};
 
 use crate::encoding::shown_name;
 use crate::failure::{During, Failure, Outcome};
@@ -67,14 +70,7 @@ impl Target {
     /// Opens it with these options, showing recovery when it takes long.
     pub(crate) fn open_with(&self, options: Options) -> Outcome<Database> {
         let progress = Arc::new(Progress::bytes("recovery", 0));
-        let shown = Arc::clone(&progress);
-        let options = options.on_recovery_progress(Some(Arc::new(move |at| {
-            shown.set_total(at.bytes_total);
-            shown.set(at.bytes_done);
-            if at.phase != RecoveryPhase::Done {
-                shown.say(at.phase.name());
-            }
-        })));
+        let options = options.on_recovery_progress(Some(Arc::new(shown_by(&progress))));
         Database::open(&self.path, options).map_err(|error| match error.kind() {
             ErrorKind::NotFound => Failure::engine(format_args!("open {}", self.name()), &error)
                 .then(format_args!("`frond create {}` makes one", self.name())),
@@ -105,6 +101,19 @@ impl Target {
     }
 }
 
+/// Shows how far recovery is. The database keeps it as long as it is open, and the bar is gone when opening is done.
+fn shown_by(progress: &Arc<Progress>) -> impl Fn(&RecoveryProgress) + use<> {
+    let shown = Arc::downgrade(progress);
+    move |at| {
+        let Some(shown) = shown.upgrade() else { return };
+        shown.set_total(at.bytes_total);
+        shown.set(at.bytes_done);
+        if at.phase != RecoveryPhase::Done {
+            shown.say(at.phase.name());
+        }
+    }
+}
+
 /// What trees there are, for somebody who named one that is not there.
 fn known(database: &str, trees: &[TreeInfo]) -> String {
     const SHOWN_MAX: usize = 8;
@@ -114,4 +123,21 @@ fn known(database: &str, trees: &[TreeInfo]) -> String {
     let names: Vec<String> = trees.iter().take(SHOWN_MAX).map(|tree| shown_name(&tree.name)).collect();
     let more = if trees.len() > SHOWN_MAX { ", …" } else { "" };
     format!("it has: {}{more}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_of_recovery_does_not_outlive_opening() {
+        let progress = Arc::new(Progress::bytes("recovery", 0));
+        let bar = Arc::downgrade(&progress);
+        let shown = shown_by(&progress);
+        shown(&RecoveryProgress { phase: RecoveryPhase::Log, bytes_done: 1, bytes_total: 2 });
+        assert!(bar.upgrade().is_some());
+        drop(progress);
+        assert!(bar.upgrade().is_none(), "the database still holds the bar");
+        shown(&RecoveryProgress { phase: RecoveryPhase::Done, bytes_done: 2, bytes_total: 2 });
+    }
 }

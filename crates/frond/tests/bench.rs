@@ -29,6 +29,21 @@ fn every_workload_runs_and_reports_as_json() {
 }
 
 #[test]
+fn a_time_that_never_ends_is_wrong_usage() {
+    let place = Place::new();
+    let refused = |line: &str| {
+        let said = place.run(&format!("bench {line} --memory 16 --quiet"));
+        assert!(said.code == 2 && said.err.contains("not a time in seconds"), "{line}: {}", said.err);
+    };
+    refused("commit --seconds 1e19");
+    for name in ["commit", "reads --ratio 0.05", "recovery --size 2", "scans --ratio 0.05", "ycsb --rows 200"] {
+        for seconds in ["1e20", "-1", "nan"] {
+            refused(&format!("{name} --seconds={seconds}"));
+        }
+    }
+}
+
+#[test]
 fn a_directory_of_the_users_own_is_wrong_usage_and_stays() {
     let place = Place::new();
     std::fs::create_dir(place.path("letters")).expect("make");

@@ -2,8 +2,11 @@
 
 mod support;
 
+use std::fs::Permissions;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use support::{Place, Said};
 
@@ -39,9 +42,16 @@ fn help_leads_from_the_first_step_on() {
 #[test]
 fn wrong_usage_is_code_2_and_changes_nothing() {
     let place = Place::new();
-    for line in
-        ["", "frobnicate", "get", "get demo", "scan demo fruit --limit x", "create demo --codec gzip", "plug --rate 0"]
-    {
+    for line in [
+        "",
+        "frobnicate",
+        "get",
+        "get demo",
+        "scan demo fruit --limit x",
+        "create demo --codec gzip",
+        "plug --rate 0",
+        "plug --rate 5 --seconds 1e20 --results plug",
+    ] {
         let said = place.run(line);
         assert_eq!((said.code, said.out.as_str()), (2, ""), "frond {line}: {}", said.err);
     }
@@ -376,4 +386,136 @@ fn the_pulled_plug_loses_nothing() {
         serde_json::from_slice(&std::fs::read(place.path("plug").join("plug.json")).expect("read")).expect("JSON");
     assert_eq!((&json["good"], &json["check_findings"]), (&true.into(), &0.into()));
     assert_eq!(std::fs::read_dir(place.path("plug")).expect("list").count(), 3, "the database is gone");
+}
+
+#[test]
+fn an_output_that_is_no_regular_file_is_written_and_stays_what_it_is() {
+    let place = Place::new();
+    place.fruit();
+    let dump = place.good("dump demo");
+    let made = Command::new("mkfifo").arg(place.path("pipe")).status().expect("run mkfifo");
+    assert!(made.success());
+    let reader = std::thread::spawn({
+        let pipe = place.path("pipe");
+        move || std::fs::read_to_string(pipe).expect("read the pipe")
+    });
+    place.good("dump demo --output pipe");
+    let is_pipe = std::fs::metadata(place.path("pipe")).expect("stat").file_type().is_fifo();
+    assert!(is_pipe, "the pipe has become a file");
+    assert_eq!(reader.join().expect("reader"), dump);
+    for name in ["/dev/stdout", "/dev/fd/1"] {
+        assert_eq!(place.good(&format!("dump demo --output {name}")), dump);
+    }
+    place.run("dump demo --output demo").failed(4, &["demo", "directory"]);
+    // By a link to a file, and by one to where none is yet.
+    std::fs::create_dir(place.path("dumps")).expect("directory");
+    std::fs::write(place.path("dumps/old"), "old").expect("write");
+    std::fs::set_permissions(place.path("dumps/old"), Permissions::from_mode(0o600)).expect("mode");
+    for name in ["old", "new"] {
+        let link = place.path(&format!("link-{name}"));
+        std::os::unix::fs::symlink(format!("dumps/{name}"), &link).expect("link");
+        place.good(&format!("dump demo --output link-{name}"));
+        assert!(link.is_symlink(), "{name}");
+        assert_eq!(std::fs::read_to_string(place.path("dumps").join(name)).expect("read"), dump);
+    }
+    let mode = std::fs::metadata(place.path("dumps/old")).expect("stat").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "what was private is not");
+    assert_eq!(std::fs::read_dir(place.path("dumps")).expect("list").count(), 2);
+}
+
+#[test]
+fn a_dump_with_something_behind_its_end_is_refused() {
+    let place = Place::new();
+    place.fruit();
+    let dump = place.good("dump demo");
+    let lines = dump.lines().count();
+    for rest in [dump.as_str(), "\n", "x"] {
+        let said = place.run_on("load copy --create", format!("{dump}{rest}").as_bytes());
+        let line = format!("line {}", lines + 1);
+        said.failed(3, &["standard input", &line, "ended on the line before", "rows loaded before it: 0"]);
+        assert_eq!(place.good("scan copy fruit --count"), "0\n");
+    }
+    assert_eq!(place.run_on("load copy --create", dump.as_bytes()).code, 0);
+}
+
+#[test]
+fn a_dump_with_other_line_ends_is_refused() {
+    let place = Place::new();
+    place.fruit();
+    let dump = place.good("dump demo").replace('\n', "\r\n");
+    place.run_on("load copy --create", dump.as_bytes()).failed(3, &["line 2", "\\r", "CRLF"]);
+    let row = b"frond-dump 1\ntree\tt\tnone\t\na\tb\r\nend rows=1\n";
+    place.run_on("load copy --create", row).failed(3, &["line 3", "CRLF", "rows loaded before it: 0"]);
+}
+
+#[test]
+fn a_dump_says_that_it_leaves_prepared_transactions_out() {
+    let place = Place::new();
+    place.fruit();
+    let dump = place.run("dump demo");
+    assert_eq!((dump.code, dump.err.as_str()), (0, ""));
+    let options = || fronddb::Options::new().memory_bytes(16 << 20);
+    let db = fronddb::Database::open(place.path("demo"), options()).expect("open");
+    let fruit = db.open_tree("fruit").expect("tree");
+    let txn = db.begin(fronddb::TxnOptions::default()).expect("begin");
+    txn.put(&fruit, b"date", b"brown").expect("put");
+    txn.prepare(b"xid").expect("prepare");
+    db.close().expect("close");
+    let said = place.run("dump demo");
+    assert_eq!((said.code, said.out), (0, dump.out));
+    assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+    assert!(said.err.contains("prepared transactions") && said.err.contains("count=1"), "{}", said.err);
+    let db = fronddb::Database::open(place.path("demo"), options()).expect("open");
+    db.commit_prepared(b"xid").expect("commit");
+    db.close().expect("close");
+    assert!(place.good("dump demo").contains("date\tbrown\n"));
+}
+
+#[test]
+fn who_may_only_read_may_look() {
+    const NOBODY: u32 = 65_534;
+    let place = Place::new();
+    stored(&place);
+    // Where it was built others may not even look.
+    let tool = place.path("frond");
+    std::fs::copy(env!("CARGO_BIN_EXE_frond"), &tool).expect("copy");
+    let modes = |mode| {
+        let names = ["demo", "demo/log", "."].map(|name| place.path(name));
+        names.iter().for_each(|name| std::fs::set_permissions(name, Permissions::from_mode(mode)).expect("mode"));
+    };
+    for file in ["LOCK", "data.frond"] {
+        let path = place.path("demo").join(file);
+        std::fs::set_permissions(path, Permissions::from_mode(0o444)).expect("mode");
+    }
+    for entry in std::fs::read_dir(place.path("demo/log")).expect("list") {
+        std::fs::set_permissions(entry.expect("entry").path(), Permissions::from_mode(0o444)).expect("mode");
+    }
+    modes(0o555);
+    // Root may write in spite of all modes.
+    let is_root = std::fs::metadata(place.dir.path()).expect("stat").uid() == 0;
+    let look = |line: &str| {
+        let mut command = Command::new(&tool);
+        command.args(line.split_whitespace()).current_dir(place.dir.path()).stdin(Stdio::null());
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        Said::from(command.output().expect("run frond"))
+    };
+    for line in ["check demo", "dump demo", "scan demo left --count", "stat demo", "log demo", "check demo --json"] {
+        let said = look(line);
+        assert_eq!(said.code, 0, "frond {line}: {}", said.err);
+    }
+    // Whoever writes is refused, also while somebody only looks; and without the file to lock nobody looks.
+    let said = look("put demo left a b");
+    assert_ne!(said.code, 0, "{}", said.out);
+    let held =
+        fronddb::Database::open(place.path("demo"), fronddb::Options::new().memory_bytes(16 << 20).read_only(true))
+            .expect("open");
+    look("check demo").failed(18, &["already open"]);
+    held.close().expect("close");
+    modes(0o755);
+    std::fs::remove_file(place.path("demo/LOCK")).expect("remove");
+    modes(0o555);
+    look("check demo").failed(20, &["LOCK"]);
+    modes(0o755);
 }

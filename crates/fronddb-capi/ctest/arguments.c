@@ -37,6 +37,7 @@ static void null_handles(void)
 
   WRONG(frond_db_open(NULL, NULL, &db));
   WRONG(frond_db_open("x", NULL, NULL));
+  WRONG(frond_db_open("", NULL, &db));
   WRONG(frond_db_close(NULL));
   WRONG(frond_db_poisoned(NULL));
   WRONG(frond_db_create_tree(NULL, "t", NULL, &tree));

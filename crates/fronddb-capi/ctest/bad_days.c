@@ -97,7 +97,7 @@ struct found {
 static void finding(void *context, const frond_finding *finding)
 {
   struct found *found = context;
-  CHECK(strlen(finding->message) > 0 && finding->reserved == 0);
+  CHECK(strlen(finding->message) > 0 && finding->tree_last >= finding->tree);
   found->in_all++;
   found->in_tree += strcmp(finding->file, "data.frond") == 0 && finding->offset != UINT64_MAX && finding->tree != 0 &&
                     finding->tree_name != NULL && strcmp(finding->tree_name, "t") == 0;

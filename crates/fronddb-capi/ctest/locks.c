@@ -274,17 +274,30 @@ static void preferences(void)
   tree = outer_tree;
 }
 
+/* Puts a key with itself as its value, as an array of one. */
+static frond_status write_row(frond_txn *txn, const frond_tree *to, const char *key)
+{
+  frond_operation operation;
+  memset(&operation, 0, sizeof operation);
+  operation.tree = to;
+  operation.key = operation.value = text(key);
+  operation.op = FROND_OP_PUT;
+  return frond_txn_write(txn, &operation, 1, NULL);
+}
+
 struct watch {
   frond_db *db;
-  frond_txn *blocker;
+  frond_tree *tree;
+  frond_txn *blocker, *other;
   uint64_t waiter;
   int calls;
 };
 
-/* Ends who is in the way. */
+/* Writes in another transaction, in the thread whose write is about to wait, and ends who is in the way. */
 static void observe(void *context, uint64_t waiter, uint64_t blocker)
 {
   struct watch *watch = context;
+  OK(write_row(watch->other, watch->tree, "b"));
   CHECK(blocker == frond_txn_id(watch->blocker));
   watch->waiter = waiter;
   watch->calls++;
@@ -294,20 +307,30 @@ static void observe(void *context, uint64_t waiter, uint64_t blocker)
 static void observers(void)
 {
   frond_options *options = frond_options_new();
-  struct watch watch = {NULL, NULL, 0, 0};
+  struct watch watch = {NULL, NULL, NULL, NULL, 0, 0};
   frond_tree *own;
   frond_txn *waiter;
+  frond_slice value;
   OK(frond_options_set(options, FROND_OPTION_CREATE_IF_MISSING, 1));
   OK(frond_options_set_wait_observer(options, observe, &watch));
   OK(frond_db_open(path_of("observer"), options, &watch.db));
   frond_options_free(options);
   OK(frond_db_create_tree(watch.db, "t", NULL, &own));
+  watch.tree = own;
   watch.blocker = begin(watch.db);
+  watch.other = begin(watch.db);
   waiter = begin(watch.db);
   OK(frond_txn_put(watch.blocker, own, text("a"), text("1")));
-  OK(frond_txn_put(waiter, own, text("a"), text("2")));
+  OK(write_row(waiter, own, "a"));
   CHECK(watch.calls == 1 && watch.waiter == frond_txn_id(waiter));
   OK(frond_txn_commit(waiter));
+  OK(frond_txn_commit(watch.other));
+  waiter = begin(watch.db);
+  OK(frond_txn_get(waiter, own, text("a"), &value));
+  CHECK(is(value, "a"));
+  OK(frond_txn_get(waiter, own, text("b"), &value));
+  CHECK(is(value, "b"));
+  OK(frond_txn_rollback(waiter));
   frond_tree_close(own);
   OK(frond_db_close(watch.db));
 }

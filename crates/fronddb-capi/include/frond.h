@@ -237,7 +237,7 @@ frond_status frond_options_set_victim_preference(frond_options *options, frond_v
 
 /* Opens the database in the directory path, by recovery. options may be NULL (the defaults) and stays the caller's,
  * to be used again. FROND_NOT_FOUND, FROND_ALREADY_OPEN, FROND_UNSUPPORTED_FORMAT, FROND_CORRUPTION, FROND_IO,
- * FROND_INVALID_ARGUMENT for an option out of range. A failed opening leaves nothing behind: try again. */
+ * FROND_INVALID_ARGUMENT for an option out of range or an empty path. A failed opening leaves nothing behind: try again. */
 frond_status frond_db_open(const char *path, const frond_options *options, frond_db **db);
 
 /* Rolls open transactions back, syncs commits that did not wait, stops the threads, gives the directory free and
@@ -708,9 +708,9 @@ typedef struct frond_finding {
   const char *file;    /* relative to the database's directory */
   const char *message; /* what is wrong, in words */
   uint64_t offset;     /* in the file, in bytes; UINT64_MAX when not known */
-  uint32_t tree;       /* 0 when not known */
-  uint32_t reserved;
-  const char *tree_name; /* NULL when not known */
+  uint32_t tree;       /* the tree concerned, of several the first; 0 when not known */
+  uint32_t tree_last;  /* the last that may be concerned: tree again, or a later one; 0 when not known */
+  const char *tree_name; /* the first one's; NULL when not known */
 } frond_finding;
 
 /* Told of each finding in the thread that checks; finding is lent for the call. New fields come last. */

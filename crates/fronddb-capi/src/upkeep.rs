@@ -17,7 +17,7 @@ c_structs! {
         message: *const c_char,
         offset: u64,
         tree: u32,
-        reserved: u32,
+        tree_last: u32,
         tree_name: *const c_char,
     }
     frond_compact_progress { bytes_done: u64, bytes_total: u64, }
@@ -69,7 +69,7 @@ pub(crate) fn tell(report: frond_finding_fn, context: *mut c_void, finding: Find
         message: message.as_ptr(),
         offset: finding.offset.unwrap_or(u64::MAX),
         tree: finding.tree.map_or(0, |tree| tree.0),
-        reserved: 0,
+        tree_last: finding.tree_last.map_or(0, |tree| tree.0),
         tree_name: tree_name.as_ref().map_or(std::ptr::null(), |name| name.as_ptr()),
     };
     // Safety: the header binds the callback: it takes what it was declared for, returns and does not throw.

@@ -89,20 +89,31 @@ fn for_each<'a>(
     Ok(())
 }
 
+/// Lends the thread's batch, empty; a new one while it is lent: a wait observer may write, in the thread whose write is
+/// about to wait.
+fn with_scratch<T>(use_it: impl FnOnce(&mut WriteBatch) -> Result<T>) -> Result<T> {
+    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
+        Ok(mut batch) => {
+            batch.clear();
+            let answer = use_it(&mut batch);
+            if batch.bytes() > KEPT_BYTES_MAX {
+                *batch = WriteBatch::new();
+            }
+            answer
+        }
+        Err(_) => use_it(&mut WriteBatch::new()),
+    })
+}
+
 /// Runs `body` with the thread's batch, filled with the writes.
 fn with_batch<T>(
     operations: &[frond_operation<'_>],
     failed: &mut Option<usize>,
     body: impl FnOnce(&WriteBatch) -> Result<T>,
 ) -> Result<T> {
-    SCRATCH.with_borrow_mut(|batch| {
-        batch.clear();
+    with_scratch(|batch| {
         for_each(operations, failed, |operation| operation.add(batch))?;
-        let answer = body(batch);
-        if batch.bytes() > KEPT_BYTES_MAX {
-            *batch = WriteBatch::new();
-        }
-        answer
+        body(batch)
     })
 }
 
@@ -277,4 +288,32 @@ pub extern "C" fn frond_txn_write_batch(
         let (txn, batch) = (need(txn, "txn")?, need(batch, "batch")?);
         txn.inner.write(&batch.inner).inspect_err(|_| *failed = txn.inner.failed_operation())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::io::MemoryStorage;
+    use engine::{Database, Options, TreeOptions};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_thread_keeps_no_large_batch_also_when_it_was_refused() -> Result<()> {
+        let storage = Arc::new(MemoryStorage::new());
+        let options = Options::new().create_if_missing(true).storage(Some(storage)).manual_background(true);
+        let tree = Database::open("/db", options)?.create_tree("t", &TreeOptions::default())?;
+        let held = || SCRATCH.with_borrow(WriteBatch::bytes);
+        for (bytes, kept) in [(KEPT_BYTES_MAX / 2, true), (2 * KEPT_BYTES_MAX, false)] {
+            let value = vec![7; bytes];
+            with_scratch(|batch| batch.put(&tree, b"key", &value))?;
+            assert_eq!(held() >= bytes, kept, "bytes={bytes}");
+            let refused = with_scratch(|batch| {
+                batch.put(&tree, b"key", &value)?;
+                Err::<(), Error>(Error::invalid("the second write"))
+            });
+            assert!(refused.is_err());
+            assert_eq!(held() >= bytes, kept, "refused, bytes={bytes}");
+        }
+        Ok(())
+    }
 }

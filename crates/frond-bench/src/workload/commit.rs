@@ -19,7 +19,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16])]
     pub threads: Vec<u64>,
     /// Seconds of each phase
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, value_parser = super::parse_seconds, default_value_t = 10.0)]
     pub seconds: f64,
     /// When a transaction is acknowledged
     #[arg(long, value_enum, default_value_t = DURABLE)]

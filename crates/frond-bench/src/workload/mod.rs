@@ -14,6 +14,7 @@ pub mod ycsb;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,16 @@ fn parse_setting(text: &str) -> Result<(String, String)> {
     let (name, value) =
         text.split_once('=').ok_or_else(|| Error::usage(format!("settings are NAME=VALUE; got {text}")))?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Seconds, so many that their end can be told.
+fn parse_seconds(text: &str) -> Result<f64> {
+    let can_end = |seconds: &f64| {
+        let time = Duration::try_from_secs_f64(*seconds).ok();
+        time.is_some_and(|time| Instant::now().checked_add(time).is_some())
+    };
+    let seconds = text.parse().ok().filter(can_end);
+    seconds.ok_or_else(|| Error::usage(format!("not a time in seconds: {text}")))
 }
 
 impl Common {

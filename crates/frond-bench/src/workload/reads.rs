@@ -22,7 +22,7 @@ pub struct Options {
     #[arg(long, default_value_t = 10.0)]
     pub ratio: f64,
     /// Seconds of each kind of read
-    #[arg(long, default_value_t = 15.0)]
+    #[arg(long, value_parser = super::parse_seconds, default_value_t = 15.0)]
     pub seconds: f64,
     /// Reading threads
     #[arg(long, default_value_t = 1)]

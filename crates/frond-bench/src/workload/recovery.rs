@@ -31,7 +31,7 @@ pub struct Options {
     #[arg(long, default_value_t = 1024)]
     pub size: u64,
     /// Seconds of load before each kill
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, value_parser = super::parse_seconds, default_value_t = 10.0)]
     pub seconds: f64,
     /// Kills
     #[arg(long, default_value_t = 5)]

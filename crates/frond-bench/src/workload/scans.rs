@@ -24,7 +24,7 @@ pub struct Options {
     #[arg(long, default_value_t = 100)]
     pub short_rows: u64,
     /// Seconds of short scans
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, value_parser = super::parse_seconds, default_value_t = 5.0)]
     pub seconds: f64,
     /// Shape of the records
     #[command(flatten)]

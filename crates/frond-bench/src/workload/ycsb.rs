@@ -62,7 +62,7 @@ pub struct Options {
     #[arg(long, default_value_t = 1_000_000)]
     pub rows: u64,
     /// Seconds of each mix
-    #[arg(long, default_value_t = 15.0)]
+    #[arg(long, value_parser = super::parse_seconds, default_value_t = 15.0)]
     pub seconds: f64,
     /// Threads
     #[arg(long, default_value_t = 2)]

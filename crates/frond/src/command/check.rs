@@ -54,8 +54,7 @@ impl Check {
 
 /// The name of a damaged tree, or its number where nobody knows the name.
 fn named(report: &CheckReport, tree: TreeId) -> String {
-    let of_tree = |finding: &&Finding| finding.tree == Some(tree);
-    let name = report.findings.iter().filter(of_tree).find_map(|finding| finding.tree_name.as_deref());
+    let name = report.damaged.get(&tree).and_then(Option::as_deref);
     name.map_or_else(|| tree.to_string(), shown_name)
 }
 

@@ -8,8 +8,9 @@ use fronddb::{CursorOptions, Database, Transaction, Tree};
 use super::{csv_form, line_form};
 use crate::encoding::EncodingArgs;
 use crate::failure::{During, Failure, Outcome};
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::progress::Progress;
+use crate::quantity::count;
 use crate::target::Target;
 
 /// A text form.
@@ -28,7 +29,9 @@ Examples:
   frond dump demo > demo.lines                          all trees, losslessly
   frond dump demo fruit --output fruit.lines            one tree; the file appears when it is complete
   frond dump demo fruit --format csv -o fruit.csv       key,value for a spreadsheet
-  frond dump demo | ssh host frond load demo --create   to another machine")]
+  frond dump demo | ssh host frond load demo --create   to another machine
+
+Changes of transactions that are prepared (XA) and wait for a decision are not in it; standard error says so.")]
 pub(crate) struct Dump {
     #[command(flatten)]
     target: Target,
@@ -38,7 +41,7 @@ pub(crate) struct Dump {
     /// The text form
     #[arg(short, long, value_enum, default_value = "lines")]
     format: Form,
-    /// The file to write; `-` is standard output
+    /// The file to write; `-` is standard output. A device or pipe is written as it is
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
     #[command(flatten)]
@@ -64,7 +67,16 @@ impl Dump {
             Form::Lines => self.lines(&txn, &trees, &mut output, &progress)?,
             Form::Csv => self.csv(&txn, &trees, &mut output, &progress)?,
         }
-        output.finish()
+        output.finish()?;
+        drop(progress);
+        let prepared = db.prepared().during(format_args!("read {}", self.target.name()))?.len() as u64;
+        if prepared > 0 {
+            note(&format!(
+                "left out: changes of prepared transactions that wait for a decision, count={}",
+                count(prepared)
+            ));
+        }
+        Ok(())
     }
 
     fn open_trees(&self, db: &Database) -> Outcome<Vec<Tree>> {

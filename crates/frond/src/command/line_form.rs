@@ -8,7 +8,8 @@
 //! | last | `end rows=N` |
 //!
 //! Names, keys, values and metadata are escaped ([`Encoding::Escaped`]), so that a line has as many tabs as its kind
-//! says and nothing else looks like the last line. A dump without its last line was cut short, and loading it says so.
+//! says and nothing else looks like the last line. Other control characters come from somebody who changed the file, as
+//! a conversion to CRLF line ends does, and are refused. A dump without its last line was cut short, and loading it says so.
 
 use fronddb::Codec;
 
@@ -50,6 +51,11 @@ pub(crate) enum Line {
 
 /// Reads a line that is not the first, without its newline.
 pub(crate) fn parse(line: &[u8]) -> Result<Line, String> {
+    if let Some(control) = line.iter().find(|byte| byte.is_ascii_control() && **byte != b'\t') {
+        let shown = control.escape_ascii();
+        let from = if *control == b'\r' { "; were the line ends converted to CRLF?" } else { "" };
+        return Err(format!("a control character, {shown}: a dump has it escaped{from}"));
+    }
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b'\t').collect();
     match fields.as_slice() {
         [key, value] => Ok(Line::Row { key: ESCAPED.decode(key)?, value: ESCAPED.decode(value)? }),
@@ -110,6 +116,15 @@ mod tests {
     fn a_line_of_another_kind_is_refused() {
         for line in ["", "a", "a\tb\tc", "end rows=", "end rows=x", "tree\tn\tgzip\t", "a\tb\\"] {
             assert!(parse(line.as_bytes()).is_err(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn control_characters_that_nobody_escaped_are_refused() {
+        for line in ["a\tb\r", "a\rb\tc", "tree\tn\tnone\t\r", "end rows=1\r", "a\0\tb", "a\t\u{7f}"] {
+            let reason = parse(line.as_bytes()).expect_err(line);
+            assert!(reason.contains("control character"), "{line:?}: {reason}");
+            assert_eq!(reason.contains("CRLF"), line.contains('\r'), "{line:?}: {reason}");
         }
     }
 }

@@ -181,13 +181,25 @@ impl Loader<'_> {
                     rows += 1;
                     self.row(tree, &key, &value)?;
                 }
-                Line::End { rows: expected } if expected == rows => return self.commit(),
+                Line::End { rows: expected } if expected == rows => {
+                    self.nothing_follows(input)?;
+                    return self.commit();
+                }
                 Line::End { rows: expected } => {
                     self.commit()?;
                     return Err(self.wrong(format_args!("rows are missing from the dump: {rows} of {expected}")));
                 }
             }
         }
+    }
+
+    /// The line just read is the dump's last: what comes after it would be passed over.
+    fn nothing_follows(&mut self, mut input: impl BufRead) -> Outcome {
+        if input.fill_buf().map_err(|error| self.load.input_failed(&error))?.is_empty() {
+            return Ok(());
+        }
+        self.line += 1;
+        Err(self.wrong("the dump ended on the line before; load dumps one at a time"))
     }
 
     fn csv(&mut self, input: impl Read) -> Outcome {

@@ -31,6 +31,19 @@ impl Codec {
             Codec::Zstd { .. } => 2,
         }
     }
+
+    /// Checks its level.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for one past the limits.
+    pub fn check(self) -> Result<()> {
+        match self {
+            Codec::Zstd { level } if !(-7..=22).contains(&level) => {
+                Err(Error::invalid(format!("zstd level out of range, level={level}")))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Compresses blocks; keeps the codec's working memory between calls. One per writing thread.

@@ -35,6 +35,12 @@ pub fn tree_of(inner: &[u8]) -> TreeId {
     split(inner).map_or(TreeId(0), |(tree, _)| tree)
 }
 
+/// The last tree that has keys below the inner key `upper`; tree 0 when none has.
+pub fn tree_below(upper: &[u8]) -> TreeId {
+    let tree = tree_of(upper);
+    if upper.len() > PREFIX_BYTES { tree } else { TreeId(tree.0.saturating_sub(1)) }
+}
+
 /// The lowest inner key of `tree`.
 pub fn tree_start(tree: TreeId) -> Vec<u8> {
     tree.0.to_be_bytes().to_vec()
@@ -116,6 +122,9 @@ mod tests {
         assert!(inner(TreeId(255), b"") < inner(TreeId(256), b""));
         assert_eq!(split(&inner(TreeId(7), b"k")), Some((TreeId(7), b"k".as_slice())));
         assert_eq!(split(b"abc"), None);
+        assert_eq!(tree_below(&inner(TreeId(7), b"k")), TreeId(7));
+        assert_eq!(tree_below(&tree_start(TreeId(7))), TreeId(6));
+        assert_eq!((tree_below(&tree_start(TreeId(0))), tree_below(b"")), (TreeId(0), TreeId(0)));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::batch::WriteBatch;
 use super::core::TxnCore;
-use super::options::Wait;
+use super::options::{Wait, check_directory};
 use super::sorter::{Row, Sorter};
 use super::tree_handle::Tree;
 use crate::base::key::{check_key, check_value, tree_end, tree_start, write_inner};
@@ -73,6 +73,7 @@ pub struct Bulk {
 
 impl TxnCore {
     pub(crate) fn bulk(self: &Arc<Self>, tree: &Tree, options: &BulkOptions) -> Result<Bulk> {
+        check_directory("temporary_dir", options.temporary_dir.as_deref())?;
         self.lock_empty(tree)?;
         let engine = &self.engine;
         let memory = match options.memory_bytes {

@@ -93,12 +93,7 @@ pub(crate) fn check(name: &str, options: &TreeOptions) -> Result<()> {
             options.metadata.len()
         )));
     }
-    if let Some(Codec::Zstd { level }) = options.codec
-        && !(-7..=22).contains(&level)
-    {
-        return Err(Error::invalid(format!("zstd level out of range, level={level}")));
-    }
-    Ok(())
+    options.codec.map_or(Ok(()), Codec::check)
 }
 
 /// A row by name, decoded.

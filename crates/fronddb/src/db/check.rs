@@ -3,7 +3,7 @@
 //! Owns [`check`] and its report. Works on a directory that nobody has open, writes nothing, and goes on after each
 //! damage it meets, so that one run names all of it. [`crate::Database::check`] is the same walk over an open database.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::catalog::{self, CATALOG};
 use super::engine::Engine;
 use super::json::JsonWriter;
 use super::monitor::Finding;
-use super::options::Options;
+use super::options::{Options, check_directory};
 use super::recovery;
 use crate::base::clock::Clock;
 use crate::base::memory::MemoryBudget;
@@ -23,7 +23,7 @@ use crate::format::{Superblock, View};
 use crate::io::{DiskStorage, Storage};
 use crate::log::{LogOptions, LogReader};
 use crate::store::{DATA_FILE, Opened, Store, StoreOptions, StoredImage};
-use crate::tree::verify::VerifyReport;
+use crate::tree::verify::{Problem, VerifyReport};
 
 /// How a database is checked, salvaged or its log printed.
 #[derive(Debug, Clone)]
@@ -60,6 +60,8 @@ pub struct CheckProgress {
 pub struct CheckReport {
     /// Every damage, in the order of its discovery.
     pub findings: Vec<Finding>,
+    /// The trees that some damage concerns, or may concern, with their names where the catalog tells them.
+    pub damaged: BTreeMap<TreeId, Option<String>>,
     /// Generation of the superblock that was checked.
     pub generation: u64,
     /// Trees in the catalog.
@@ -86,10 +88,7 @@ impl CheckReport {
 
     /// The trees that some damage concerns, each once, ascending.
     pub fn damaged_trees(&self) -> Vec<TreeId> {
-        let mut trees: Vec<TreeId> = self.findings.iter().filter_map(|finding| finding.tree).collect();
-        trees.sort_unstable();
-        trees.dedup();
-        trees
+        self.damaged.keys().copied().collect()
     }
 
     /// The report as a JSON object.
@@ -121,6 +120,9 @@ pub(super) fn write_findings(json: &mut JsonWriter, findings: &[Finding]) {
         }
         if let Some(tree) = finding.tree {
             json.field("tree", u64::from(tree.0));
+        }
+        if let Some(last) = finding.tree_last.filter(|last| finding.tree != Some(*last)) {
+            json.field("tree_last", u64::from(last.0));
         }
         if let Some(name) = &finding.tree_name {
             json.field_str("tree_name", name);
@@ -155,12 +157,14 @@ pub fn check(
     }
     if let Some(engine) = &engine {
         check.tree(engine);
-        check.catalog(engine)?;
+        let names = check.catalog(engine)?;
         for found in &mut check.report.findings {
             found.tree_name = found.tree.and_then(|tree| engine.tree_name(tree));
         }
+        check.spread(&names);
         check.report.bytes = engine.store.statistics().read_bytes;
     }
+    check.name_first_trees();
     check.report.micros = clock.micros().saturating_sub(started);
     Ok(check.report)
 }
@@ -197,8 +201,10 @@ impl<'a> Offline<'a> {
     /// Keeps others from opening it.
     ///
     /// # Errors
-    /// `NotFound` when there is no database, `AlreadyOpen`, `Io`.
+    /// `NotFound` when there is no database, `AlreadyOpen`, `InvalidArgument` for an empty path, `Io`.
     pub(super) fn lock(&self) -> Result<Box<dyn Send + Sync>> {
+        check_directory("the database's directory", Some(self.directory))?;
+        check_directory("log_dir", Some(&self.log_directory))?;
         if !Store::exists(&*self.storage, self.directory)? {
             let message = format!("no database there, directory={}", self.directory.display());
             return Err(Error::new(ErrorKind::NotFound, message));
@@ -306,14 +312,7 @@ impl Check<'_> {
         self.report.nodes = walked.nodes;
         self.report.runs = walked.runs;
         self.report.messages = walked.messages;
-        for problem in &walked.problems {
-            let mut found = finding(&problem.error, Some(problem.tree));
-            found.offset = found.offset.or(problem.extent.map(Extent::offset));
-            if problem.tree_last != problem.tree && !problem.error.message().contains("tree=") {
-                found.message = format!("{}, up to tree={}", found.message, problem.tree_last);
-            }
-            self.report.findings.push(found);
-        }
+        self.report.findings.extend(walked.problems.iter().map(finding_in_tree));
         match engine.store.stored_image() {
             Ok(image) => {
                 image.damaged.iter().for_each(|error| self.found(error, None));
@@ -351,8 +350,27 @@ impl Check<'_> {
         }
     }
 
-    /// Whether every tree's two rows say the same.
-    fn catalog(&mut self, engine: &Engine) -> Result<()> {
+    /// Names the trees that findings begin with.
+    fn name_first_trees(&mut self) {
+        for found in &self.report.findings {
+            if let Some(tree) = found.tree {
+                let name = self.report.damaged.entry(tree).or_default();
+                *name = name.take().or_else(|| found.tree_name.clone());
+            }
+        }
+    }
+
+    /// Names the trees after the first that findings reach to, of those that there are.
+    fn spread(&mut self, names: &BTreeMap<TreeId, String>) {
+        for found in &self.report.findings {
+            let (Some(first), Some(last)) = (found.tree, found.tree_last) else { continue };
+            let reached = names.range(first..=last.max(first));
+            self.report.damaged.extend(reached.map(|(tree, name)| (*tree, Some(name.clone()))));
+        }
+    }
+
+    /// Whether every tree's two rows say the same; the names of the trees, as far as they can be read.
+    fn catalog(&mut self, engine: &Engine) -> Result<BTreeMap<TreeId, String>> {
         let trees = self.damage_is_finding(engine.trees())?;
         // Rows that cannot be read are not missing.
         let is_whole = trees.is_some();
@@ -360,12 +378,15 @@ impl Check<'_> {
         self.report.trees = trees.len() as u64;
         let view = View { snapshot: CommitNumber::LATEST, own: None, uncommitted: false, statuses: &*engine.statuses };
         let by_name: HashSet<TreeId> = trees.iter().map(|info| info.id).collect();
-        let mut nameless = Vec::new();
+        let (mut nameless, mut names) = (Vec::new(), BTreeMap::new());
         let walked = engine.for_each_id(&mut |id, name| {
+            let name = String::from_utf8_lossy(name).into_owned();
             if !by_name.contains(&id) {
-                nameless.push((id, String::from_utf8_lossy(name).into_owned()));
+                nameless.push((id, name.clone()));
             }
+            names.insert(id, name);
         });
+        names.extend(trees.iter().map(|info| (info.id, info.name.clone())));
         let is_whole = self.damage_is_finding(walked)?.is_some() && is_whole;
         for (id, name) in nameless.into_iter().filter(|_| is_whole) {
             let message = format!("the catalog has a row by number and none by name for tree {name:?}, tree={id}");
@@ -381,7 +402,7 @@ impl Check<'_> {
                 self.found(&Error::corruption(message), Some(info.id));
             }
         }
-        Ok(())
+        Ok(names)
     }
 
     fn tell(&mut self, phase: &'static str, done: u64, total: u64) {
@@ -432,6 +453,17 @@ fn without(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
     out
 }
 
+/// Damage of the tree as a finding.
+pub(super) fn finding_in_tree(problem: &Problem) -> Finding {
+    let mut found = finding(&problem.error, None);
+    found.offset = found.offset.or(problem.extent.map(Extent::offset));
+    (found.tree, found.tree_last) = (Some(problem.tree), Some(problem.tree_last));
+    if problem.tree_last != problem.tree {
+        found.message = format!("{}, up to tree={}", found.message, problem.tree_last);
+    }
+    found
+}
+
 /// An error as a finding: where it is stands in its message, as `offset=` and as the name of a file.
 pub(super) fn finding(error: &Error, tree: Option<TreeId>) -> Finding {
     let message = error.message();
@@ -450,6 +482,7 @@ pub(super) fn finding(error: &Error, tree: Option<TreeId>) -> Finding {
         file: file.unwrap_or_else(|| whole.to_owned()),
         offset: number("offset="),
         tree,
+        tree_last: tree,
         tree_name: None,
         message: error.to_string(),
     }

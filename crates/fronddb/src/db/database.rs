@@ -80,7 +80,7 @@ impl Database {
     ///
     /// # Errors
     /// `NotFound` (none there and not asked to make one), `AlreadyOpen`, `UnsupportedFormat`, `Corruption`, `Io`,
-    /// `InvalidArgument` for an option out of range.
+    /// `InvalidArgument` for an option out of range or an empty path.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database> {
         let engine = Arc::new(super::recovery::open(path.as_ref(), &options)?);
         let threads = Threads::start(&engine)?;

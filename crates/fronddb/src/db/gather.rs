@@ -2,13 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
+use super::check::finding_in_tree;
 use super::engine::Engine;
 use super::monitor::{Finding, LockInfo, TransactionInfo};
 use super::options::{Isolation, LockMode};
 use super::statistics::{Distribution, Statistics};
 use crate::base::memory::Purpose;
 use crate::base::metrics::Histogram;
-use crate::base::{Error, Result, TreeId};
+use crate::base::{Error, Result};
 use crate::lock::Mode;
 use crate::log::Log;
 use crate::store::DATA_FILE;
@@ -195,19 +196,15 @@ impl Engine {
         self.check_open()?;
         let found = self.tree.verify(&mut |_| {});
         for problem in &found.problems {
-            let tree = Some(problem.tree).filter(|tree| *tree == problem.tree_last || *tree != TreeId(0));
-            report(Finding {
-                file: DATA_FILE.to_owned(),
-                offset: problem.extent.map(|extent| extent.offset()),
-                tree,
-                tree_name: tree.and_then(|tree| self.tree_name(tree)),
-                message: problem.error.to_string(),
-            });
+            let mut finding = finding_in_tree(problem);
+            finding.tree_name = self.tree_name(problem.tree);
+            report(finding);
         }
         let damage = |error: &Error| Finding {
             file: DATA_FILE.to_owned(),
             offset: None,
             tree: None,
+            tree_last: None,
             tree_name: None,
             message: error.to_string(),
         };

@@ -57,9 +57,12 @@ pub struct Finding {
     pub file: String,
     /// Offset in it, in bytes, where known.
     pub offset: Option<u64>,
-    /// The tree concerned, where known.
+    /// The tree concerned, where known; of several, the first.
     pub tree: Option<TreeId>,
-    /// Its name, where the catalog tells it.
+    /// The last tree that may be concerned: [`Finding::tree`] again, or a later one when the damaged part holds, or may hold,
+    /// several.
+    pub tree_last: Option<TreeId>,
+    /// The first one's name, where the catalog tells it.
     pub tree_name: Option<String>,
     /// What is wrong, in words.
     pub message: String,

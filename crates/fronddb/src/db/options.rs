@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 use std::ops::Bound;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -211,10 +211,19 @@ impl Options {
             ((1 << 10..=16 << 20).contains(&self.blob_bytes_min), "blob_bytes_min", self.blob_bytes_min as u64),
             (!(self.read_only && self.create_if_missing), "create_if_missing (with read_only)", 1),
         ];
-        match checks.iter().find(|(valid, ..)| !valid) {
-            Some((_, name, value)) => Err(Error::invalid(format!("option out of range, {name}={value}"))),
-            None => Ok(()),
+        if let Some((_, name, value)) = checks.iter().find(|(valid, ..)| !valid) {
+            return Err(Error::invalid(format!("option out of range, {name}={value}")));
         }
+        self.default_codec.check().map_err(|error| error.context("default_codec"))?;
+        check_directory("log_dir", self.log_dir.as_deref())
+    }
+}
+
+/// Refuses the empty path: it comes from a name that somebody forgot to fill in, and must not mean the working directory.
+pub(super) fn check_directory(name: &str, path: Option<&Path>) -> Result<()> {
+    match path {
+        Some(path) if path.as_os_str().is_empty() => Err(Error::invalid(format!("{name} is empty"))),
+        _ => Ok(()),
     }
 }
 

@@ -25,7 +25,7 @@ use super::checkpoint::Ledger;
 use super::engine::Engine;
 use super::events::{EventLog, LogLevel};
 use super::graft::Grafts;
-use super::options::Options;
+use super::options::{Options, check_directory};
 use super::replay::{Event, Reading};
 use super::report::{RecoveryPhase, RecoveryProgress, RecoveryReport};
 use super::sessions::Sessions;
@@ -109,6 +109,7 @@ fn open_with(
     tolerated: Option<Mutex<Vec<Error>>>,
 ) -> Result<(Engine, Vec<Error>)> {
     options.validate()?;
+    check_directory("the database's directory", Some(directory))?;
     let clock = options.clock.clone().unwrap_or_else(Clock::machine);
     let started = clock.micros();
     let mut recovery = Recovery {
@@ -273,6 +274,7 @@ impl Recovery<'_> {
         let (readings, tail) = self.read_log(&store, &log_options, start, log_end)?;
         self.report.bytes_read = tail.end().0.saturating_sub(start.0);
         self.report.log_end = tail.end().0;
+        self.report.segments = tail.segments_read();
         self.phase(RecoveryPhase::Log, RecoveryPhase::Sort);
 
         let mut next_tree = stored_next_tree(&superblock);

@@ -324,7 +324,7 @@ impl Transaction {
     /// Loads a tree that has no row, with rows in any order. Locks the tree.
     ///
     /// # Errors
-    /// As [`Transaction::put`]; `InvalidArgument` when the tree has rows.
+    /// As [`Transaction::put`]; `InvalidArgument` when the tree has rows, and for an empty path.
     pub fn bulk(&self, tree: &Tree, options: &BulkOptions) -> Result<Bulk> {
         self.core.bulk(tree, options)
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{File, OpenMode, Storage, failed};
+use super::{File, OpenMode, Storage, check_named, failed};
 use crate::base::page_buf::PageBuf;
 use crate::base::{Error, ErrorKind, Result};
 
@@ -51,13 +51,23 @@ fn open_with(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// The directory that holds `path`; the current one for a bare name.
+/// The directory that holds `path`, which is not empty; the current one for a bare name.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) => Path::new("."),
         None => path,
     }
+}
+
+/// Opens a file to be locked. Who may not write it, or anything in a file system that is mounted for reading, locks it as
+/// well: the lock needs no more than a descriptor. Where the file is missing and cannot be made there is nothing to lock, and
+/// others who may write, or see the same directory by another mount, would not be kept out: that stays an error.
+fn open_to_lock(path: &Path) -> rustix::io::Result<OwnedFd> {
+    open_with(path, OFlags::RDWR | OFlags::CREATE).or_else(|refused| match refused {
+        Errno::ROFS | Errno::ACCESS | Errno::PERM => open_with(path, OFlags::RDONLY).map_err(|_| refused),
+        _ => Err(refused),
+    })
 }
 
 /// An exclusive lock of a file. Unlocks it in so many words: closing the file alone would leave it locked
@@ -72,6 +82,7 @@ impl Drop for FileLock {
 
 impl Storage for DiskStorage {
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        check_named(dir)?;
         let mut missing = Vec::new();
         let mut at = dir;
         while !self.exists(at)? {
@@ -142,7 +153,7 @@ impl Storage for DiskStorage {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        let file = open_with(path, OFlags::RDWR | OFlags::CREATE).map_err(|error| failed("open", path, error))?;
+        let file = open_to_lock(path).map_err(|error| failed("open", path, error))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Box::new(FileLock(file))),
             Err(Errno::WOULDBLOCK) => {

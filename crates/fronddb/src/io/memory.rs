@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 // Not the facade's: in tests of schedules a call to the simulated disk is one step.
 use parking_lot::Mutex;
 
-use super::{File, OpenMode, Storage, check_aligned, failed};
+use super::{File, OpenMode, Storage, check_aligned, check_named, failed};
 use crate::base::{Error, ErrorKind, Result};
 
 mod crash;
@@ -271,6 +271,7 @@ impl Names {
 
 impl Storage for MemoryStorage {
     fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        check_named(dir)?;
         let mut names = self.0.names.lock();
         let dir = normal(dir);
         if let Some(file) = dir.ancestors().find(|dir| names.current.contains_key(*dir)) {

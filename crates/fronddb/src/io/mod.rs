@@ -51,7 +51,7 @@ pub struct OpenMode {
 
 /// A place that holds files: a disk, or what stands in for one.
 pub trait Storage: Send + Sync + Debug {
-    /// Creates a directory and its missing parents, durably. No error when it exists.
+    /// Creates a directory and its missing parents, durably. No error when it exists; `InvalidArgument` for an empty path.
     fn create_dir_all(&self, dir: &Path) -> Result<()>;
 
     /// Opens a file. `Io` when it does not exist and `mode.create` is off.
@@ -73,7 +73,7 @@ pub trait Storage: Send + Sync + Debug {
     fn sync_dir(&self, dir: &Path) -> Result<()>;
 
     /// Locks a file (created when missing) against every other process and handle until the guard is
-    /// dropped or the process ends. `AlreadyOpen` when it is locked.
+    /// dropped or the process ends. `AlreadyOpen` when it is locked. A file that is there need not be writable.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
 
     /// Bytes that can still be written in the file system of `dir`.
@@ -154,6 +154,11 @@ pub fn replace_file(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<
 /// Wraps an operating system error with the call and the path it happened on.
 fn failed(call: &str, path: &Path, error: impl Into<std::io::Error>) -> Error {
     Error::io(format!("{call} failed, path={}", path.display()), error.into())
+}
+
+/// Refuses the empty path: it has no parent that could be made first.
+fn check_named(dir: &Path) -> Result<()> {
+    if dir.as_os_str().is_empty() { Err(Error::invalid("the path of a directory is empty")) } else { Ok(()) }
 }
 
 /// Checks what a direct file needs (I5).

@@ -85,17 +85,23 @@ pub struct LogTail {
     live: Vec<(u64, u64, u64)>,
     leftovers: Vec<u64>,
     next_number: u64,
+    segments_read: u64,
 }
 
 impl LogTail {
     /// A log without files that will begin at `start`.
     pub(crate) fn empty(start: Lsn) -> LogTail {
-        LogTail { end: start.0, live: Vec::new(), leftovers: Vec::new(), next_number: 1 }
+        LogTail { end: start.0, live: Vec::new(), leftovers: Vec::new(), next_number: 1, segments_read: 0 }
     }
 
     /// The position after the last record: the next one's.
     pub fn end(&self) -> Lsn {
         Lsn(self.end)
+    }
+
+    /// How many segments were read to find it.
+    pub fn segments_read(&self) -> u64 {
+        self.segments_read
     }
 
     pub(super) fn live(&self) -> impl Iterator<Item = (u64, u64, u64)> {
@@ -316,7 +322,7 @@ impl LogReader {
             let upto = segments[..kept].get(index + 1).map_or(end, |next| next.header.start);
             (found.header.number, found.header.start, upto)
         }));
-        Ok(LogTail { end, live, leftovers, next_number })
+        Ok(LogTail { end, live, leftovers, next_number, segments_read: kept as u64 })
     }
 }
 

@@ -57,4 +57,5 @@ pub use heirs::Heirs;
 pub use options::{CodecTable, RunOptions};
 pub use reader::Run;
 pub use salvage::{Lost, SalvageCursor};
+pub use verify::{Flaw, RunVisitor};
 pub use writer::RunWriter;

@@ -1,18 +1,48 @@
-//! Reads a whole run past the cache and checks it against its description and itself (R1 to R4).
+//! Reads a whole run past the cache and checks it against its description and itself (R1 to R4), and goes on after what is
+//! damaged.
 
 use super::Run;
 use super::counters::Event;
 use crate::base::checksum::key_hash;
 use crate::base::{BlockPtr, CommitNumber, Error, Result, TreeId, TxnId, key};
-use crate::format::Stamp;
 use crate::format::block::{EntryBlock, IndexBlock, IndexEntry};
 use crate::format::filter::Filter;
 use crate::format::run_meta::KIND_COUNT;
+use crate::format::{Message, Stamp};
 use std::collections::BTreeSet;
 
-/// What was found so far.
+/// Something wrong with a part of a run.
+#[derive(Debug, Clone)]
+pub struct Flaw {
+    /// What, with file, offset and the first tree.
+    pub error: Error,
+    /// The first and the last tree that the part may hold messages of; `None`: all that the run may concern.
+    pub trees: Option<(TreeId, TreeId)>,
+}
+
+/// Takes what a walk over a run finds.
+pub trait RunVisitor {
+    /// Something wrong.
+    fn flaw(&mut self, flaw: Flaw);
+    /// A message, of those that can be read, whose payload is a blob.
+    fn blob(&mut self, message: &Message<'_>);
+}
+
+/// For who only wants to know whether a run is whole.
+struct First(Option<Error>);
+
+impl RunVisitor for First {
+    fn flaw(&mut self, flaw: Flaw) {
+        self.0.get_or_insert(flaw.error);
+    }
+
+    fn blob(&mut self, _: &Message<'_>) {}
+}
+
+/// What was found so far. The numbers are those of the index for what could not be read.
 struct Found<'a> {
     run: &'a Run,
+    visitor: &'a mut dyn RunVisitor,
     filter: Option<Filter>,
     messages: u64,
     bytes: u64,
@@ -21,8 +51,12 @@ struct Found<'a> {
     blobs: u64,
     first_key: Option<Vec<u8>>,
     last_key: Vec<u8>,
+    /// The block before could not be read: nothing is known of its last key.
+    after_gap: bool,
     newest_commit: CommitNumber,
     unresolved: BTreeSet<TxnId>,
+    /// No flaw so far.
+    whole: bool,
 }
 
 impl Run {
@@ -31,10 +65,17 @@ impl Run {
     /// # Errors
     /// `Io`; `Corruption` naming the first damage.
     pub fn verify(&self) -> Result<()> {
-        let meta = &self.meta;
+        let mut first = First(None);
+        self.inspect(&mut first);
+        first.0.map_or(Ok(()), Err)
+    }
+
+    /// The same, telling `visitor` of every damage, and of the large values that are not read here.
+    pub fn inspect(&self, visitor: &mut dyn RunVisitor) {
         let mut found = Found {
             run: self,
-            filter: if meta.filter.is_none() { None } else { Some(self.read_filter(Event::BlockReadMeta)?) },
+            visitor,
+            filter: None,
             messages: 0,
             bytes: 0,
             entry_bytes: 0,
@@ -42,74 +83,79 @@ impl Run {
             blobs: 0,
             first_key: None,
             last_key: Vec::new(),
+            after_gap: false,
             newest_commit: CommitNumber(0),
             unresolved: BTreeSet::new(),
+            whole: true,
         };
-        for ptr in [meta.filter, meta.ranges] {
-            found.block(ptr)?;
-        }
-        let mut range_deletes = 0;
-        if !meta.ranges.is_none() {
-            for range in self.read_ranges(Event::BlockReadMeta)?.list.iter() {
-                found.stamp(range.stamp);
-                range_deletes += 1;
-            }
-        }
-        if !meta.index.is_none() {
-            found.block(meta.index)?;
-            let root = self.read_index(meta.index, Event::BlockReadMeta)?;
-            if root.level() == 0 {
-                found.index(&root)?;
-            } else {
-                for part in 0..root.count() {
-                    let (entry, before) = (root.entry(part), (found.messages, found.entry_bytes));
-                    found.block(entry.ptr)?;
-                    let index = self.read_index(entry.ptr, Event::BlockReadMeta)?;
-                    let first = index.entry(0);
-                    let same = index.level() == 0
-                        && index.separator(0) == root.separator(part)
-                        && first.continues == entry.continues
-                        && (entry.messages_before, entry.bytes_before) == before;
-                    self.expect(same, entry.ptr, "index levels disagree")?;
-                    found.index(&index)?;
-                }
-                let totals = root.totals_after(root.count() - 1);
-                self.expect(totals == (found.messages, found.entry_bytes), meta.index, "index totals are wrong")?;
-            }
-        }
-        let same = found.messages == meta.messages
-            && found.bytes == meta.bytes
-            && found.kinds == meta.kinds
-            && found.blobs == meta.blobs
-            && found.first_key.as_deref().unwrap_or_default() == meta.first_key
-            && found.last_key == meta.last_key
-            && found.newest_commit == meta.newest_commit
-            && found.unresolved.iter().eq(&meta.unresolved)
-            && range_deletes == meta.range_deletes;
-        self.expect(same, meta.index, "the run is not as described")
+        found.all();
     }
 
-    fn expect(&self, condition: bool, ptr: BlockPtr, what: &str) -> Result<()> {
-        if condition { Ok(()) } else { Err(self.damage(ptr, self.tree(), what)) }
-    }
-
-    fn damage(&self, ptr: BlockPtr, tree: TreeId, what: &str) -> Error {
-        self.located(Error::corruption(what), ptr, tree, "damaged run")
+    fn expect(&self, condition: bool, ptr: BlockPtr, tree: TreeId, what: &str) -> Result<()> {
+        let damage = || self.located(Error::corruption(what), ptr, tree, "damaged run");
+        if condition { Ok(()) } else { Err(damage()) }
     }
 }
 
 impl Found<'_> {
-    /// Counts a block and checks that it lies in an extent (R1).
-    fn block(&mut self, ptr: BlockPtr) -> Result<()> {
-        if ptr.is_none() {
-            return Ok(());
+    /// Tells of damage; it concerns these trees.
+    fn tell<T>(&mut self, result: Result<T>, trees: Option<(TreeId, TreeId)>) -> Option<T> {
+        result
+            .map_err(|error| {
+                self.whole = false;
+                self.visitor.flaw(Flaw { error, trees });
+            })
+            .ok()
+    }
+
+    fn all(&mut self) {
+        let meta = &self.run.meta;
+        let (first, last) = (self.run.tree(), key::tree_of(&meta.last_key));
+        let trees = (meta.messages > 0).then_some((first, last));
+        if !meta.filter.is_none() {
+            self.block(meta.filter, trees);
+            self.filter = self.tell(self.run.read_filter(Event::BlockReadMeta), trees);
         }
+        let mut range_deletes = 0;
+        if !meta.ranges.is_none() {
+            // They reach where the run has no messages.
+            self.block(meta.ranges, None);
+            if let Some(ranges) = self.tell(self.run.read_ranges(Event::BlockReadMeta), None) {
+                for range in ranges.list.iter() {
+                    self.stamp(range.stamp);
+                    range_deletes += 1;
+                }
+            }
+        }
+        if !meta.index.is_none() {
+            self.block(meta.index, trees);
+            if let Some(root) = self.tell(self.run.read_index(meta.index, Event::BlockReadMeta), trees) {
+                self.top(&root, last);
+            }
+        }
+        let same = self.messages == meta.messages
+            && self.bytes == meta.bytes
+            && self.kinds == meta.kinds
+            && self.blobs == meta.blobs
+            && self.first_key.as_deref().unwrap_or_default() == meta.first_key
+            && self.last_key == meta.last_key
+            && self.newest_commit == meta.newest_commit
+            && self.unresolved.iter().eq(&meta.unresolved)
+            && range_deletes == meta.range_deletes;
+        // What could not be read is missing from the sums.
+        let same = same || !self.whole;
+        self.tell(self.run.expect(same, meta.index, first, "the run is not as described"), trees);
+    }
+
+    /// Counts a block and checks that it lies in an extent (R1).
+    fn block(&mut self, ptr: BlockPtr, trees: Option<(TreeId, TreeId)>) {
         self.bytes += u64::from(ptr.stored);
-        let end = ptr.offset + u64::from(ptr.stored);
+        let end = ptr.offset.saturating_add(u64::from(ptr.stored));
         let inside =
             |extent: &crate::base::Extent| extent.offset() <= ptr.offset && end <= extent.offset() + extent.bytes();
         let inside = self.run.meta.extents.iter().any(inside);
-        self.run.expect(inside, ptr, "a block lies outside the run")
+        let tree = trees.map_or_else(|| self.run.tree(), |(first, _)| first);
+        self.tell(self.run.expect(inside, ptr, tree, "a block lies outside the run"), trees);
     }
 
     fn stamp(&mut self, stamp: Stamp) {
@@ -122,61 +168,114 @@ impl Found<'_> {
         }
     }
 
-    /// Checks the blocks under an index block of the lower level.
-    fn index(&mut self, index: &IndexBlock) -> Result<()> {
-        for at in 0..index.count() {
-            let entry = index.entry(at);
-            let (ptr, tree) = (entry.ptr, key::tree_of(index.separator(at)));
-            self.block(ptr)?;
-            let before = (self.messages, self.entry_bytes);
-            self.run.expect((entry.messages_before, entry.bytes_before) == before, ptr, "index counts are wrong")?;
-            let block = self.run.read_entries(ptr, tree, Event::BlockReadBulk)?;
-            self.entries(&block, entry, index.separator(at)).map_err(|what| self.run.damage(ptr, tree, what))?;
-            self.entry_bytes += u64::from(ptr.stored);
-            let after = (self.messages, self.entry_bytes);
-            self.run.expect(index.totals_after(at) == after, ptr, "index counts are wrong")?;
+    /// Checks what is under the top index block; the run's last message is of the tree `last`.
+    fn top(&mut self, root: &IndexBlock, last: TreeId) {
+        if root.level() == 0 {
+            return self.index(root, last);
         }
-        Ok(())
+        for part in 0..root.count() {
+            let entry = root.entry(part);
+            let trees = trees_of(root, part, last);
+            self.block(entry.ptr, Some(trees));
+            let same = (entry.messages_before, entry.bytes_before) == (self.messages, self.entry_bytes);
+            self.tell(self.run.expect(same, entry.ptr, trees.0, "index levels disagree"), Some(trees));
+            if let Some(index) = self.tell(self.run.read_index(entry.ptr, Event::BlockReadMeta), Some(trees)) {
+                let first = index.entry(0);
+                let same = index.level() == 0
+                    && index.separator(0) == root.separator(part)
+                    && first.continues == entry.continues
+                    && (first.messages_before, first.bytes_before) == (entry.messages_before, entry.bytes_before);
+                self.tell(self.run.expect(same, entry.ptr, trees.0, "index levels disagree"), Some(trees));
+                if index.level() == 0 {
+                    self.index(&index, trees.1);
+                    let same = root.totals_after(part) == (self.messages, self.entry_bytes);
+                    self.tell(
+                        self.run.expect(same, self.run.meta.index, trees.0, "index totals are wrong"),
+                        Some(trees),
+                    );
+                } else {
+                    self.after_gap = true;
+                }
+            } else {
+                self.after_gap = true;
+            }
+            (self.messages, self.entry_bytes) = root.totals_after(part);
+        }
     }
 
-    fn entries(
-        &mut self,
-        block: &EntryBlock,
-        entry: IndexEntry,
-        separator: &[u8],
-    ) -> std::result::Result<(), &'static str> {
-        let mut key = Vec::new();
+    /// Checks the blocks under an index block of the lower level; the last message under it is of the tree `last`.
+    fn index(&mut self, index: &IndexBlock, last: TreeId) {
+        for at in 0..index.count() {
+            let entry = index.entry(at);
+            let (ptr, trees) = (entry.ptr, trees_of(index, at, last));
+            self.block(ptr, Some(trees));
+            let before = (self.messages, self.entry_bytes);
+            let mut same = (entry.messages_before, entry.bytes_before) == before;
+            match self.tell(self.run.read_entries(ptr, trees.0, Event::BlockReadBulk), Some(trees)) {
+                Some(block) => {
+                    let wrong = self.entries(&block, entry, index.separator(at));
+                    if let Some(what) = wrong {
+                        self.tell(self.run.expect(false, ptr, trees.0, what), Some(trees));
+                    }
+                    self.entry_bytes += u64::from(ptr.stored);
+                    same &= index.totals_after(at) == (self.messages, self.entry_bytes);
+                }
+                None => self.after_gap = true,
+            }
+            self.tell(self.run.expect(same, ptr, trees.0, "index counts are wrong"), Some(trees));
+            (self.messages, self.entry_bytes) = index.totals_after(at);
+        }
+    }
+
+    /// Checks the messages of a block and says what is wrong first.
+    fn entries(&mut self, block: &EntryBlock, entry: IndexEntry, separator: &[u8]) -> Option<&'static str> {
+        let (mut key, mut wrong) = (Vec::new(), None);
+        let after_gap = std::mem::take(&mut self.after_gap);
         for index in 0..block.count() {
             block.copy_key(index, &mut key);
             let message = block.message(index, &key);
+            let mut expect = |condition: bool, what| {
+                if !condition {
+                    wrong.get_or_insert(what);
+                }
+            };
             if index == 0 {
-                let continues = self.first_key.is_some() && key == self.last_key;
-                if continues != entry.continues || (continues && separator != key) {
-                    return Err("the index is wrong about a key in two blocks");
-                }
-                if separator > key.as_slice()
-                    || (self.first_key.is_some() && !continues && separator <= self.last_key.as_slice())
-                {
-                    return Err("a separator does not separate");
-                }
+                let known = self.first_key.is_some() && !after_gap;
+                let continues = if after_gap { entry.continues } else { known && key == self.last_key };
+                let about_key = continues == entry.continues && (!continues || separator == key);
+                expect(about_key, "the index is wrong about a key in two blocks");
+                let separates = separator <= key.as_slice()
+                    && (self.first_key.is_none() || continues || separator > self.last_key.as_slice());
+                expect(separates, "a separator does not separate");
             }
-            if self.first_key.is_none() {
-                self.first_key = Some(key.clone());
-            } else if key < self.last_key {
-                return Err("keys out of order");
+            match &self.first_key {
+                None => self.first_key = Some(key.clone()),
+                Some(_) => expect(key >= self.last_key, "keys out of order"),
             }
-            if self.filter.as_ref().is_some_and(|filter| !filter.may_contain(key_hash(&key))) {
-                return Err("the filter lacks a key");
-            }
-            if message.seq < self.run.meta.min_seq || message.seq > self.run.meta.max_seq {
-                return Err("a sequence number is out of range");
-            }
+            let filtered = self.filter.as_ref().is_some_and(|filter| !filter.may_contain(key_hash(&key)));
+            expect(!filtered, "the filter lacks a key");
+            let meta = &self.run.meta;
+            expect((meta.min_seq..=meta.max_seq).contains(&message.seq), "a sequence number is out of range");
             self.messages += 1;
             self.kinds[message.kind as usize] += 1;
             self.blobs += u64::from(message.blob);
             self.stamp(message.stamp);
+            if message.blob {
+                self.visitor.blob(&message);
+            }
             self.last_key.clone_from(&key);
         }
-        Ok(())
+        wrong
     }
+}
+
+/// The first and the last tree under an entry of an index whose last is `last`.
+fn trees_of(index: &IndexBlock, at: usize, last: TreeId) -> (TreeId, TreeId) {
+    let first = key::tree_of(index.separator(at));
+    if at + 1 == index.count() {
+        return (first, first.max(last));
+    }
+    let next = index.separator(at + 1);
+    let continues = index.entry(at + 1).continues;
+    (first, first.max(if continues { key::tree_of(next) } else { key::tree_below(next) }))
 }

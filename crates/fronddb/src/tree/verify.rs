@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::compact::blob_ref;
 use super::node::{Node, Slot, Target, node_extent};
-use super::{BeTree, TreeEnv};
-use crate::base::{Error, Extent, Result, TreeId, key};
-use crate::run::{CursorMode, Run, read_blob};
+use super::{BeTree, TreeEnv, Version};
+use crate::base::{CommitNumber, Error, Extent, TreeId, key};
+use crate::format::{Message, View};
+use crate::run::{Flaw, Run, RunVisitor, read_blob};
 
 /// Something wrong with a part of the tree.
 #[derive(Debug, Clone)]
@@ -43,20 +44,65 @@ struct Walk<'a> {
 }
 
 impl BeTree {
-    /// Reads and checks everything that the present root refers to. `progress` is called now and then.
+    /// Reads and checks everything that the present version refers to: what lies under its root, and the large values of
+    /// level 0, which are all of it that is stored. `progress` is called now and then.
     pub fn verify(&self, progress: &mut dyn FnMut(&VerifyReport)) -> VerifyReport {
-        let root = self.version().root.clone();
+        // Held to the end: what it refers to is not used again meanwhile.
+        let version = self.version();
         let mut walk = Walk { env: &self.env, report: VerifyReport::default(), progress };
-        walk.node(&root, &[], None);
+        walk.level0(&version);
+        walk.node(&version.root, &[], None);
         walk.report
     }
 }
 
+/// The trees that have keys from `lower` up to `upper`.
+fn trees_in(lower: &[u8], upper: Option<&[u8]>) -> (TreeId, TreeId) {
+    let first = key::tree_of(lower);
+    (first, first.max(upper.map_or(TreeId(u32::MAX), key::tree_below)))
+}
+
+/// A walk that is at a run.
+struct AtRun<'w, 'a> {
+    walk: &'w mut Walk<'a>,
+    extent: Option<Extent>,
+    /// The trees of its slot.
+    trees: (TreeId, TreeId),
+}
+
+impl RunVisitor for AtRun<'_, '_> {
+    fn flaw(&mut self, flaw: Flaw) {
+        self.walk.problem(flaw.trees.unwrap_or(self.trees), self.extent, flaw.error);
+    }
+
+    fn blob(&mut self, message: &Message<'_>) {
+        if let Some(extents) = self.walk.blob(message) {
+            self.walk.report.extents.extend(extents);
+        }
+    }
+}
+
 impl Walk<'_> {
-    fn problem(&mut self, lower: &[u8], upper: Option<&[u8]>, extent: Option<Extent>, error: Error) {
-        let tree = key::tree_of(lower);
-        let tree_last = upper.map_or(TreeId(u32::MAX), key::tree_of);
+    fn problem(&mut self, (tree, tree_last): (TreeId, TreeId), extent: Option<Extent>, error: Error) {
         self.report.problems.push(Problem { tree, tree_last, extent, error });
+    }
+
+    /// Reads the large values of level 0, but for those of aborted transactions: they need not have reached the file. The
+    /// stored map of space does not know of any.
+    fn level0(&mut self, version: &Version) {
+        let statuses = self.env.statuses.clone();
+        let view = View { snapshot: CommitNumber::LATEST, own: None, uncommitted: true, statuses: &*statuses };
+        for level0 in version.level0() {
+            let mut cursor = level0.cursor();
+            cursor.first();
+            while let Some(message) = cursor.get() {
+                if message.blob && view.sees(message.stamp) {
+                    self.blob(&message);
+                    (self.progress)(&self.report);
+                }
+                cursor.next();
+            }
+        }
     }
 
     fn node(&mut self, node: &Arc<Node>, lower: &[u8], upper: Option<&[u8]>) {
@@ -65,7 +111,7 @@ impl Walk<'_> {
         let first = node.slots()[0].lower();
         if first.as_ref() != lower {
             let error = Error::corruption(format!("N1: node begins at {first:02x?} and its slot at {lower:02x?}"));
-            self.problem(lower, upper, None, error);
+            self.problem(trees_in(lower, upper), None, error);
         }
         for (index, slot) in node.slots().iter().enumerate() {
             let slot_upper = node.upper(index, upper).map(<[u8]>::to_vec);
@@ -75,6 +121,7 @@ impl Walk<'_> {
 
     fn slot(&mut self, height: u8, slot: &Slot, upper: Option<&[u8]>) {
         let lower = slot.lower().clone();
+        let trees = trees_in(&lower, upper);
         for run in slot.buffer() {
             self.run(run, &lower, upper);
         }
@@ -87,13 +134,14 @@ impl Walk<'_> {
                         "node has the wrong height, height={} parent={height}",
                         node.height()
                     ));
-                    self.problem(&lower, upper, Some(node_extent(child.ptr())), error);
+                    self.problem(trees, Some(node_extent(child.ptr())), error);
                 }
-                Err(error) => self.problem(&lower, upper, Some(node_extent(child.ptr())), error),
+                Err(error) => self.problem(trees, Some(node_extent(child.ptr())), error),
             },
         }
     }
 
+    /// Reads a run with its large values; damage hides neither what comes after it nor them.
     fn run(&mut self, run: &Arc<Run>, lower: &[u8], upper: Option<&[u8]>) {
         let meta = run.meta();
         self.report.runs += 1;
@@ -101,33 +149,22 @@ impl Walk<'_> {
         self.report.extents.extend(&meta.extents);
         let outside = meta.messages > 0
             && (meta.first_key.as_slice() < lower || upper.is_some_and(|upper| meta.last_key.as_slice() >= upper));
-        let extent = meta.extents.first().copied();
+        let (extent, trees) = (meta.extents.first().copied(), trees_in(lower, upper));
         if outside {
             let error = Error::corruption(format!("N2: run {} leaves its slot", meta.id));
-            self.problem(lower, upper, extent, error);
+            self.problem(trees, extent, error);
         }
-        let checked = run.verify().and_then(|()| if meta.blobs > 0 { self.blobs(run) } else { Ok(()) });
-        if let Err(error) = checked {
-            self.problem(&meta.first_key, Some(&meta.last_key), extent, error);
-        }
+        run.inspect(&mut AtRun { walk: self, extent, trees });
         (self.progress)(&self.report);
     }
 
-    /// Reads every blob of a run; damage in one does not hide the next.
-    fn blobs(&mut self, run: &Arc<Run>) -> Result<()> {
-        let mut cursor = run.cursor(CursorMode { fill_cache: false, ..CursorMode::default() });
-        let mut more = cursor.first()?;
-        while more {
-            let message = cursor.message();
-            if message.blob {
-                let blob = blob_ref(message.payload)?;
-                self.report.extents.extend(&blob.extents);
-                if let Err(error) = read_blob(&self.env.store, &blob) {
-                    self.problem(message.key, Some(message.key), blob.extents.first().copied(), error);
-                }
-            }
-            more = cursor.next()?;
+    /// Reads a large value and gives its extents.
+    fn blob(&mut self, message: &Message<'_>) -> Option<Vec<Extent>> {
+        let tree = key::tree_of(message.key);
+        let blob = blob_ref(message.payload).map_err(|error| self.problem((tree, tree), None, error)).ok()?;
+        if let Err(error) = read_blob(&self.env.store, &blob) {
+            self.problem((tree, tree), blob.extents.first().copied(), error);
         }
-        Ok(())
+        Some(blob.extents)
     }
 }

@@ -352,13 +352,13 @@ fn a_damaged_block_of_the_catalog_keeps_no_other_tree_from_being_written() {
     }
     db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     db.close().unwrap();
-    let places = used(&storage, &Path::new(DIRECTORY).join("data.frond")).1;
+    let places = used(&storage, &data_file()).1;
     let mut random = Random::new(2);
     let damaged = loop {
         let damaged = storage.snapshot();
         let place = places[random.below(places.len() as u64) as usize];
-        damaged.flip_bit(&Path::new(DIRECTORY).join("data.frond"), place, 3).unwrap();
-        let Ok(report) = check(Path::new(DIRECTORY), &options(&damaged), &mut |_| {}) else { continue };
+        damaged.flip_bit(&data_file(), place, 3).unwrap();
+        let Ok(report) = check(DIRECTORY, &options(&damaged), &mut |_| {}) else { continue };
         if report.findings.iter().any(|finding| finding.tree == Some(fronddb::base::TreeId(0))) {
             break damaged;
         }
@@ -384,4 +384,139 @@ fn a_damaged_block_of_the_catalog_keeps_no_other_tree_from_being_written() {
         written.unwrap_or_else(|_| panic!("hangs at row={row}")).unwrap();
     }
     writer.join().unwrap();
+}
+
+/// What a check of `storage` with one bit flipped says.
+fn checked_with_flip(storage: &MemoryStorage, offset: u64) -> CheckReport {
+    let storage = storage.snapshot();
+    storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
+    check(DIRECTORY, &options(&storage), &mut |_| {}).unwrap()
+}
+
+fn data_file() -> PathBuf {
+    Path::new(DIRECTORY).join("data.frond")
+}
+
+#[test]
+fn every_damaged_block_and_large_value_is_named_by_one_check() {
+    let storage = MemoryStorage::new();
+    let db = open(&storage);
+    let mut random = Random::new(3);
+    for name in TREES {
+        let tree = db.create_tree(name, &TreeOptions::default()).unwrap();
+        for number in 0..20u32 {
+            let length = if name == "c" && number % 10 == 5 { BLOB_BYTES_MIN + 100 } else { 60 };
+            db.put(&tree, &number.to_be_bytes(), &random.bytes(length)).unwrap();
+        }
+    }
+    db.checkpoint().unwrap();
+    db.close().unwrap();
+    assert!(check(DIRECTORY, &options(&storage), &mut |_| {}).unwrap().is_clean());
+    // Where blocks of the first two trees and large values of the third are, and a bit in each.
+    let mut places = BTreeMap::new();
+    for offset in used(&storage, &data_file()).1.into_iter().step_by(61) {
+        let report = checked_with_flip(&storage, offset);
+        if let [found] = report.findings.as_slice() {
+            let tree = found.tree.map_or(0, |tree| tree.0);
+            let is_block = found.message.contains("damaged block") && (1..=2).contains(&tree);
+            if is_block || found.message.contains("large value") && tree == 3 {
+                places.insert((tree, found.offset.unwrap()), offset);
+            }
+        }
+    }
+    for tree in 1..=3 {
+        assert!(places.range((tree, 0)..(tree + 1, 0)).count() >= 1, "{places:?}");
+    }
+    assert!(places.len() >= 5, "{places:?}");
+    places.values().for_each(|offset| storage.flip_bit(&data_file(), *offset, (offset % 8) as u8).unwrap());
+    let report = check(DIRECTORY, &options(&storage), &mut |_| {}).unwrap();
+    for (tree, offset) in places.keys() {
+        let is_it = |found: &&fronddb::Finding| {
+            found.tree.is_some_and(|found| found.0 == *tree) && found.offset == Some(*offset)
+        };
+        assert_eq!(
+            report.findings.iter().filter(is_it).count(),
+            1,
+            "tree={tree} offset={offset}: {:#?}",
+            report.findings
+        );
+    }
+    assert_eq!(report.findings.len(), places.len(), "{:#?}", report.findings);
+    assert_eq!(report.damaged_trees().iter().map(|tree| tree.0).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+#[test]
+fn a_block_of_many_small_trees_damages_all_of_them() {
+    let storage = MemoryStorage::new();
+    let db = open(&storage);
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for name in names {
+        let tree = db.create_tree(name, &TreeOptions::default()).unwrap();
+        db.put(&tree, b"key", b"v").unwrap();
+    }
+    db.checkpoint().unwrap();
+    db.close().unwrap();
+    let mut shared = 0;
+    for offset in used(&storage, &data_file()).1.into_iter().step_by(13) {
+        let report = checked_with_flip(&storage, offset);
+        let storage = storage.snapshot();
+        storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
+        let options = Options::new().storage(Some(Arc::new(storage))).memory_bytes(8 << 20).read_only(true);
+        let Ok(db) = Database::open(DIRECTORY, options.manual_background(true)) else { continue };
+        let mut online = Vec::new();
+        db.check(&mut |found| online.push(found)).unwrap();
+        let mut damaged = 0;
+        for (name, number) in names.iter().zip(1..) {
+            let Ok(tree) = db.open_tree(name) else { continue };
+            assert_eq!(tree.id().0, number);
+            if let Err(error) = db.get(&tree, b"key") {
+                assert!(is_damage(&error), "offset={offset}: {error}");
+                assert!(report.damaged_trees().contains(&tree.id()), "{name} offset={offset}: {:#?}", report.findings);
+                let reaches =
+                    |found: &fronddb::Finding| found.tree <= Some(tree.id()) && Some(tree.id()) <= found.tree_last;
+                assert!(online.iter().any(reaches), "{name} offset={offset}: {online:#?}");
+                damaged += 1;
+            }
+        }
+        shared += usize::from(damaged > 1);
+    }
+    assert!(shared > 1, "shared={shared}");
+}
+
+#[test]
+fn a_large_value_of_which_only_the_log_knows_is_checked() {
+    let storage = MemoryStorage::new();
+    let db = open(&storage);
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    db.checkpoint().unwrap();
+    let mut random = Random::new(5);
+    let mut place = |write: &dyn Fn(&[u8])| {
+        let before = storage.snapshot();
+        write(&random.bytes(BLOB_BYTES_MIN + 100));
+        let bytes = |storage: &MemoryStorage| fronddb::io::read_file(storage, &data_file()).unwrap();
+        let (old, new) = (bytes(&before), bytes(&storage));
+        (0..new.len()).find(|at| old.get(*at) != new.get(*at)).unwrap() as u64 + 100
+    };
+    let kept = place(&|value| db.put(&tree, b"kept", value).unwrap());
+    let undone = place(&|value| {
+        let txn = begin(&db);
+        txn.put(&tree, b"undone", value).unwrap();
+        txn.rollback().unwrap();
+    });
+    let crashed = storage.snapshot();
+    drop(db);
+    assert!(check(DIRECTORY, &options(&crashed), &mut |_| {}).unwrap().is_clean());
+    // Nobody will ever read it, and nothing synced it.
+    assert!(checked_with_flip(&crashed, undone).is_clean());
+    let report = checked_with_flip(&crashed, kept);
+    assert_eq!(report.findings.len(), 1, "{:#?}", report.findings);
+    assert_eq!((report.findings[0].tree_name.as_deref(), report.findings[0].offset.is_some()), (Some("t"), true));
+    crashed.flip_bit(&data_file(), kept, (kept % 8) as u8).unwrap();
+    let db = open(&crashed);
+    let tree = db.open_tree("t").unwrap();
+    assert!(is_damage(&db.get(&tree, b"kept").unwrap_err()));
+    let mut found = Vec::new();
+    db.check(&mut |finding| found.push(finding)).unwrap();
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!((found[0].tree, found[0].tree_last), (Some(tree.id()), Some(tree.id())));
 }

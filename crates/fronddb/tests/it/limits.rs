@@ -1,9 +1,14 @@
 //! The longest of everything is taken and read back; one more is refused and changes nothing.
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use fronddb::io::MemoryStorage;
-use fronddb::{Database, Durability, ErrorKind, Op, Options, Program, Result, TreeOptions, TxnOptions, WriteBatch};
+use fronddb::{
+    BulkOptions, CheckOptions, Codec, Database, Durability, ErrorKind, Op, Options, Program, Result, TreeOptions,
+    TxnOptions, WriteBatch, check, log_records, salvage,
+};
 
 use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, options};
 
@@ -18,6 +23,58 @@ fn large(storage: &MemoryStorage) -> Options {
 
 fn refused(result: Result<()>) {
     assert_eq!(result.map_err(|error| error.kind()), Err(ErrorKind::InvalidArgument));
+}
+
+#[test]
+fn an_empty_path_is_refused_wherever_one_is_given() {
+    let storage = MemoryStorage::new();
+    let none = PathBuf::new();
+    for create in [true, false] {
+        refused(Database::open(&none, options(&storage).create_if_missing(create)).map(drop));
+        refused(
+            Database::open(DIRECTORY, options(&storage).create_if_missing(create).log_dir(Some(none.clone())))
+                .map(drop),
+        );
+        refused(Database::open(&none, Options::new().create_if_missing(create)).map(drop));
+    }
+    assert!(storage.files().is_empty());
+    let db = Database::open(DIRECTORY, options(&storage)).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let unsorted = BulkOptions { temporary_dir: Some(none.clone()), ..BulkOptions::default() };
+    refused(begin(&db).bulk(&tree, &unsorted).map(drop));
+    db.close().unwrap();
+    let offline = |log_dir: Option<&PathBuf>| CheckOptions {
+        log_dir: log_dir.cloned(),
+        storage: Some(Arc::new(storage.clone())),
+        ..CheckOptions::default()
+    };
+    for (path, log_dir) in [(DIRECTORY, Some(&none)), ("", None)] {
+        let options = offline(log_dir);
+        refused(check(path, &options, &mut |_| {}).map(drop));
+        refused(salvage(path, "/new", &options, &mut |_| {}).map(drop));
+        refused(log_records(path, &options, &mut |_| true));
+    }
+    refused(salvage(DIRECTORY, "", &offline(None), &mut |_| {}).map(drop));
+    assert!(check(DIRECTORY, &offline(None), &mut |_| {}).unwrap().is_clean());
+}
+
+#[test]
+fn a_compression_level_past_its_limits_is_refused() {
+    let storage = MemoryStorage::new();
+    for level in [-8, 23, i8::MIN, i8::MAX] {
+        let codec = Codec::Zstd { level };
+        refused(Database::open(DIRECTORY, options(&storage).default_codec(codec)).map(drop));
+        assert!(storage.files().is_empty(), "level={level}");
+    }
+    for level in [-7, 22] {
+        let codec = Codec::Zstd { level };
+        let db = Database::open(DIRECTORY, options(&storage).default_codec(codec)).unwrap();
+        let named = TreeOptions { codec: Some(codec), ..TreeOptions::default() };
+        db.create_tree(&format!("t{level}"), &named).unwrap();
+        let past = TreeOptions { codec: Some(Codec::Zstd { level: level + level.signum() }), ..named };
+        refused(db.create_tree("past", &past).map(drop));
+        db.close().unwrap();
+    }
 }
 
 #[test]

@@ -48,6 +48,31 @@ fn bytes_read_by_starting(storage: &MemoryStorage, rows: u32) -> (u64, u64) {
 }
 
 #[test]
+fn the_report_counts_the_segments_that_were_replayed() {
+    let (storage, db, tree) = fresh();
+    let report = db.recovery_report().unwrap();
+    assert_eq!((report.created, report.segments), (true, 0));
+    db.put(&tree, b"one", b"segment").unwrap();
+    let reopened = |storage: &MemoryStorage| Database::open(DIRECTORY, options(storage)).unwrap();
+    let report = reopened(&storage.snapshot()).recovery_report().unwrap();
+    assert_eq!((report.created, report.segments), (false, 1), "{report:?}");
+    // Each sealed memtable leaves one behind.
+    let begun = |storage: &MemoryStorage| {
+        let logs = storage.files().into_iter().map(|(path, _)| path).filter(|path| path.extension().is_some());
+        let logs = logs.filter(|path| path.extension().is_some_and(|end| end == "log"));
+        logs.filter(|path| read_file(storage, path).unwrap().iter().take(4096).any(|byte| *byte != 0)).count() as u64
+    };
+    for number in 0..200u32 {
+        db.put(&tree, &number.to_be_bytes(), &[7; 500]).unwrap();
+    }
+    let crashed = storage.snapshot();
+    let report = reopened(&crashed).recovery_report().unwrap();
+    assert!(report.segments >= 2, "{report:?}");
+    assert!(report.segments <= begun(&crashed), "{report:?} begun={}", begun(&crashed));
+    assert!(report.to_json().contains(&format!("\"segments\":{}", report.segments)), "{}", report.to_json());
+}
+
+#[test]
 fn opening_and_a_first_read_take_no_more_of_a_large_database_than_of_a_small_one() {
     for (rows, data_bytes_min) in [(1_000, 20 << 10), (60_000, 2 << 20)] {
         let (storage, db) = database(rows);

@@ -29,7 +29,7 @@ pub(crate) use loader::{LOADER, PlugLoad};
 
 use crate::failure::{During, Failure, Outcome};
 use crate::output::{note, print, write_file};
-use crate::quantity::{parse_bytes, parse_count};
+use crate::quantity::{parse_bytes, parse_count, parse_seconds};
 use report::{Drop, Report};
 use timeline::Timeline;
 
@@ -63,8 +63,8 @@ pub(crate) struct Plug {
     #[arg(long = "rate", value_name = "ROWS", value_parser = parse_rate, value_delimiter = ',', default_value = "max,2000,200")]
     rates: Vec<Rate>,
     /// Seconds of inserting at a limited rate before the kill; at least one transaction is awaited
-    #[arg(long, default_value_t = 8.0)]
-    seconds: f64,
+    #[arg(long, value_parser = parse_seconds, default_value = "8")]
+    seconds: Duration,
     /// Names the random rows and moments
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -90,8 +90,8 @@ struct Run {
 impl Plug {
     /// Does it.
     pub(crate) fn run(self) -> Outcome {
-        if self.rates.is_empty() || !self.seconds.is_finite() || self.seconds < 0.0 {
-            return Err(Failure::usage("--rate names at least one rate, and --seconds a time"));
+        if self.rates.is_empty() {
+            return Err(Failure::usage("--rate names at least one rate"));
         }
         let results = self.results_folder()?;
         note(&format!("the results will be in {}", results.display()));
@@ -125,7 +125,7 @@ impl Plug {
     fn drop_once(&self, run: &Run, at: usize, rate: Rate, rows: u64, timeline: &mut Timeline) -> Outcome<Drop> {
         let goal = match rate {
             None => watch::Goal::Rows(self.rows),
-            Some(_) => watch::Goal::Time(Duration::from_secs_f64(self.seconds)),
+            Some(_) => watch::Goal::Time(self.seconds),
         };
         let watched = watch::load_and_kill(run, rate, rows, goal, self.seed ^ at as u64, timeline)?;
         frond_bench::measure::drop_cached_pages(&run.database).map_err(|error| Failure::negative(error.to_string()))?;

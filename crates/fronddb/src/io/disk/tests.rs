@@ -50,6 +50,18 @@ fn files_are_created_renamed_listed_and_removed() {
 }
 
 #[test]
+fn directories_are_made_by_any_name_but_none() {
+    let (dir, storage) = (Dir::new("empty"), DiskStorage::new());
+    let refused = storage.create_dir_all(Path::new("")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    for name in [".", "./", "/", "..", "src"] {
+        storage.create_dir_all(Path::new(name)).unwrap();
+    }
+    storage.create_dir_all(&dir.0.join("a/./b//c/")).unwrap();
+    assert!(dir.0.join("a/b/c").is_dir());
+}
+
+#[test]
 fn reads_past_the_end_are_errors_in_both_modes() {
     let (dir, storage) = (Dir::new("end"), DiskStorage::new());
     storage.create_dir_all(&dir.0).unwrap();
