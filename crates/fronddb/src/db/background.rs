@@ -3,7 +3,7 @@
 //! | thread | does |
 //! |---|---|
 //! | `frond-flush` | seals memtables into the tree and publishes; the work of the next as well when `background_threads` is 1 |
-//! | `frond-work-N` | flushes and compactions, the most urgent first, then cleans up after bulk loads, then what readers would have flushed; `background_threads` less one of them |
+//! | `frond-work-N` | flushes and compactions, the most urgent first, then cleans up after bulk loads, snapshots and rollbacks, then what readers would have flushed; `background_threads` less one of them |
 //! | `frond-tick` | prepares log segments, syncs the log, begins checkpoints that are due, forgets, shrinks, warms the cache |
 //! | `frond-read-N` | reads what scans ask for ahead ([`crate::store::Store::ask`]) |
 //!
@@ -232,7 +232,7 @@ impl Engine {
         self.begin_once()?;
         let since = self.wake.announced();
         let work = || self.tree.work_step(&self.retention(), self.work_threshold());
-        if work()? || self.clean_grafts_step()? || self.work_for_readers()? {
+        if work()? || self.clean_grafts_step()? || self.clean_at_rest()? || self.work_for_readers()? {
             if self.is_disk_full() {
                 self.space_was_found();
                 self.publish()?;
@@ -248,6 +248,16 @@ impl Engine {
     /// [`super::full_disk`]).
     fn work_threshold(&self) -> f32 {
         if self.is_disk_full() { 0.0 } else { WORK_THRESHOLD }
+    }
+
+    /// A compaction of what was left over, and a rest for as long again, unless its space is needed.
+    fn clean_at_rest(&self) -> Result<bool> {
+        let began = self.clock.micros();
+        let done = self.clean_leftovers_step()?;
+        if done && !self.is_disk_full() {
+            self.wake.rest(Duration::from_micros(self.clock.micros().saturating_sub(began)));
+        }
+        Ok(done)
     }
 
     /// A flush or compaction that readers have paid for; where processors are idle, in part.
@@ -368,7 +378,7 @@ impl Engine {
             return Ok(true);
         }
         let for_readers = || self.tree.flush_for_reads(&self.retention(), false);
-        if (!is_full && work()?) || self.clean_grafts_step()? || for_readers()? {
+        if (!is_full && work()?) || self.clean_grafts_step()? || self.clean_leftovers_step()? || for_readers()? {
             self.publish()?;
             return Ok(true);
         }

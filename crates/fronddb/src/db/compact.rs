@@ -52,7 +52,7 @@ impl Engine {
                 CompactStep::Done => break,
                 CompactStep::Busy if self.step_by_hand()? => {}
                 CompactStep::Busy => self.wake.wait_for_progress(),
-                CompactStep::Worked => {
+                CompactStep::Worked | CompactStep::Passed => {
                     self.wake.progress();
                     self.give_way()?;
                 }

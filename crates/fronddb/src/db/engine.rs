@@ -33,6 +33,7 @@ use super::covered::CoveredGate;
 use super::events::{EventLog, LogLevel};
 use super::full_disk::FullDisk;
 use super::graft::Grafts;
+use super::leftovers::Leftovers;
 use super::options::Options;
 use super::prepared::PreparedTable;
 use super::report::RecoveryReport;
@@ -79,6 +80,7 @@ pub(crate) struct Engine {
     pub(crate) events: Arc<EventLog>,
     pub(crate) covered: CoveredGate,
     pub(crate) grafts: Grafts,
+    pub(crate) leftovers: Leftovers,
     pub(crate) wake: Wake,
     pub(crate) processors: Processors,
     pub(crate) report: RecoveryReport,

@@ -31,6 +31,7 @@ mod full_disk;
 mod gather;
 mod graft;
 mod json;
+mod leftovers;
 pub mod log_print;
 pub mod monitor;
 pub mod options;

@@ -25,6 +25,7 @@ use super::checkpoint::Ledger;
 use super::engine::Engine;
 use super::events::{EventLog, LogLevel};
 use super::graft::Grafts;
+use super::leftovers::Leftovers;
 use super::options::{Options, check_directory};
 use super::replay::{Event, Reading};
 use super::report::{RecoveryPhase, RecoveryProgress, RecoveryReport};
@@ -499,6 +500,7 @@ impl Recovery<'_> {
             events: self.events.clone(),
             covered: Default::default(),
             grafts,
+            leftovers: Leftovers::default(),
             wake: Wake::default(),
             processors: Processors::default(),
             report: self.report.clone(),

@@ -14,10 +14,11 @@ use crate::base::{BlockPtr, Error, Result, TreeId, key};
 use crate::cache::{Cache, CachedBlock, Priority};
 use crate::format::block::{EntryBlock, IndexBlock};
 use crate::format::filter::Filter;
-use crate::format::{Message, RangeDelete, RunMeta};
+use crate::format::{Kind, Message, RangeDelete, RunMeta};
 use crate::store::Store;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a point read shows the messages it finds to: the message, its block and its number there.
 pub type EntryVisitor<'v> = dyn FnMut(&Message<'_>, &Arc<EntryBlock>, usize) -> ControlFlow<()> + 'v;
@@ -30,6 +31,8 @@ pub struct Run {
     pub(super) cache: Arc<Cache>,
     pub(super) counters: Arc<RunCounters>,
     front: Front,
+    /// Messages of keys that have a newer one here, if it was written since the start.
+    old_versions: AtomicU64,
     _charge: Charge,
 }
 
@@ -68,7 +71,21 @@ impl Run {
             top: Shortcut::default(),
             filter: Shortcut::default(),
         };
-        Arc::new(Run { meta, store, cache, counters, front, _charge: charge })
+        Arc::new(Run { meta, store, cache, counters, front, old_versions: AtomicU64::new(0), _charge: charge })
+    }
+
+    /// Keeps in mind how many of its messages have a newer one here.
+    pub fn set_old_versions(&self, count: u64) {
+        self.old_versions.store(count, Ordering::Relaxed);
+    }
+
+    /// What a compaction drops, about, when all that it holds is decided and no snapshot needs old versions: those, deletes, and
+    /// whatever range-deletes cover.
+    pub fn leftovers(&self) -> u64 {
+        let count = |kind: Kind| self.meta.kinds[kind as usize];
+        let ranged = if self.meta.range_deletes > 0 { self.meta.messages.max(1) } else { 0 };
+        let old = self.old_versions.load(Ordering::Relaxed);
+        (count(Kind::Delete) + count(Kind::SingleDelete) + old).max(ranged)
     }
 
     /// Its description.

@@ -141,6 +141,8 @@ pub struct RunWriter {
     in_use: u64,
     heirs: Heirs,
     has_heirs: bool,
+    /// Messages of a key that has a newer one here.
+    old_versions: u64,
 }
 
 impl RunWriter {
@@ -174,6 +176,7 @@ impl RunWriter {
             in_use: 0,
             heirs: Heirs::default(),
             has_heirs: false,
+            old_versions: 0,
         }
     }
 
@@ -218,6 +221,7 @@ impl RunWriter {
         self.scratch.builder.push(message, new_key || self.scratch.builder.is_empty());
         self.note(message.stamp, message.seq);
         self.in_use += u64::from(self.is_in_use);
+        self.old_versions += u64::from(!new_key);
         self.meta.messages += 1;
         self.meta.kinds[message.kind as usize] += 1;
         self.meta.blobs += u64::from(message.blob);
@@ -378,6 +382,11 @@ impl RunWriter {
     /// Bytes of the messages so far, as they lie in memory.
     pub fn raw_bytes(&self) -> u64 {
         self.meta.raw_bytes + self.scratch.builder.size() as u64
+    }
+
+    /// Messages so far of keys that have a newer one here.
+    pub fn old_versions(&self) -> u64 {
+        self.old_versions
     }
 
     /// Messages so far.

@@ -252,8 +252,10 @@ impl Writer<'_> {
             }
         }
         if let Some(writer) = self.open.take() {
+            let old_versions = writer.old_versions();
             let (meta, heirs) = writer.finish()?;
             let run = Run::new(meta, &self.env.store, &self.env.cache, &self.env.run_counters);
+            run.set_old_versions(old_versions);
             run.adopt(heirs);
             self.outcome.outputs.push(Output { lower: self.lower.clone(), run });
         }

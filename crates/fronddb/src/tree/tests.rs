@@ -140,7 +140,7 @@ impl Harness {
         for _ in 0..10_000 {
             match self.tree.compact_step(&self.retention(), &mut pass).expect("compact") {
                 CompactStep::Done => return,
-                step => assert_eq!(step, CompactStep::Worked, "nobody else works"),
+                step => assert_ne!(step, CompactStep::Busy, "nobody else works"),
             }
         }
         panic!("a pass comes to its end");

@@ -176,6 +176,11 @@ impl Backlog {
         })
     }
 
+    /// Those of which something is aborted and that at least `runs_min` runs of the root list, ascending.
+    pub(super) fn held_by(&self, runs_min: u32) -> Vec<TxnId> {
+        self.aborted.keys().copied().filter(|txn| self.runs(*txn) >= runs_min).collect()
+    }
+
     /// Runs of the root that list `txn`.
     pub(super) fn runs(&self, txn: TxnId) -> u32 {
         self.holders.get(&txn).map_or(0, |holders| holders.runs)

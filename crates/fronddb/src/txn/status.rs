@@ -295,6 +295,11 @@ impl StatusTable {
         forgotten.iter().for_each(|txn| self.states.forget_steps(*txn));
     }
 
+    /// Transactions of which something is aborted and that at least `runs_min` runs hold, ascending.
+    pub fn aborted_in_runs(&self, runs_min: u32) -> Vec<TxnId> {
+        self.inner.lock().backlog.held_by(runs_min)
+    }
+
     /// How much is aborted and not forgotten.
     pub fn backlog(&self) -> BacklogStats {
         self.inner.lock().backlog.stats()

@@ -18,6 +18,7 @@ mod formats;
 mod fuzz_seeds;
 mod grafts;
 mod io_errors;
+mod leftovers;
 mod limits;
 mod log_files;
 mod model;
