@@ -227,6 +227,8 @@ impl Engine {
             Ok(true) => self.counters.checkpoints_by_size.add(1),
             Ok(false) => {}
             Err(error) if error.kind() == ErrorKind::NoSpace => self.disk_is_full(&error),
+            // Somebody is closing the database.
+            Err(error) if error.kind() == ErrorKind::Closed => {}
             Err(error) => {
                 self.poison(&error);
             }

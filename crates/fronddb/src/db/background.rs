@@ -133,30 +133,37 @@ impl Wake {
 pub(crate) struct Threads(Mutex<Vec<JoinHandle<()>>>);
 
 impl Threads {
-    /// Starts the threads; those that read alone in a database that takes no writes.
+    /// Starts the threads; those that read alone in a database that takes no writes. On failure none is left.
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<Threads> {
         let threads = Threads::default();
-        if engine.options.manual_background {
-            return Ok(threads);
+        if !engine.options.manual_background
+            && let Err(error) = threads.start_all(engine)
+        {
+            threads.stop(engine);
+            return Err(error);
         }
+        Ok(threads)
+    }
+
+    fn start_all(&self, engine: &Arc<Engine>) -> Result<()> {
         for number in 1..=READERS {
-            threads.spawn(engine, format!("frond-read-{number}"), Engine::serve_scans)?;
+            self.spawn(engine, format!("frond-read-{number}"), Engine::serve_scans)?;
         }
         if engine.log.is_none() {
-            return Ok(threads);
+            return Ok(());
         }
-        threads.spawn(engine, "frond-tick".to_owned(), |engine| {
+        self.spawn(engine, "frond-tick".to_owned(), |engine| {
             engine.tick()?;
             engine.wake.rest(TICK);
             Ok(())
         })?;
         let movers = engine.options.background_threads;
         let flush = if movers == 1 { Engine::move_anything } else { Engine::move_level0 };
-        threads.spawn(engine, "frond-flush".to_owned(), flush)?;
+        self.spawn(engine, "frond-flush".to_owned(), flush)?;
         for number in 1..movers {
-            threads.spawn(engine, format!("frond-work-{number}"), Engine::move_down)?;
+            self.spawn(engine, format!("frond-work-{number}"), Engine::move_down)?;
         }
-        Ok(threads)
+        Ok(())
     }
 
     fn spawn(&self, engine: &Arc<Engine>, name: String, step: fn(&Engine) -> Result<()>) -> Result<()> {

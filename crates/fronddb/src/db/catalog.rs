@@ -18,9 +18,10 @@
 //! - C1: what is remembered is committed. An entry read from the tree is kept only if no change was applied
 //!   meanwhile (`epoch`).
 //! - C2: all handles of a tree share one `dropped` flag, found by id (`flags`).
+//! - C3: a handle serves the opening of a database that it was made by, and no other.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::options::TreeOptions;
@@ -205,12 +206,28 @@ struct Remembered {
 }
 
 /// What this process remembers of the catalog.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Catalog {
+    /// Its number among all that this process has had, which its handles bear (C3).
+    opening: u64,
     remembered: Mutex<Remembered>,
 }
 
+impl Default for Catalog {
+    fn default() -> Catalog {
+        static OPENINGS: AtomicU64 = AtomicU64::new(1);
+        Catalog { opening: OPENINGS.fetch_add(1, Ordering::Relaxed), remembered: Mutex::default() }
+    }
+}
+
 impl Catalog {
+    /// Fails with `NotFound` once the tree is dropped, and with `Closed` when it is another database's, or of an earlier opening of
+    /// this one.
+    #[inline]
+    pub(crate) fn check(&self, tree: &TreeInner) -> Result<()> {
+        if tree.opening == self.opening { tree.check() } else { Err(foreign(tree)) }
+    }
+
     /// The handle of a committed tree, if it is remembered.
     pub(crate) fn find(&self, name: &str) -> Option<Tree> {
         self.remembered.lock().by_name.get(name).cloned()
@@ -236,18 +253,21 @@ impl Catalog {
                 flag
             }
         };
-        Tree { inner: Arc::new(TreeInner { id: row.id, name: name.to_owned(), options: row.options(), dropped }) }
+        let (opening, name, options) = (self.opening, name.to_owned(), row.options());
+        Tree { inner: Arc::new(TreeInner { opening, id: row.id, name, options, dropped }) }
     }
 
-    /// Remembers a committed tree that was read at `epoch` (C1).
-    pub(crate) fn remember(&self, epoch: u64, tree: &Tree) {
+    /// Remembers a committed tree that was read at `epoch`; false when something has changed since (C1).
+    pub(crate) fn remember(&self, epoch: u64, tree: &Tree) -> bool {
         let mut remembered = self.remembered.lock();
-        if remembered.epoch == epoch {
-            if remembered.by_name.len() >= REMEMBERED_MAX {
-                remembered.by_name.clear();
-            }
-            remembered.by_name.insert(tree.name().to_owned(), tree.clone());
+        if remembered.epoch != epoch {
+            return false;
         }
+        if remembered.by_name.len() >= REMEMBERED_MAX {
+            remembered.by_name.clear();
+        }
+        remembered.by_name.insert(tree.name().to_owned(), tree.clone());
+        true
     }
 
     /// Applies the changes of a transaction that has committed; returns the codecs that changed.
@@ -284,6 +304,14 @@ impl Catalog {
         remembered.by_name.clear();
         remembered.flags.iter().filter(|(_, flag)| flag.strong_count() > 0).map(|(id, _)| *id).collect()
     }
+}
+
+#[cold]
+fn foreign(tree: &TreeInner) -> Error {
+    Error::new(
+        ErrorKind::Closed,
+        format!("the handle of a tree is another opening's of a database, name={}", tree.name),
+    )
 }
 
 fn set_dropped(remembered: &mut Remembered, id: TreeId) {

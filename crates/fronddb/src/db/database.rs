@@ -151,7 +151,7 @@ impl Database {
     /// As [`Transaction::get`].
     pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
         check_key(key)?;
-        tree.inner.check()?;
+        self.engine().catalog.check(&tree.inner)?;
         self.engine().read_latest(tree.id(), key)
     }
 
@@ -192,7 +192,7 @@ impl Database {
     /// As [`Database::get`].
     pub fn estimate(&self, tree: &Tree, lower: &[u8], upper: &[u8]) -> Result<RangeEstimate> {
         self.engine().check_open()?;
-        tree.inner.check()?;
+        self.engine().catalog.check(&tree.inner)?;
         self.engine().estimate(tree.id(), lower, upper)
     }
 
@@ -250,7 +250,7 @@ impl Database {
             }
             return engine.compact(Vec::new(), None, told);
         };
-        tree.inner.check()?;
+        engine.catalog.check(&tree.inner)?;
         let end = if upper.is_empty() { key::tree_end(tree.id()) } else { key::inner(tree.id(), upper) };
         engine.compact(key::inner(tree.id(), lower), Some(end).filter(|end| !end.is_empty()), told)
     }

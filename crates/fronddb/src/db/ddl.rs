@@ -190,14 +190,18 @@ impl Engine {
         if let Some(tree) = self.catalog.find(name) {
             return Ok(tree);
         }
-        let epoch = self.catalog.epoch();
-        let value = self.read_latest(CATALOG, &catalog::name_key(name))?.ok_or_else(|| no_tree(name))?;
-        let row = Row::decode(&value)?;
-        // Known already, but where the row of another tree is damaged.
-        self.set_codec(row.id, row.codec);
-        let tree = self.catalog.handle(name, &row);
-        self.catalog.remember(epoch, &tree);
-        Ok(tree)
+        loop {
+            let epoch = self.catalog.epoch();
+            let value = self.read_latest(CATALOG, &catalog::name_key(name))?.ok_or_else(|| no_tree(name))?;
+            let row = Row::decode(&value)?;
+            // Known already, but where the row of another tree is damaged.
+            self.set_codec(row.id, row.codec);
+            let tree = self.catalog.handle(name, &row);
+            // A drop that committed in between would not be known to the handle.
+            if self.catalog.remember(epoch, &tree) {
+                return Ok(tree);
+            }
+        }
     }
 
     /// All committed trees, by name.

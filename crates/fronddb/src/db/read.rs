@@ -120,7 +120,7 @@ impl TxnCore {
     /// Fails with `NotFound` when the tree is dropped, by others or by this transaction.
     #[inline]
     pub(crate) fn check_tree(&self, state: &TxnState, tree: &Arc<TreeInner>) -> Result<()> {
-        tree.check()?;
+        self.engine.catalog.check(tree)?;
         if !state.catalog.is_empty() && state.catalog.has_dropped(tree.id) {
             return Err(no_tree(&tree.name));
         }

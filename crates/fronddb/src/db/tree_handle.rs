@@ -9,7 +9,8 @@ use crate::base::{Error, ErrorKind, Result, TreeId};
 
 /// A tree of an open database: a name, its id and its options as they were when it was opened. A cheap clone.
 ///
-/// It stays valid until the tree is dropped; after that every use is `NotFound`. Renaming does not invalidate it.
+/// It stays valid until the tree is dropped; after that every use is `NotFound`. Renaming does not invalidate it. With another
+/// database, or after its own is closed, every use is `Closed`.
 #[derive(Debug, Clone)]
 pub struct Tree {
     pub(crate) inner: Arc<TreeInner>,
@@ -17,6 +18,8 @@ pub struct Tree {
 
 #[derive(Debug)]
 pub(crate) struct TreeInner {
+    /// Which opening of a database made it, see [`super::catalog`].
+    pub(crate) opening: u64,
     pub(crate) id: TreeId,
     pub(crate) name: String,
     pub(crate) options: TreeOptions,
@@ -42,7 +45,7 @@ impl Tree {
 
     #[cfg(test)]
     pub(crate) fn for_tests(id: TreeId, name: &str, options: TreeOptions) -> Tree {
-        Tree { inner: Arc::new(TreeInner { id, name: name.to_owned(), options, dropped: Arc::default() }) }
+        Tree { inner: Arc::new(TreeInner { opening: 0, id, name: name.to_owned(), options, dropped: Arc::default() }) }
     }
 }
 

@@ -281,8 +281,8 @@ mod tests {
     fn markers_that_nobody_needs_any_more_keep_no_others_out() {
         let dead = DeadRanges::default();
         for number in 0..2 * MARKERS_MAX as u32 {
-            let (lower, upper) =
-                ([&[b'a'], &number.to_be_bytes()[..]].concat(), [&[b'a'], &number.to_be_bytes()[..], &[0]].concat());
+            let lower = [b"a", &number.to_be_bytes()[..]].concat();
+            let upper = [&lower[..], &[0]].concat();
             dead.end_watch(dead.watch(&lower).expect("room"), Some((&upper, SINCE)));
         }
         assert!(dead.count.load(Ordering::Relaxed) <= MARKERS_MAX);

@@ -164,3 +164,24 @@ fn thousands_of_trees_are_neither_read_nor_written_at_opening() {
     assert_eq!(db.get(&tree, b"k").unwrap().as_deref(), Some(&b"2000"[..]));
     assert_eq!(db.trees().unwrap().len(), 3000);
 }
+
+#[test]
+fn the_handle_of_a_tree_serves_its_own_database_alone() {
+    let kind = |error: fronddb::Result<()>| error.map_err(|error| error.kind());
+    let (storage, db, tree) = fresh();
+    let (_other_storage, other, others) = fresh();
+    db.put(&tree, b"k", b"v").unwrap();
+    other.put(&others, b"k", b"w").unwrap();
+    let txn = begin(&other);
+    assert_eq!(kind(txn.put(&tree, b"k", b"w")), Err(ErrorKind::Closed));
+    assert_eq!(kind(txn.get(&tree, b"k").map(drop)), Err(ErrorKind::Closed));
+    assert_eq!(kind(txn.delete_range(&tree, b"", b"")), Err(ErrorKind::Closed));
+    assert_eq!(kind(txn.cursor(&tree, CursorOptions::default()).map(drop)), Err(ErrorKind::Closed));
+    assert_eq!(kind(other.get(&tree, b"k").map(drop)), Err(ErrorKind::Closed));
+    assert_eq!(kind(other.estimate(&tree, b"", b"").map(drop)), Err(ErrorKind::Closed));
+    db.close().unwrap();
+    let db = open(&storage);
+    assert_eq!(kind(db.put(&tree, b"k", b"w")), Err(ErrorKind::Closed));
+    let again = db.open_tree("t").unwrap();
+    assert_eq!(db.get(&again, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}
