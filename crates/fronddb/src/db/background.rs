@@ -302,8 +302,8 @@ impl Engine {
         self.tend()?;
         self.warm_step();
         if let Some(cause) = self.due_checkpoint() {
-            self.checkpoint(cause)?;
-            if cause == Cause::Time {
+            // The rest is for the thread that seals: the log is synced by its period meanwhile.
+            if self.begin_checkpoint(cause)? && cause == Cause::Time {
                 self.keep_hot();
             }
         } else if self.due_publication() {

@@ -231,13 +231,7 @@ impl Engine {
     /// Brings everything written so far into the tree and publishes it.
     pub(crate) fn checkpoint(&self, cause: Cause) -> Result<()> {
         self.check_writable()?;
-        self.checkpoints.state.lock().checkpoint_micros = self.clock.micros();
-        match cause {
-            Cause::Time => self.counters.checkpoints_by_time.add(1),
-            Cause::Target => self.counters.checkpoints_by_target.add(1),
-            Cause::Request => self.counters.checkpoints_by_request.add(1),
-            Cause::Space => self.counters.checkpoints_by_size.add(1),
-        }
+        self.count_checkpoint(cause);
         match self.seal_active(0) {
             // What is sealed already gives segments of the log back.
             Err(error) if error.kind() == ErrorKind::NoSpace => {
@@ -252,6 +246,25 @@ impl Engine {
         }
         self.write_sealed()?;
         self.publish()
+    }
+
+    /// Begins a checkpoint, which is over when what is sealed has been written; false while the one before is not.
+    pub(crate) fn begin_checkpoint(&self, cause: Cause) -> Result<bool> {
+        if !self.tree.version_guard().sealed.is_empty() {
+            return Ok(false);
+        }
+        self.count_checkpoint(cause);
+        self.seal_active(0)
+    }
+
+    fn count_checkpoint(&self, cause: Cause) {
+        self.checkpoints.state.lock().checkpoint_micros = self.clock.micros();
+        match cause {
+            Cause::Time => self.counters.checkpoints_by_time.add(1),
+            Cause::Target => self.counters.checkpoints_by_target.add(1),
+            Cause::Request => self.counters.checkpoints_by_request.add(1),
+            Cause::Space => self.counters.checkpoints_by_size.add(1),
+        }
     }
 
     /// Brings all sealed memtables into the tree.

@@ -122,8 +122,9 @@ fn truncating_makes_room_on_a_full_disk() {
         let other = db.create_tree("other", &TreeOptions::default()).unwrap();
         let before = fill(&db, &tree);
         // It is opened as it is.
-        drop(db);
+        drop((db, tree, other));
         let db = Database::open(DIRECTORY, options(&storage).manual_background(manual)).unwrap();
+        let (tree, other) = (db.open_tree("t").unwrap(), db.open_tree("other").unwrap());
         let txn = begin(&db);
         txn.truncate_tree(&tree).unwrap();
         txn.commit().unwrap();
