@@ -63,9 +63,13 @@ handler *ha_frond::clone(const char *name, MEM_ROOT *mem_root)
 
 handler::Table_flags ha_frond::table_flags() const
 {
-  return HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_AUTO_PART_KEY | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_INDEX_BLOBS |
+  /* Below REPEATABLE READ gaps are not locked: statements, repeated in the order of their commits, may meet other rows. The server
+     asks anew for each statement; where it asks outside of one, there may be no session. */
+  THD *thd= ha_thd();
+  Table_flags statements= !thd || thd_tx_isolation(thd) > ISO_READ_COMMITTED ? HA_BINLOG_STMT_CAPABLE : 0;
+  return statements | HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_AUTO_PART_KEY | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_INDEX_BLOBS |
          HA_CAN_SQL_HANDLER | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION |
-         HA_PRIMARY_KEY_IN_READ_INDEX | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_GEOMETRY |
+         HA_PRIMARY_KEY_IN_READ_INDEX | HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY |
          HA_TABLE_SCAN_ON_INDEX | HA_CRASH_SAFE | HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED |
          HA_ONLINE_ANALYZE | HA_CAN_TABLES_WITHOUT_ROLLBACK;
 }
