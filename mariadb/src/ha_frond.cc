@@ -272,7 +272,33 @@ int ha_frond::write_failure(frond_status status)
    enough: its entries change only under it. */
 bool ha_frond::locks_entries(uint index) const
 {
-  return index == MAX_KEY || is_primary(index) || !session->read_committed();
+  return index == MAX_KEY || is_primary(index) || prefix_locked || !session->read_committed();
+}
+
+/* Whether the server looks for what is in the way of the row that it is about to write: by a unique hash; or, among periods that must
+   not overlap, for the next one by its end. */
+bool ha_frond::looks_before_write(key_part_map parts, enum ha_rkey_function find) const
+{
+  const KEY &key= table->key_info[active_index];
+  if (lock_mode != FROND_LOCK_EXCLUSIVE)
+    return false;
+  if (key.algorithm == HA_KEY_ALG_LONG_HASH)
+    return find == HA_READ_KEY_EXACT;
+  return key.without_overlaps && find == HA_READ_AFTER_KEY && !in_range &&
+         parts == make_prev_keypart_map(key.user_defined_key_parts - 1);
+}
+
+/* Below REPEATABLE READ a search that finds nothing keeps nobody away. This does, from all that begins as the tuple, until the
+   transaction ends; searches until the end of the walk then see what others have committed, and wait for what they have not. */
+int ha_frond::lock_prefix(uint index, const uchar *tuple, key_part_map parts)
+{
+  Bytes prefix, end;
+  append_search_key(index, tuple, parts, prefix);
+  prefix_end(prefix, end);
+  frond_status status= frond_txn_lock_range(txn(), tree_of(index), slice(prefix), slice(end), FROND_LOCK_EXCLUSIVE,
+                                            statement_wait_ms);
+  prefix_locked= status == FROND_OK;
+  return failure(status);
 }
 
 frond::Scan_mode ha_frond::scan_mode() const
@@ -395,7 +421,7 @@ int ha_frond::reset()
   cancel_pushed_rowid_filter();
   multi_range.dsmrr_close();
   has_range_end= false;
-  copying= load_due= passes_duplicates= false;
+  copying= load_due= passes_duplicates= prefix_locked= false;
   load.reset();
   return 0;
 }
@@ -1371,11 +1397,20 @@ int ha_frond::index_end()
   scan.close();
   end_passes();
   active_index= MAX_KEY;
+  prefix_locked= false;
   return 0;
 }
 
 int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function find)
 {
+  if (unlikely(looks_before_write(parts, find)) && session->read_committed()) {
+    const KEY &unique= table->key_info[active_index];
+    key_part_map before= unique.without_overlaps ? make_prev_keypart_map(unique.user_defined_key_parts - 2) : parts;
+    int error= lock_prefix(active_index, key, before);
+    if (error)
+      return error;
+    scan.prepare(txn(), tree_of(active_index), scan_mode());
+  }
   search_key.clear();
   append_search_key(active_index, key, parts, search_key);
   bool nulls= codecs[active_index]->columns() && table->key_info[active_index].flags & HA_NULL_PART_KEY;
