@@ -1267,6 +1267,18 @@ bool ha_frond::is_point(uint index, key_part_map parts) const
   return (parts & all) == all;
 }
 
+/* Whether one of all columns of an index is NULL: then rows may have them in common. */
+bool ha_frond::has_null(uint index, const uchar *tuple) const
+{
+  const KEY &key= table->key_info[index];
+  for (uint part= 0; part < key.user_defined_key_parts; part++) {
+    if (key.key_part[part].null_bit && *tuple)
+      return true;
+    tuple+= key.key_part[part].store_length;
+  }
+  return false;
+}
+
 int ha_frond::point_read(uint index, uchar *record)
 {
   bool skip= false;
@@ -1413,8 +1425,7 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
   }
   search_key.clear();
   append_search_key(active_index, key, parts, search_key);
-  bool nulls= codecs[active_index]->columns() && table->key_info[active_index].flags & HA_NULL_PART_KEY;
-  if (find == HA_READ_KEY_EXACT && is_point(active_index, parts) && !nulls) {
+  if (find == HA_READ_KEY_EXACT && is_point(active_index, parts) && !has_null(active_index, key)) {
     scan.close();
     return point_read(active_index, record);
   }

@@ -239,6 +239,7 @@ private:
   int read_primary(frond_slice key, uchar *record, bool *skip, bool *busy= nullptr);
   int point_read(uint index, uchar *record);
   bool is_point(uint index, key_part_map parts) const;
+  bool has_null(uint index, const uchar *tuple) const;
   const MY_BITMAP *wanted_columns() const;
 
   frond::Table_share *share= nullptr; /* the TABLE_SHARE's; stays while it does */
