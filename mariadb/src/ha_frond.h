@@ -106,6 +106,7 @@ public:
   void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                           ulonglong *reserved) override;
   int reset_auto_increment(ulonglong value) override;
+  bool autoinc_lock_mode_stmt_unsafe() const override { return true; } /* interleaved */
   void update_create_info(HA_CREATE_INFO *info) override;
 
   /* Reading */
