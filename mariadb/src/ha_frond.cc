@@ -862,11 +862,30 @@ int ha_frond::delete_row(const uchar *record)
   return error;
 }
 
+/* One more than the highest number under the key's columns before it, which the server looks for; the columns are locked from then on, or
+   others would find the same. */
+void ha_frond::get_next_in_prefix(ulonglong offset, ulonglong increment, ulonglong *first, ulonglong *reserved)
+{
+  uint index= table_share->next_number_index;
+  int error= 0;
+  if (locking() && session->read_committed()) {
+    uchar tuple[MAX_KEY_LENGTH];
+    key_copy(tuple, table->record[0], &table->key_info[index], table_share->next_number_key_offset);
+    error= lock_prefix(index, tuple, make_prev_keypart_map(table_share->next_number_keypart));
+  }
+  if (error)
+    print_error(error, MYF(0));
+  else
+    handler::get_auto_increment(offset, increment, 1, first, reserved);
+  if (ha_thd()->is_error())
+    *first= ULONGLONG_MAX; /* the server's sign of failure */
+}
+
 void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                                   ulonglong *reserved)
 {
   if (table_share->next_number_keypart != 0) {
-    handler::get_auto_increment(offset, increment, wanted, first, reserved);
+    get_next_in_prefix(offset, increment, first, reserved);
     return;
   }
   uint64_t max= table->next_number_field->get_max_int_value();
