@@ -489,7 +489,7 @@ bool ha_frond::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *i
       error= alter->build->add(table, Present_key(key, alter->map).get(), i, is_clustering(key), id++);
     }
   if (!error) {
-    frond_status status= in_transaction([&](frond_txn *txn) {
+    frond_status status= in_ddl_transaction(ha_thd(), [&](frond_txn *txn) {
       frond_tree_options options;
       frond_status got= frond_tree_get_options(txn, share->primary, &options);
       return got == FROND_OK ? alter->build->create_trees(txn, options) : got;
@@ -609,7 +609,7 @@ bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *in
     if (failed)
       return true;
   }
-  frond_status status= in_transaction([&](frond_txn *txn) {
+  frond_status status= in_ddl_transaction(ha_thd(), [&](frond_txn *txn) {
     frond_status done= FROND_OK;
     for (Alter *one : all)
       if (done == FROND_OK)
