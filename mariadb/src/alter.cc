@@ -160,6 +160,20 @@ Judgement flags_ask_for_copy(alter_table_operations flags)
   return copy();
 }
 
+/* Whether generated columns may see another number of zeros before a number than they have been computed with. */
+bool moves_zeros(const TABLE *table, const TABLE *altered, const Alter_map &map)
+{
+  for (uint i= 0; table->s->virtual_fields && i < altered->s->fields; i++) {
+    if (map.column_was[i] < 0)
+      continue;
+    const Field *was= table->field[map.column_was[i]], *is= altered->field[i];
+    bool padded= (was->flags | is->flags) & ZEROFILL_FLAG;
+    if (padded && (was->field_length != is->field_length || ((was->flags ^ is->flags) & ZEROFILL_FLAG)))
+      return true;
+  }
+  return false;
+}
+
 Judgement judge_columns(const TABLE *altered, const Table_definition &definition, const Alter_map &map)
 {
   for (uint i= 0; i < altered->s->fields; i++) {
@@ -242,6 +256,8 @@ Judgement judge(THD *thd, const TABLE *table, const TABLE *altered, const Table_
   Alter_map map;
   if (!map_alter(table, altered, info, &map) || definition.current().columns.size() != table->s->fields)
     return copy();
+  if (moves_zeros(table, altered, map))
+    return copy("generated columns may see the zeros before a number");
   Judgement columns= judge_columns(altered, definition, map);
   if (columns.result != HA_ALTER_INPLACE_INSTANT)
     return columns;
