@@ -12,6 +12,7 @@
 
 #include "errors.h"
 #include "ha_frond.h"
+#include "leftovers.h"
 #include "plugin.h"
 #include "session.h"
 #include "variables.h"
@@ -174,7 +175,10 @@ int drop_table(THD *thd, const char *path)
     if (thd_sql_command(thd) == SQLCOM_CREATE_TABLE)
       session->abandon();
   }
-  auto drop= [&name](frond_txn *txn) { return drop_trees(txn, name); };
+  auto drop= [&name](frond_txn *txn) {
+    frond_status status= drop_trees(txn, name);
+    return status == FROND_NOT_FOUND ? drop_lost_partitions(txn, name) : status;
+  };
   /* When a partition is dropped, the server has removed its list of them, and does not go back: nobody hurries this. */
   return ddl_error(is_partition(name) ? in_transaction(drop) : in_ddl_transaction(thd, drop));
 }

@@ -183,6 +183,12 @@ int drop_table_by_path(handlerton *, const char *path)
   return drop_table(current_thd, path);
 }
 
+/* The tables that the server knew are dropped. */
+void drop_database(handlerton *, char *path)
+{
+  drop_schema(current_thd, path);
+}
+
 /* Recovery of the server's log of DDL statements asks which version of a table is here. */
 int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong)
 {
@@ -251,6 +257,7 @@ int init(void *p)
   hton->start_consistent_snapshot= start_consistent_snapshot;
   hton->flush_logs= flush_logs;
   hton->drop_table= drop_table_by_path;
+  hton->drop_database= drop_database;
   hton->check_version= check_version;
   hton->signal_ddl_recovery_done= signal_ddl_recovery_done;
   hton->show_status= show_status;
