@@ -160,6 +160,43 @@ Judgement flags_ask_for_copy(alter_table_operations flags)
   return copy();
 }
 
+/* Whether generated columns may see another number of zeros before a number than they have been computed with. */
+bool moves_zeros(const TABLE *table, const TABLE *altered, const Alter_map &map)
+{
+  for (uint i= 0; table->s->virtual_fields && i < altered->s->fields; i++) {
+    if (map.column_was[i] < 0)
+      continue;
+    const Field *was= table->field[map.column_was[i]], *is= altered->field[i];
+    bool padded= (was->flags | is->flags) & ZEROFILL_FLAG;
+    if (padded && (was->field_length != is->field_length || ((was->flags ^ is->flags) & ZEROFILL_FLAG)))
+      return true;
+  }
+  return false;
+}
+
+std::string words_of(Virtual_column_info *expression)
+{
+  StringBuffer<MAX_FIELD_WIDTH> words;
+  expression->print(&words);
+  return std::string(words.ptr(), words.length());
+}
+
+/* Whether a column has a CHECK of its own that the rows have not been held against. */
+bool brings_check(const TABLE *table, const TABLE *altered, const Alter_inplace_info *info, const Alter_map &map)
+{
+  List_iterator_fast<Create_field> next(info->alter_info->create_list);
+  for (uint i= 0; const Create_field *created= next++; i++) {
+    Virtual_column_info *check= altered->field[i]->check_constraint;
+    if (!check)
+      continue;
+    Virtual_column_info *before= map.column_was[i] < 0 ? nullptr : table->field[map.column_was[i]]->check_constraint;
+    /* That of a column of which the statement says nothing but the name follows it. */
+    if (!before || (created->check_constraint != before && words_of(check) != words_of(before)))
+      return true;
+  }
+  return false;
+}
+
 Judgement judge_columns(const TABLE *altered, const Table_definition &definition, const Alter_map &map)
 {
   for (uint i= 0; i < altered->s->fields; i++) {
@@ -242,6 +279,10 @@ Judgement judge(THD *thd, const TABLE *table, const TABLE *altered, const Table_
   Alter_map map;
   if (!map_alter(table, altered, info, &map) || definition.current().columns.size() != table->s->fields)
     return copy();
+  if (!thd_test_options(thd, OPTION_NO_CHECK_CONSTRAINT_CHECKS) && brings_check(table, altered, info, map))
+    return copy("rows have to be checked against the constraint");
+  if (moves_zeros(table, altered, map))
+    return copy("generated columns may see the zeros before a number");
   Judgement columns= judge_columns(altered, definition, map);
   if (columns.result != HA_ALTER_INPLACE_INSTANT)
     return columns;
@@ -489,7 +530,7 @@ bool ha_frond::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *i
       error= alter->build->add(table, Present_key(key, alter->map).get(), i, is_clustering(key), id++);
     }
   if (!error) {
-    frond_status status= in_transaction([&](frond_txn *txn) {
+    frond_status status= in_ddl_transaction(ha_thd(), [&](frond_txn *txn) {
       frond_tree_options options;
       frond_status got= frond_tree_get_options(txn, share->primary, &options);
       return got == FROND_OK ? alter->build->create_trees(txn, options) : got;
@@ -609,7 +650,7 @@ bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *in
     if (failed)
       return true;
   }
-  frond_status status= in_transaction([&](frond_txn *txn) {
+  frond_status status= in_ddl_transaction(ha_thd(), [&](frond_txn *txn) {
     frond_status done= FROND_OK;
     for (Alter *one : all)
       if (done == FROND_OK)

@@ -12,6 +12,7 @@
 
 #include "errors.h"
 #include "ha_frond.h"
+#include "leftovers.h"
 #include "plugin.h"
 #include "session.h"
 #include "variables.h"
@@ -24,13 +25,16 @@ namespace {
 std::mutex kept_latch;
 std::vector<std::string> kept;
 
+/* How long others may hold the count of tables while they create one: as long as they sync, whatever the statement says of rows. */
+constexpr int64_t TABLE_ID_WAIT_MS= 50000;
+
 /* A number that no table has had: the count of creations, kept in the tree of counters under an empty key's successor. */
 frond_status new_table_id(frond_txn *txn, uint64_t *id)
 {
   static const char name[]= "next table id";
   frond_slice key= frond_bytes(name, sizeof name - 1), value;
-  frond_status status= frond_txn_get_locked(txn, auto_increment_tree, key, FROND_LOCK_EXCLUSIVE, FROND_WAIT_DEFAULT,
-                                            &value, nullptr);
+  frond_status status= frond_txn_get_locked(txn, auto_increment_tree, key, FROND_LOCK_EXCLUSIVE, TABLE_ID_WAIT_MS, &value,
+                                            nullptr);
   if (status != FROND_OK)
     return status;
   *id= 1;
@@ -66,6 +70,12 @@ bool asks_for_foreign_key(const Alter_info *alter)
 bool is_intermediate(const std::string &name)
 {
   return name.find("/#sql") != std::string::npos || name.find("#TMP#") != std::string::npos;
+}
+
+/* The server writes the mark into no other name; a '#' of the user's is written otherwise. */
+bool is_partition(const std::string &name)
+{
+  return name.find("#P#") != std::string::npos || name.find("#p#") != std::string::npos;
 }
 
 int ddl_error(frond_status status)
@@ -165,7 +175,12 @@ int drop_table(THD *thd, const char *path)
     if (thd_sql_command(thd) == SQLCOM_CREATE_TABLE)
       session->abandon();
   }
-  return ddl_error(in_transaction([&](frond_txn *txn) { return drop_trees(txn, name); }));
+  auto drop= [&name](frond_txn *txn) {
+    frond_status status= drop_trees(txn, name);
+    return status == FROND_NOT_FOUND ? drop_lost_partitions(txn, name) : status;
+  };
+  /* When a partition is dropped, the server has removed its list of them, and does not go back: nobody hurries this. */
+  return ddl_error(is_partition(name) ? in_transaction(drop) : in_ddl_transaction(thd, drop));
 }
 
 void table_codec(const ha_table_option_struct *options, frond_codec *codec, int32_t *level)
@@ -245,7 +260,7 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
       clustering|= 1ULL << key;
   std::string name= tree_name(path);
   uint64_t id;
-  frond_status status= in_transaction([&](frond_txn *txn) {
+  frond_status status= in_ddl_transaction(ha_thd(), [&](frond_txn *txn) {
     frond_status created= new_table_id(txn, &id);
     if (created != FROND_OK)
       return created;
@@ -287,7 +302,8 @@ int ha_frond::rename_table(const char *from, const char *to)
 {
   std::string old_name= tree_name(from), new_name= tree_name(to);
   uint64_t id= 0;
-  frond_status status= in_transaction([&](frond_txn *txn) { return rename_trees(txn, old_name, new_name, &id); });
+  frond_status status=
+    in_ddl_transaction(ha_thd(), [&](frond_txn *txn) { return rename_trees(txn, old_name, new_name, &id); });
   if (status == FROND_OK && is_intermediate(old_name))
     trees_came(id); /* its rows came with it */
   return ddl_error(status);
@@ -295,7 +311,7 @@ int ha_frond::rename_table(const char *from, const char *to)
 
 int ha_frond::truncate()
 {
-  frond_status status= in_transaction([this](frond_txn *txn) {
+  frond_status status= in_ddl_transaction(ha_thd(), [this](frond_txn *txn) {
     frond_status done= frond_tree_truncate(txn, share->primary);
     for (const Index_tree &index : share->indexes)
       if (done == FROND_OK && index.tree)

@@ -8,7 +8,9 @@
 
 #include "frond.h"
 #include "plugin.h"
+#include "session.h"
 #include "share.h"
+#include "variables.h"
 
 struct ha_table_option_struct;
 
@@ -27,6 +29,23 @@ template <typename Use> frond_status for_each_tree(Use use)
     status= use(trees[i]);
   frond_list_free(list);
   return status;
+}
+
+/* A transaction by itself, durable, of the DDL statement that `thd` runs: it waits for locks as long as the statement says, and KILL
+   ends the wait. While the server starts nobody says and nobody kills. */
+template <typename Work> frond_status in_ddl_transaction(THD *thd, Work work)
+{
+  Session *session= thd && mysqld_server_started ? Session::of(thd) : nullptr;
+  if (!session)
+    return in_transaction(work);
+  return in_transaction(
+    [session, &work](frond_txn *txn) {
+      session->set_ddl(frond_txn_id(txn));
+      frond_status status= work(txn);
+      session->set_ddl(0);
+      return status;
+    },
+    lock_wait_ms(thd));
 }
 
 /* Whether a tree is of a table that one session alone sees. */

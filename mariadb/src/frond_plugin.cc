@@ -183,6 +183,12 @@ int drop_table_by_path(handlerton *, const char *path)
   return drop_table(current_thd, path);
 }
 
+/* The tables that the server knew are dropped. */
+void drop_database(handlerton *, char *path)
+{
+  drop_schema(current_thd, path);
+}
+
 /* Recovery of the server's log of DDL statements asks which version of a table is here. */
 int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong)
 {
@@ -207,6 +213,27 @@ ha_create_table_option index_options[]= {
   HA_IOPTION_END,
 };
 
+/* How many transactions were prepared before the database was opened; the server alone knows what to do with them. */
+size_t count_recovered()
+{
+  frond_list *items;
+  const frond_prepared_info *prepared;
+  size_t count, recovered= 0;
+  if (frond_db_prepared(database, &items, &prepared, &count) != FROND_OK)
+    return 0;
+  for (size_t i= 0; i < count; i++)
+    recovered+= prepared[i].recovered;
+  frond_list_free(items);
+  return recovered;
+}
+
+void close_all()
+{
+  frond_tree_close(auto_increment_tree);
+  auto_increment_tree= nullptr;
+  close_database();
+}
+
 int init(void *p)
 {
   hton= static_cast<handlerton *>(p);
@@ -230,6 +257,7 @@ int init(void *p)
   hton->start_consistent_snapshot= start_consistent_snapshot;
   hton->flush_logs= flush_logs;
   hton->drop_table= drop_table_by_path;
+  hton->drop_database= drop_database;
   hton->check_version= check_version;
   hton->signal_ddl_recovery_done= signal_ddl_recovery_done;
   hton->show_status= show_status;
@@ -259,9 +287,15 @@ int init(void *p)
     status= frond_db_create_tree(database, "#frond/auto_increment", nullptr, &auto_increment_tree);
   if (status != FROND_OK) {
     log_failed_start(status, "prepare the database");
-    frond_tree_close(auto_increment_tree);
-    auto_increment_tree= nullptr;
-    close_database();
+    close_all();
+    return 1;
+  }
+  size_t undecided= mysqld_server_started ? count_recovered() : 0;
+  if (undecided > 0) {
+    sql_print_error("FROND: cannot be loaded by a running server: transactions wait for a decision, which the server makes when it "
+                    "starts, transactions=%zu", undecided);
+    sql_print_error("FROND: restart the server with the plugin, by an option or in mysql.plugin; keep its binary logs until then");
+    close_all();
     return 1;
   }
   before_ddl_recovery();

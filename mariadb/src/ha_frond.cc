@@ -63,9 +63,13 @@ handler *ha_frond::clone(const char *name, MEM_ROOT *mem_root)
 
 handler::Table_flags ha_frond::table_flags() const
 {
-  return HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_AUTO_PART_KEY | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_INDEX_BLOBS |
+  /* Below REPEATABLE READ gaps are not locked: statements, repeated in the order of their commits, may meet other rows. The server
+     asks anew for each statement; where it asks outside of one, there may be no session. */
+  THD *thd= ha_thd();
+  Table_flags statements= !thd || thd_tx_isolation(thd) > ISO_READ_COMMITTED ? HA_BINLOG_STMT_CAPABLE : 0;
+  return statements | HA_REC_NOT_IN_SEQ | HA_NULL_IN_KEY | HA_AUTO_PART_KEY | HA_CAN_VIRTUAL_COLUMNS | HA_CAN_INDEX_BLOBS |
          HA_CAN_SQL_HANDLER | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_REQUIRED_FOR_POSITION |
-         HA_PRIMARY_KEY_IN_READ_INDEX | HA_BINLOG_ROW_CAPABLE | HA_BINLOG_STMT_CAPABLE | HA_CAN_GEOMETRY |
+         HA_PRIMARY_KEY_IN_READ_INDEX | HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY |
          HA_TABLE_SCAN_ON_INDEX | HA_CRASH_SAFE | HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_CAN_SKIP_LOCKED |
          HA_ONLINE_ANALYZE | HA_CAN_TABLES_WITHOUT_ROLLBACK;
 }
@@ -268,7 +272,33 @@ int ha_frond::write_failure(frond_status status)
    enough: its entries change only under it. */
 bool ha_frond::locks_entries(uint index) const
 {
-  return index == MAX_KEY || is_primary(index) || !session->read_committed();
+  return index == MAX_KEY || is_primary(index) || prefix_locked || !session->read_committed();
+}
+
+/* Whether the server looks for what is in the way of the row that it is about to write: by a unique hash; or, among periods that must
+   not overlap, for the next one by its end. */
+bool ha_frond::looks_before_write(key_part_map parts, enum ha_rkey_function find) const
+{
+  const KEY &key= table->key_info[active_index];
+  if (lock_mode != FROND_LOCK_EXCLUSIVE)
+    return false;
+  if (key.algorithm == HA_KEY_ALG_LONG_HASH)
+    return find == HA_READ_KEY_EXACT;
+  return key.without_overlaps && find == HA_READ_AFTER_KEY && !in_range &&
+         parts == make_prev_keypart_map(key.user_defined_key_parts - 1);
+}
+
+/* Below REPEATABLE READ a search that finds nothing keeps nobody away. This does, from all that begins as the tuple, until the
+   transaction ends; searches until the end of the walk then see what others have committed, and wait for what they have not. */
+int ha_frond::lock_prefix(uint index, const uchar *tuple, key_part_map parts)
+{
+  Bytes prefix, end;
+  append_search_key(index, tuple, parts, prefix);
+  prefix_end(prefix, end);
+  frond_status status= frond_txn_lock_range(txn(), tree_of(index), slice(prefix), slice(end), FROND_LOCK_EXCLUSIVE,
+                                            statement_wait_ms);
+  prefix_locked= status == FROND_OK;
+  return failure(status);
 }
 
 frond::Scan_mode ha_frond::scan_mode() const
@@ -391,7 +421,7 @@ int ha_frond::reset()
   cancel_pushed_rowid_filter();
   multi_range.dsmrr_close();
   has_range_end= false;
-  copying= load_due= passes_duplicates= false;
+  copying= load_due= passes_duplicates= prefix_locked= false;
   load.reset();
   return 0;
 }
@@ -832,11 +862,30 @@ int ha_frond::delete_row(const uchar *record)
   return error;
 }
 
+/* One more than the highest number under the key's columns before it, which the server looks for; the columns are locked from then on, or
+   others would find the same. */
+void ha_frond::get_next_in_prefix(ulonglong offset, ulonglong increment, ulonglong *first, ulonglong *reserved)
+{
+  uint index= table_share->next_number_index;
+  int error= 0;
+  if (locking() && session->read_committed()) {
+    uchar tuple[MAX_KEY_LENGTH];
+    key_copy(tuple, table->record[0], &table->key_info[index], table_share->next_number_key_offset);
+    error= lock_prefix(index, tuple, make_prev_keypart_map(table_share->next_number_keypart));
+  }
+  if (error)
+    print_error(error, MYF(0));
+  else
+    handler::get_auto_increment(offset, increment, 1, first, reserved);
+  if (ha_thd()->is_error())
+    *first= ULONGLONG_MAX; /* the server's sign of failure */
+}
+
 void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                                   ulonglong *reserved)
 {
   if (table_share->next_number_keypart != 0) {
-    handler::get_auto_increment(offset, increment, wanted, first, reserved);
+    get_next_in_prefix(offset, increment, first, reserved);
     return;
   }
   uint64_t max= table->next_number_field->get_max_int_value();
@@ -1262,6 +1311,18 @@ bool ha_frond::is_point(uint index, key_part_map parts) const
   return (parts & all) == all;
 }
 
+/* Whether one of all columns of an index is NULL: then rows may have them in common. */
+bool ha_frond::has_null(uint index, const uchar *tuple) const
+{
+  const KEY &key= table->key_info[index];
+  for (uint part= 0; part < key.user_defined_key_parts; part++) {
+    if (key.key_part[part].null_bit && *tuple)
+      return true;
+    tuple+= key.key_part[part].store_length;
+  }
+  return false;
+}
+
 int ha_frond::point_read(uint index, uchar *record)
 {
   bool skip= false;
@@ -1392,15 +1453,23 @@ int ha_frond::index_end()
   scan.close();
   end_passes();
   active_index= MAX_KEY;
+  prefix_locked= false;
   return 0;
 }
 
 int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function find)
 {
+  if (unlikely(looks_before_write(parts, find)) && session->read_committed()) {
+    const KEY &unique= table->key_info[active_index];
+    key_part_map before= unique.without_overlaps ? make_prev_keypart_map(unique.user_defined_key_parts - 2) : parts;
+    int error= lock_prefix(active_index, key, before);
+    if (error)
+      return error;
+    scan.prepare(txn(), tree_of(active_index), scan_mode());
+  }
   search_key.clear();
   append_search_key(active_index, key, parts, search_key);
-  bool nulls= codecs[active_index]->columns() && table->key_info[active_index].flags & HA_NULL_PART_KEY;
-  if (find == HA_READ_KEY_EXACT && is_point(active_index, parts) && !nulls) {
+  if (find == HA_READ_KEY_EXACT && is_point(active_index, parts) && !has_null(active_index, key)) {
     scan.close();
     return point_read(active_index, record);
   }

@@ -12,7 +12,8 @@
    [‖ row] where the index is clustering. A table without a primary key has a hidden one: a number of 8 bytes, big endian.
 
    Locks: a locking read locks index entries and rows by the engine's cursor; the entries of secondary indexes that are not
-   unique are written under the lock of their row (FROND_OPERATION_COVERED).
+   unique are written under the lock of their row (FROND_OPERATION_COVERED). Where the server keeps a key unique by looking
+   before it writes (hashes of long columns, periods), that search locks the range of what must not be there, below REPEATABLE READ too.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef FROND_MARIADB_HA_FROND_H
@@ -105,6 +106,7 @@ public:
   void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                           ulonglong *reserved) override;
   int reset_auto_increment(ulonglong value) override;
+  bool autoinc_lock_mode_stmt_unsafe() const override { return true; } /* interleaved */
   void update_create_info(HA_CREATE_INFO *info) override;
 
   /* Reading */
@@ -172,6 +174,8 @@ private:
   bool locking() const { return lock_mode != FROND_LOCK_NONE; }
   int64_t wait_ms() const { return skip_locked ? FROND_WAIT_SKIP : statement_wait_ms; }
   bool locks_entries(uint index) const;
+  bool looks_before_write(key_part_map parts, enum ha_rkey_function find) const;
+  int lock_prefix(uint index, const uchar *tuple, key_part_map parts);
   frond::Scan_mode scan_mode() const;
   int failure(frond_status status);
   int write_failure(frond_status status);
@@ -214,6 +218,7 @@ private:
   }
   frond::Entry_form entry_form(uint index) const;
   uint64_t auto_increment_of(const uchar *record) const;
+  void get_next_in_prefix(ulonglong offset, ulonglong increment, ulonglong *first, ulonglong *reserved);
 
   /* Reads */
   enum class Move { first, last, next, prev };
@@ -238,6 +243,7 @@ private:
   int read_primary(frond_slice key, uchar *record, bool *skip, bool *busy= nullptr);
   int point_read(uint index, uchar *record);
   bool is_point(uint index, key_part_map parts) const;
+  bool has_null(uint index, const uchar *tuple) const;
   const MY_BITMAP *wanted_columns() const;
 
   frond::Table_share *share= nullptr; /* the TABLE_SHARE's; stays while it does */
@@ -268,6 +274,7 @@ private:
   bool at_point= false;     /* the last search was for one row by its whole key */
   bool exact_walk= false;   /* the walk ends with the rows of the search key */
   bool in_range= false;     /* a range is begun: read_range_first */
+  bool prefix_locked= false; /* what the walk ranges over is locked as a whole */
   frond::Scan_bounds walked; /* the bounds of the walk; what they refer to stays until the next search */
   bool takes_moved= false;  /* a row found inside them is wanted wherever in them it is now */
   bool has_left= false;     /* a row found inside them was not there any more */

@@ -230,7 +230,61 @@ void drop_unused_trees()
   }
 }
 
+/* A tree of a table or partition itself, not one of its indexes; after the '/' behind the schema. */
+bool is_primary_tree(const char *tree)
+{
+  const char *table= strchr(tree, '/');
+  return table && !strchr(table + 1, '/');
+}
+
 } // namespace
+
+frond_status drop_lost_partitions(frond_txn *txn, const std::string &table)
+{
+  if (!mysqld_server_started || !is_absent(definition_file(table)) || !is_absent(partition_list_file(table)))
+    return FROND_NOT_FOUND;
+  bool found= false;
+  frond_status status= for_each_tree([&](const frond_tree_info &tree) {
+    if (!is_primary_tree(tree.name) || partitioned_table(tree.name) != table)
+      return frond_status(FROND_OK);
+    found= true;
+    return drop_trees(txn, tree.name);
+  });
+  return status == FROND_OK && !found ? frond_status(FROND_NOT_FOUND) : status;
+}
+
+void drop_schema(THD *thd, const char *path)
+{
+  std::string schema= tree_name(path);
+  if (schema.back() != '/')
+    schema.push_back('/');
+  std::vector<std::string> tables, others;
+  for_each_tree([&](const frond_tree_info &tree) {
+    if (strncmp(tree.name, schema.c_str(), schema.size()) == 0)
+      (is_primary_tree(tree.name) ? tables : others).push_back(tree.name);
+    return frond_status(FROND_OK);
+  });
+  if (tables.empty() && others.empty())
+    return;
+  frond_status status= in_ddl_transaction(thd, [&](frond_txn *txn) {
+    frond_status dropped= FROND_OK;
+    for (size_t i= 0; i < tables.size() && dropped == FROND_OK; i++)
+      dropped= drop_trees(txn, tables[i]);
+    /* Most have gone with their tables. */
+    for (size_t i= 0; i < others.size() && dropped == FROND_OK; i++) {
+      dropped= frond_tree_drop(txn, others[i].c_str());
+      if (dropped == FROND_NOT_FOUND)
+        dropped= FROND_OK;
+    }
+    return dropped;
+  });
+  if (status == FROND_OK)
+    sql_print_information("FROND: dropped with its database what no table had any more, database=%.*s, trees=%zu",
+                          static_cast<int>(schema.size() - 1), schema.c_str(), tables.size() + others.size());
+  else
+    sql_print_warning("FROND: of a dropped database there are trees still, database=%.*s: %s", static_cast<int>(schema.size() - 1),
+                      schema.c_str(), last_message());
+}
 
 void before_ddl_recovery()
 {

@@ -16,14 +16,25 @@
    to create or drop the table, and the table has no .frm after the server's recovery. A data directory that lacks such files
    for another reason (restored in part, not mounted, the wrong one) thus costs no rows; the error log tells of the
    partitions. They are put back only where the log was about that renaming, one of the two names has a .frm and one has a
-   list; the last renaming first, as the server undoes them, because names may change places.
+   list; the last renaming first, as the server undoes them, because names may change places. Those that stay go when the user drops
+   the table, or its database.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef FROND_MARIADB_LEFTOVERS_H
 #define FROND_MARIADB_LEFTOVERS_H
 
+#include "server.h"
+
+#include <string>
+
+#include "frond.h"
+
 namespace frond {
 
+/* The user drops a table of which there are neither files nor a tree, "schema/table": drops its partitions. FROND_NOT_FOUND. */
+frond_status drop_lost_partitions(frond_txn *txn, const std::string &table);
+/* The user drops a database, "./schema/", and the server has dropped the tables that it knows: drops all others. */
+void drop_schema(THD *thd, const char *path);
 /* Reads the server's log of DDL statements, and puts back what was being renamed. To be called when the database is open and the
    server has not yet recovered from its log, which empties it. */
 void before_ddl_recovery();

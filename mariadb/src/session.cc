@@ -276,9 +276,9 @@ int Session::savepoint_rollback(uint32_t savepoint)
 
 void Session::kill()
 {
-  uint64_t id= transaction_id.load(std::memory_order_acquire);
-  if (id)
-    frond_db_cancel(database, id);
+  for (const std::atomic<uint64_t> *id : {&transaction_id, &ddl_id})
+    if (uint64_t waits= id->load(std::memory_order_acquire))
+      frond_db_cancel(database, waits);
 }
 
 std::string encode_xid(const XID &xid)

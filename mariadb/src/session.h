@@ -75,6 +75,8 @@ public:
      one handler and is asked for at another. */
   uint duplicate_key= MAX_KEY;
 
+  /* A statement of DDL begins a transaction of the engine beside the session's, or ends it (0): kill() ends its waits as well. */
+  void set_ddl(uint64_t transaction) { ddl_id.store(transaction, std::memory_order_release); }
   /* Ends a lock wait of this session. */
   void kill();
 
@@ -100,6 +102,7 @@ private:
   Phase phase= Phase::idle;
   frond_txn *transaction= nullptr;
   std::atomic<uint64_t> transaction_id{0};
+  std::atomic<uint64_t> ddl_id{0};
   Reported reported;
   uint64_t begun_at= 0; /* of trees_clock */
   uint isolation= ISO_REPEATABLE_READ;

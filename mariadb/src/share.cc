@@ -19,6 +19,8 @@ frond_tree *auto_increment_tree= nullptr;
 
 namespace {
 
+/* How the server's names for temporary tables begin. */
+constexpr char TEMPORARY_FILE[]= "#sql-temptable-";
 constexpr uint64_t REFRESH_NANOS= 1000000000;
 /* And no more of the time than one part in so many: what is deleted and not yet forgotten makes counting long. */
 constexpr uint64_t REFRESH_PART= 50;
@@ -105,11 +107,12 @@ frond_status count_rows(const frond_tree *tree, uint64_t most, uint64_t *rows)
 
 std::string tree_name(const char *path)
 {
-  if (path[0] == '.' && path[1] == '/')
+  const char *slash= strrchr(path, '/'), *last= slash ? slash + 1 : path;
+  /* Temporary tables live in the server's directory for them, which may be given relative to its data directory as that of a
+     schema is: only the last part of the path says which. */
+  if (path[0] == '.' && path[1] == '/' && strncmp(last, TEMPORARY_FILE, sizeof TEMPORARY_FILE - 1) != 0)
     return path + 2;
-  /* Temporary tables live in the server's directory for them: only the last part of the path says which. */
-  const char *last= strrchr(path, '/');
-  return std::string(temporary_prefix) + (last ? last + 1 : path);
+  return std::string(temporary_prefix) + last;
 }
 
 std::string index_tree_name(const std::string &table, uint32_t index_id)

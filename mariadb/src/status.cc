@@ -3,7 +3,10 @@
    SPDX-License-Identifier: GPL-2.0-or-later */
 #include "status.h"
 
+#include <mysql/service_thd_alloc.h>
+
 #include <cstdarg>
+#include <cstddef>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -30,7 +33,7 @@ double read_amplification(const frond_statistics &s)
 }
 
 /* ---------------------------------------------------------------------------------------------------------------
- * Status variables. SHOW STATUS reads one session at a time (LOCK_status), so that one copy of the values serves.
+ * Status variables. Many may ask at once: each has the values in memory of his statement.
  */
 
 struct Values {
@@ -39,74 +42,78 @@ struct Values {
   ulonglong recovery_created, recovery_superblocks_skipped; /* of another type in the report */
   ulonglong estimated_recovery_ms;
   double write_amplification, read_amplification;
-} values;
+};
 
-void read_values()
+void read_values(Values *values)
 {
-  memset(static_cast<void *>(&values), 0, sizeof values);
-  if (!database || frond_db_statistics(database, &values.statistics, sizeof values.statistics) != FROND_OK)
+  memset(static_cast<void *>(values), 0, sizeof *values);
+  if (!database || frond_db_statistics(database, &values->statistics, sizeof values->statistics) != FROND_OK)
     return;
-  if (frond_db_recovery_report(database, &values.report) == FROND_OK) {
-    values.recovery_created= values.report.created;
-    values.recovery_superblocks_skipped= values.report.superblocks_skipped;
+  if (frond_db_recovery_report(database, &values->report) == FROND_OK) {
+    values->recovery_created= values->report.created;
+    values->recovery_superblocks_skipped= values->report.superblocks_skipped;
   }
   frond_recovery_estimate estimate;
   if (frond_db_estimated_recovery(database, &estimate) == FROND_OK)
-    values.estimated_recovery_ms= estimate.micros / 1000;
-  values.write_amplification= write_amplification(values.statistics);
-  values.read_amplification= read_amplification(values.statistics);
+    values->estimated_recovery_ms= estimate.micros / 1000;
+  values->write_amplification= write_amplification(values->statistics);
+  values->read_amplification= read_amplification(values->statistics);
 }
 
-template <typename Value> st_mysql_show_var variable(const char *name, Value *value, enum_mysql_show_type type)
-{
-  return {name, reinterpret_cast<char *>(value), type};
-}
+/* Which variable is where in Values. */
+struct Place {
+  const char *name;
+  size_t offset;
+  enum_mysql_show_type type;
+};
 
-std::vector<st_mysql_show_var> make_variables()
+std::vector<Place> make_places()
 {
-  std::vector<st_mysql_show_var> all;
+  std::vector<Place> places;
   const char *name;
   size_t offset;
   for (size_t i= 0; frond_statistics_field(i, &name, &offset); i++)
-    all.push_back(variable(name, reinterpret_cast<char *>(&values.statistics) + offset, SHOW_ULONGLONG));
-  frond_recovery_report &report= values.report;
-  const struct {
-    const char *name;
-    void *value;
-  } numbers[]= {
-    {"estimated_recovery_ms", &values.estimated_recovery_ms},
-    {"last_recovery_created", &values.recovery_created},
-    {"last_recovery_superblocks_skipped", &values.recovery_superblocks_skipped},
-    {"last_recovery_generation", &report.generation},
-    {"last_recovery_segments", &report.segments},
-    {"last_recovery_bytes_read", &report.bytes_read},
-    {"last_recovery_bytes_replayed", &report.bytes_replayed},
-    {"last_recovery_records", &report.records},
-    {"last_recovery_messages", &report.messages},
-    {"last_recovery_log_end", &report.log_end},
-    {"last_recovery_committed", &report.committed},
-    {"last_recovery_aborted", &report.aborted},
-    {"last_recovery_prepared", &report.prepared},
-    {"last_recovery_roots_micros", &report.roots_micros},
-    {"last_recovery_log_micros", &report.log_micros},
-    {"last_recovery_sort_micros", &report.sort_micros},
-    {"last_recovery_transactions_micros", &report.transactions_micros},
-    {"last_recovery_total_micros", &report.total_micros},
+    places.push_back({name, offsetof(Values, statistics) + offset, SHOW_ULONGLONG});
+  const Place others[]= {
+    {"estimated_recovery_ms", offsetof(Values, estimated_recovery_ms), SHOW_ULONGLONG},
+    {"last_recovery_created", offsetof(Values, recovery_created), SHOW_ULONGLONG},
+    {"last_recovery_superblocks_skipped", offsetof(Values, recovery_superblocks_skipped), SHOW_ULONGLONG},
+    {"last_recovery_generation", offsetof(Values, report.generation), SHOW_ULONGLONG},
+    {"last_recovery_segments", offsetof(Values, report.segments), SHOW_ULONGLONG},
+    {"last_recovery_bytes_read", offsetof(Values, report.bytes_read), SHOW_ULONGLONG},
+    {"last_recovery_bytes_replayed", offsetof(Values, report.bytes_replayed), SHOW_ULONGLONG},
+    {"last_recovery_records", offsetof(Values, report.records), SHOW_ULONGLONG},
+    {"last_recovery_messages", offsetof(Values, report.messages), SHOW_ULONGLONG},
+    {"last_recovery_log_end", offsetof(Values, report.log_end), SHOW_ULONGLONG},
+    {"last_recovery_committed", offsetof(Values, report.committed), SHOW_ULONGLONG},
+    {"last_recovery_aborted", offsetof(Values, report.aborted), SHOW_ULONGLONG},
+    {"last_recovery_prepared", offsetof(Values, report.prepared), SHOW_ULONGLONG},
+    {"last_recovery_roots_micros", offsetof(Values, report.roots_micros), SHOW_ULONGLONG},
+    {"last_recovery_log_micros", offsetof(Values, report.log_micros), SHOW_ULONGLONG},
+    {"last_recovery_sort_micros", offsetof(Values, report.sort_micros), SHOW_ULONGLONG},
+    {"last_recovery_transactions_micros", offsetof(Values, report.transactions_micros), SHOW_ULONGLONG},
+    {"last_recovery_total_micros", offsetof(Values, report.total_micros), SHOW_ULONGLONG},
+    {"write_amplification", offsetof(Values, write_amplification), SHOW_DOUBLE},
+    {"read_amplification", offsetof(Values, read_amplification), SHOW_DOUBLE},
   };
-  for (const auto &number : numbers)
-    all.push_back(variable(number.name, static_cast<char *>(number.value), SHOW_ULONGLONG));
-  all.push_back(variable("write_amplification", &values.write_amplification, SHOW_DOUBLE));
-  all.push_back(variable("read_amplification", &values.read_amplification, SHOW_DOUBLE));
-  all.push_back({NullS, NullS, SHOW_UNDEF});
-  return all;
+  places.insert(places.end(), std::begin(others), std::end(others));
+  return places;
 }
 
-int show_variables(MYSQL_THD, struct st_mysql_show_var *variable, void *, struct system_status_var *, enum enum_var_type)
+int show_variables(MYSQL_THD thd, struct st_mysql_show_var *variable, void *, struct system_status_var *, enum enum_var_type)
 {
-  static std::vector<st_mysql_show_var> all= make_variables();
-  read_values();
+  static const std::vector<Place> places= make_places();
+  auto *values= static_cast<Values *>(thd_alloc(thd, sizeof(Values)));
+  auto *all= static_cast<st_mysql_show_var *>(thd_calloc(thd, (places.size() + 1) * sizeof(st_mysql_show_var)));
+  variable->type= SHOW_UNDEF;
+  if (!values || !all)
+    return 1;
+  read_values(values);
+  for (size_t i= 0; i < places.size(); i++)
+    all[i]= {places[i].name, reinterpret_cast<char *>(values) + places[i].offset, places[i].type};
+  all[places.size()].type= SHOW_UNDEF;
   variable->type= SHOW_ARRAY;
-  variable->value= reinterpret_cast<char *>(all.data());
+  variable->value= reinterpret_cast<char *>(all);
   return 0;
 }
 
