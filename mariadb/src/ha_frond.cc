@@ -404,6 +404,8 @@ int ha_frond::extra(enum ha_extra_function operation)
     copying= true;
     return 0;
   case HA_EXTRA_END_COPY:
+    give_back_auto_increment();
+    /* fall through */
   case HA_EXTRA_ABORT_COPY:
     copying= false;
     load.reset();
@@ -893,6 +895,14 @@ void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
   /* Past the end: a number that the column refuses, or, where every number fits, the server's sign of failure. */
   *first= value ? value : max < ULONGLONG_MAX ? max + 1 : ULONGLONG_MAX;
   *reserved= wanted;
+}
+
+/* A copy into a table that nobody else sees has reserved values for all rows: what it did not use, for rows that are history, is
+   to be given. Elsewhere reserved values stay gaps: others may have written some of them. */
+void ha_frond::give_back_auto_increment()
+{
+  if (table->next_number_field && table_share->next_number_keypart == 0 && next_insert_id != 0)
+    share->give_back_auto_increment(next_insert_id, auto_inc_interval_for_cur_row.maximum());
 }
 
 int ha_frond::reset_auto_increment(ulonglong value)

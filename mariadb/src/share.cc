@@ -502,6 +502,13 @@ uint64_t Table_share::reserve_auto_increment(uint64_t offset, uint64_t increment
   return first;
 }
 
+void Table_share::give_back_auto_increment(uint64_t unused, uint64_t end)
+{
+  std::lock_guard<std::mutex> guard(counters->latch);
+  if (unused < counters->next && end >= counters->next)
+    counters->next= unused;
+}
+
 void Table_share::saw_auto_increment(uint64_t value)
 {
   if (value < counters->next.load(std::memory_order_relaxed))

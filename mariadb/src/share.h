@@ -106,6 +106,8 @@ public:
 
   /* Auto-increment: the next `count` values of the series offset, offset + increment, … Returns the first, 0 at the end. */
   uint64_t reserve_auto_increment(uint64_t offset, uint64_t increment, uint64_t count, uint64_t max);
+  /* Of the values that end before `end`, those from `unused` on were not used by the only writer. */
+  void give_back_auto_increment(uint64_t unused, uint64_t end);
   /* A row was written with this value. */
   void saw_auto_increment(uint64_t value);
   uint64_t next_auto_increment();
