@@ -93,7 +93,8 @@ pub fn run(
         }
         None => false,
     });
-    ranges.sort_by(|a, b| a.start.cmp(&b.start));
+    // Of equal starts the newest comes first.
+    ranges.sort_by(|a, b| a.start.cmp(&b.start).then(b.seq.cmp(&a.seq)));
     let mut writer = Writer {
         env,
         filter_bits: compaction.filter_bits,
@@ -150,14 +151,26 @@ struct ActiveRanges<'a> {
     covering: Vec<(u64, Stamp)>,
 }
 
-impl ActiveRanges<'_> {
+impl<'a> ActiveRanges<'a> {
+    /// Of range-deletes that every reader sees, one says nothing where a newer one reaches as far: without this, a table that is
+    /// trimmed at its front again and again would have each of its keys looked up in all of them.
+    fn enter(&mut self, range: &'a RangeDelete) {
+        let is_hidden = |older: &RangeDelete, newer: &RangeDelete| {
+            newer.stamp == Stamp::Settled && newer.seq > older.seq && newer.end >= older.end
+        };
+        if !self.active.iter().any(|other| is_hidden(range, other)) {
+            self.active.retain(|other| !is_hidden(other, range));
+            self.active.push(range);
+        }
+    }
+
     #[inline]
     fn covering(&mut self, key: &[u8]) -> &[(u64, Stamp)] {
         if self.next == self.ranges.len() && self.active.is_empty() {
             return &[];
         }
         while let Some(range) = self.ranges.get(self.next).filter(|range| range.start.as_slice() <= key) {
-            self.active.push(range);
+            self.enter(range);
             self.next += 1;
         }
         self.active.retain(|range| key < range.end.as_slice());
@@ -321,5 +334,31 @@ pub fn discard<'a>(env: &TreeEnv, runs: impl Iterator<Item = &'a RunMeta>) {
             env.cache.remove_range(*extent);
             env.store.free_unpublished(*extent);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{CommitNumber, TxnId};
+
+    #[test]
+    fn of_range_deletes_inside_each_other_those_count_that_say_something() {
+        let range = |end: u8, seq, stamp| RangeDelete { start: vec![1], end: vec![end], seq, stamp };
+        let undecided = Stamp::Written { txn: TxnId(1), step: 0 };
+        let mut ranges: Vec<RangeDelete> =
+            (2..=200).rev().map(|end| range(end, u64::from(end), Stamp::Settled)).collect();
+        ranges.insert(0, range(90, 500, undecided));
+        ranges.push(range(255, 1, Stamp::Committed(CommitNumber(1))));
+        let mut active = ActiveRanges { ranges: &ranges, next: 0, active: Vec::new(), covering: Vec::new() };
+        let seqs = |covering: &[(u64, Stamp)]| covering.iter().map(|(seq, _)| *seq).collect::<Vec<_>>();
+        assert_eq!(seqs(active.covering(&[1])), [500, 200, 1]);
+        assert_eq!(seqs(active.covering(&[89])), [500, 200, 1]);
+        assert_eq!(seqs(active.covering(&[90])), [200, 1]);
+        assert_eq!(seqs(active.covering(&[200])), [1]);
+        // The older ones come first.
+        ranges.reverse();
+        let mut active = ActiveRanges { ranges: &ranges, next: 0, active: Vec::new(), covering: Vec::new() };
+        assert_eq!(seqs(active.covering(&[1])), [1, 200, 500]);
     }
 }
