@@ -157,10 +157,7 @@ impl Engine {
         }
         let _gate = self.gate.write();
         self.check_open()?;
-        let has_prepared = self.prepared_count() > 0;
-        if !has_prepared {
-            self.logged(log.keep_segment(false))?;
-        }
+        let has_prepared = self.has_prepared_to_log(log)?;
         let start = self.logged(log.rotate(has_prepared))?;
         let guard = self.poison_on_panic();
         self.log_prepared_again()?;

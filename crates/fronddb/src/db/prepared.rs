@@ -8,6 +8,7 @@
 //! On failure: a decision whose record the log has no room for is `NoSpace`, and the transaction stays prepared, with its locks.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::catalog::CatalogChanges;
 use super::core::Writer;
@@ -28,6 +29,8 @@ pub(crate) const XID_BYTES_MAX: usize = 160;
 #[derive(Debug, Default)]
 pub(crate) struct PreparedTable {
     entries: Mutex<HashMap<Vec<u8>, Entry>>,
+    /// Something was prepared since the last seal.
+    is_used: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -85,6 +88,7 @@ impl Engine {
         if entries.contains_key(xid) {
             return Err(Error::new(ErrorKind::KeyExists, "external id is in use by a prepared transaction"));
         }
+        self.prepared.is_used.store(true, Ordering::Relaxed);
         self.keep_segment(log)?;
         let mut end = Lsn(0);
         let prepared = self.statuses.prepare_with(writer.txn, xid, || {
@@ -101,7 +105,7 @@ impl Engine {
     }
 
     /// While transactions are prepared, a log segment is kept for their records, so that level 0 can be sealed on a full disk; until
-    /// the first seal without any.
+    /// nothing was prepared between two seals.
     fn keep_segment(&self, log: &Log) -> Result<()> {
         if log.is_keeping_segment() {
             return Ok(());
@@ -119,6 +123,15 @@ impl Engine {
             Some(log) if self.prepared_count() > 0 => self.but_for_space(self.logged(log.keep_segment(true))),
             _ => Ok(()),
         }
+    }
+
+    /// Whether their records have to be written again behind the next seal; keeps no segment when there have been none for long.
+    pub(crate) fn has_prepared_to_log(&self, log: &Log) -> Result<bool> {
+        let has_prepared = self.prepared_count() > 0;
+        if !self.prepared.is_used.swap(has_prepared, Ordering::Relaxed) && !has_prepared {
+            self.logged(log.keep_segment(false))?;
+        }
+        Ok(has_prepared)
     }
 
     /// Writes the prepare records of all undecided transactions again. The gate is held exclusively and a new
