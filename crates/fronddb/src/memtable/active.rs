@@ -27,6 +27,7 @@ use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::{TreeId, TxnId};
+use crate::format::block::RangeList;
 use crate::format::{Message, RangeDelete, Stamp};
 
 /// Counters that every insert touches, together on their own cache lines.
@@ -41,8 +42,8 @@ struct Books {
 struct Ranges {
     /// In order of insertion.
     list: Vec<RangeDelete>,
-    /// The list newest first, made when asked for.
-    snapshot: Option<Arc<[RangeDelete]>>,
+    /// The list as readers take it, made when asked for.
+    snapshot: Option<Arc<RangeList>>,
     bytes: usize,
 }
 
@@ -122,13 +123,13 @@ impl Memtable {
         self.has_ranges.load(Ordering::Acquire)
     }
 
-    /// The range-deletes, newest first.
-    pub fn range_deletes(&self) -> Arc<[RangeDelete]> {
+    /// The range-deletes.
+    pub fn range_deletes(&self) -> Arc<RangeList> {
         let mut ranges = self.ranges.lock();
         if let Some(snapshot) = &ranges.snapshot {
             return Arc::clone(snapshot);
         }
-        let snapshot = newest_first(ranges.list.clone());
+        let snapshot = Arc::new(RangeList::new(ranges.list.clone()));
         ranges.snapshot = Some(Arc::clone(&snapshot));
         snapshot
     }
@@ -216,11 +217,4 @@ impl fmt::Debug for Memtable {
 /// Memory of a range-delete, in the list and in its snapshot.
 pub(super) fn range_bytes(range: &RangeDelete) -> usize {
     2 * (range.start.len() + range.end.len() + size_of::<RangeDelete>())
-}
-
-/// The list as readers take it.
-pub(super) fn newest_first(mut list: Vec<RangeDelete>) -> Arc<[RangeDelete]> {
-    list.reverse();
-    list.sort_by_key(|range| std::cmp::Reverse(range.seq));
-    list.into()
 }

@@ -32,7 +32,8 @@ pub(crate) use sample::RangeSample;
 pub use sorted::{SortedMemtable, SortedPart};
 
 use crate::base::TxnId;
-use crate::format::{Message, RangeDelete};
+use crate::format::Message;
+use crate::format::block::RangeList;
 
 /// A memtable of level 0. Clones share it.
 #[derive(Debug, Clone)]
@@ -81,8 +82,8 @@ impl Level0 {
         either!(self, memtable => memtable.has_range_deletes())
     }
 
-    /// The range-deletes, newest first.
-    pub fn range_deletes(&self) -> Arc<[RangeDelete]> {
+    /// The range-deletes.
+    pub fn range_deletes(&self) -> Arc<RangeList> {
         either!(self, memtable => memtable.range_deletes())
     }
 

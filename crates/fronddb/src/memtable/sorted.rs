@@ -20,12 +20,13 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::active::{newest_first, range_bytes};
+use super::active::range_bytes;
 use super::sample::RangeSample;
 use super::txn_set::TxnSet;
 use crate::base::TxnId;
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::page_buf::PageBuf;
+use crate::format::block::RangeList;
 use crate::format::{Kind, Message, RangeDelete, Stamp};
 
 /// Bytes of a chunk, unless one message is longer.
@@ -83,7 +84,7 @@ pub struct SortedMemtable {
     entries: Vec<Entry>,
     coarse: Vec<Prefix>,
     books: Books,
-    ranges: Arc<[RangeDelete]>,
+    ranges: Arc<RangeList>,
     memory_bytes: usize,
     budget: MemoryBudget,
 }
@@ -285,7 +286,7 @@ impl SortedMemtable {
         entries.shrink_to_fit();
         let coarse: Vec<Prefix> = entries.iter().step_by(STRIDE).map(|entry| entry.prefix).collect();
 
-        let ranges = newest_first(std::mem::take(&mut books.ranges));
+        let ranges = Arc::new(RangeList::new(std::mem::take(&mut books.ranges)));
         let memory_bytes = chunks.0.iter().map(|chunk| chunk.padded().len()).sum::<usize>()
             + entries.capacity() * size_of::<Entry>()
             + coarse.capacity() * size_of::<Prefix>()
@@ -352,8 +353,8 @@ impl SortedMemtable {
         !self.ranges.is_empty()
     }
 
-    /// The range-deletes, newest first.
-    pub fn range_deletes(&self) -> Arc<[RangeDelete]> {
+    /// The range-deletes.
+    pub fn range_deletes(&self) -> Arc<RangeList> {
         Arc::clone(&self.ranges)
     }
 

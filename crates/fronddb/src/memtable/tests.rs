@@ -198,7 +198,7 @@ fn a_parallel_build_gives_the_same_order() {
 }
 
 #[test]
-fn range_deletes_are_given_newest_first_and_counted() {
+fn range_deletes_are_given_in_the_order_of_their_starts_and_counted() {
     let budget = MemoryBudget::new(1 << 30);
     let memtable = Memtable::new(1, &budget);
     assert!(memtable.is_empty() && !memtable.has_range_deletes() && memtable.range_deletes().is_empty());
@@ -216,7 +216,7 @@ fn range_deletes_are_given_newest_first_and_counted() {
     let sorted = SortedMemtable::build(1, &budget, vec![part]);
     for level0 in [Level0::Active(Arc::new(memtable)), Level0::Sorted(Arc::new(sorted))] {
         let starts: Vec<_> = level0.range_deletes().iter().map(|range| range.start.clone()).collect();
-        assert_eq!(starts, [b"bbbb", b"dddd", b"cccc", b"aaaa"]);
+        assert_eq!(starts, [b"aaaa", b"bbbb", b"cccc", b"dddd"]);
         assert!(!level0.is_empty() && level0.messages() == 0 && level0.bytes() > 0);
         assert_eq!(level0.seq_bounds(), Some((5, 9)));
         assert_eq!(level0.txns(), [TxnId(105), TxnId(107), TxnId(109)]);

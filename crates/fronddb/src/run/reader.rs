@@ -12,9 +12,9 @@ use crate::base::key::KeyRange;
 use crate::base::memory::{Charge, Purpose};
 use crate::base::{BlockPtr, Error, Result, TreeId, key};
 use crate::cache::{Cache, CachedBlock, Priority};
-use crate::format::block::{EntryBlock, IndexBlock};
+use crate::format::block::{EntryBlock, IndexBlock, RangeList};
 use crate::format::filter::Filter;
-use crate::format::{Kind, Message, RangeDelete, RunMeta};
+use crate::format::{Kind, Message, RunMeta};
 use crate::store::Store;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -256,7 +256,7 @@ impl Run {
     ///
     /// # Errors
     /// `Io`, `Corruption`.
-    pub fn range_deletes(&self) -> Result<Arc<[RangeDelete]>> {
+    pub fn range_deletes(&self) -> Result<Arc<RangeList>> {
         self.range_deletes_for(Event::BlockReadMeta)
     }
 
@@ -264,11 +264,11 @@ impl Run {
     ///
     /// # Errors
     /// `Io`, `Corruption`.
-    pub fn range_deletes_of_point(&self) -> Result<Arc<[RangeDelete]>> {
+    pub fn range_deletes_of_point(&self) -> Result<Arc<RangeList>> {
         self.range_deletes_for(Event::BlockReadMetaPoint)
     }
 
-    fn range_deletes_for(&self, cause: Event) -> Result<Arc<[RangeDelete]>> {
+    fn range_deletes_for(&self, cause: Event) -> Result<Arc<RangeList>> {
         let ptr = self.meta.ranges;
         if ptr.is_none() {
             return Ok(Arc::default());

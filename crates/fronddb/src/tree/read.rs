@@ -240,11 +240,7 @@ impl BeTree {
         let is_charged = visitor.is_charged();
         for level0 in version.level0() {
             if level0.has_range_deletes() {
-                level0
-                    .range_deletes()
-                    .iter()
-                    .filter(|range| range.covers(key))
-                    .for_each(|range| visitor.range_delete(range));
+                level0.range_deletes().covering(key).for_each(|range| visitor.range_delete(range));
             }
             if visitor.stop(Stop::Level0(level0))?.is_break() {
                 return Ok(());
@@ -262,10 +258,7 @@ impl BeTree {
             }
             for run in slot.buffer().iter().chain(base) {
                 if run.has_range_deletes() {
-                    run.range_deletes_of_point()?
-                        .iter()
-                        .filter(|range| range.covers(key))
-                        .for_each(|range| visitor.range_delete(range));
+                    run.range_deletes_of_point()?.covering(key).for_each(|range| visitor.range_delete(range));
                 }
                 if visitor.stop(Stop::Run(run))?.is_break() {
                     return Ok(());

@@ -9,11 +9,63 @@ use crate::base::{CommitNumber, Error, Result, TxnId};
 use crate::format::{RangeDelete, Stamp};
 use std::sync::Arc;
 
+/// Range-deletes, ascending by start, newest first among equals, to be asked which of them meet a key or an interval.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct RangeList {
+    list: Vec<RangeDelete>,
+    /// For each: which one, of it and those before it, reaches farthest.
+    farthest: Vec<u32>,
+}
+
+impl RangeList {
+    /// Of range-deletes in any order.
+    pub fn new(mut list: Vec<RangeDelete>) -> RangeList {
+        sort_ranges(&mut list);
+        RangeList::of_sorted(list)
+    }
+
+    fn of_sorted(list: Vec<RangeDelete>) -> RangeList {
+        let mut farthest: Vec<u32> = Vec::with_capacity(list.len());
+        for (index, range) in list.iter().enumerate() {
+            let before = farthest.last().copied().filter(|before| list[*before as usize].end >= range.end);
+            farthest.push(before.unwrap_or(index as u32));
+        }
+        RangeList { list, farthest }
+    }
+
+    /// Those that cover `key`, in no order of age.
+    pub fn covering(&self, key: &[u8]) -> impl Iterator<Item = &RangeDelete> {
+        self.beyond(self.list.partition_point(|range| range.start.as_slice() <= key), key)
+    }
+
+    /// Those that meet `[lower, upper)` (`None`: no upper bound), in no order of age.
+    pub fn meeting(&self, lower: &[u8], upper: Option<&[u8]>) -> impl Iterator<Item = &RangeDelete> {
+        let count =
+            upper.map_or(self.list.len(), |upper| self.list.partition_point(|range| range.start.as_slice() < upper));
+        self.beyond(count, lower)
+    }
+
+    /// Of the first `count`, those that end above `key`.
+    fn beyond(&self, count: usize, key: &[u8]) -> impl Iterator<Item = &RangeDelete> {
+        let reaches = move |index: &usize| self.list[self.farthest[*index] as usize].end.as_slice() > key;
+        let ends_above = move |index: usize| Some(&self.list[index]).filter(|range| range.end.as_slice() > key);
+        (0..count).rev().take_while(reaches).filter_map(ends_above)
+    }
+}
+
+impl std::ops::Deref for RangeList {
+    type Target = [RangeDelete];
+
+    fn deref(&self) -> &[RangeDelete] {
+        &self.list
+    }
+}
+
 /// The decoded range-deletes of a run.
 #[derive(Debug)]
 pub struct RangeBlock {
-    /// Ascending by start, newest first among equals.
-    pub list: Arc<[RangeDelete]>,
+    /// All of them.
+    pub list: Arc<RangeList>,
 }
 
 /// Sorts range-deletes as a block has them.
@@ -67,13 +119,13 @@ impl RangeBlock {
             list.push(RangeDelete { start, end, seq, stamp });
         }
         decoder.finish()?;
-        Ok(RangeBlock { list: list.into() })
+        Ok(RangeBlock { list: Arc::new(RangeList::of_sorted(list)) })
     }
 
     /// Bytes really allocated, about.
     pub fn memory_bytes(&self) -> usize {
         let keys: usize = self.list.iter().map(|range| range.start.capacity() + range.end.capacity() + 32).sum();
-        keys + size_of_val(&*self.list) + size_of::<RangeBlock>() + 32
+        keys + self.list.len() * (size_of::<RangeDelete>() + size_of::<u32>()) + size_of::<RangeList>() + 64
     }
 }
 
@@ -101,6 +153,33 @@ mod tests {
             RangeBlock::encode(&list, &mut raw);
             let block = RangeBlock::decode(&raw)?;
             prop_assert_eq!(&block.list[..], &list[..]);
+        }
+
+        #[test]
+        fn a_list_finds_those_that_meet(
+            bounds in prop::collection::vec((0u8..30, 1u8..12), 0..40),
+            probes in prop::collection::vec((0u8..45, 0u8..10), 20),
+        ) {
+            let list: Vec<RangeDelete> = bounds
+                .into_iter()
+                .enumerate()
+                .map(|(seq, (start, length))| RangeDelete { start: vec![start], end: vec![start + length], seq: seq as u64, stamp: Stamp::Settled })
+                .collect();
+            let ranges = RangeList::new(list.clone());
+            let sorted = |mut seqs: Vec<u64>| {
+                seqs.sort_unstable();
+                seqs
+            };
+            for (low, length) in probes {
+                let (low, high) = ([low], [low + length]);
+                let wanted: Vec<u64> = list.iter().filter(|range| range.covers(&low)).map(|range| range.seq).collect();
+                prop_assert_eq!(sorted(ranges.covering(&low).map(|range| range.seq).collect()), wanted);
+                for upper in [Some(&high[..]), None] {
+                    let meets = |range: &&RangeDelete| range.end[..] > low[..] && upper.is_none_or(|upper| range.start[..] < *upper);
+                    let wanted: Vec<u64> = list.iter().filter(meets).map(|range| range.seq).collect();
+                    prop_assert_eq!(sorted(ranges.meeting(&low, upper).map(|range| range.seq).collect()), wanted);
+                }
+            }
         }
 
         #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::base::Result;
 use crate::base::key::{KeyRange, head};
+use crate::format::block::RangeList;
 use crate::format::message::RangeDelete;
 use crate::format::visibility::View;
 use crate::memtable::Level0;
@@ -93,13 +94,8 @@ impl Leaf {
         let touches =
             |first: &[u8], last: &[u8]| last >= lower.as_slice() && upper.as_deref().is_none_or(|upper| first < upper);
         let mut ranges: Vec<RangeDelete> = Vec::new();
-        let mut keep = |list: &[RangeDelete]| {
-            let wanted = |range: &&RangeDelete| {
-                range.end.as_slice() > lower.as_slice()
-                    && upper.as_deref().is_none_or(|upper| range.start.as_slice() < upper)
-                    && view.sees(range.stamp)
-            };
-            ranges.extend(list.iter().filter(wanted).cloned());
+        let mut keep = |list: &RangeList| {
+            ranges.extend(list.meeting(&lower, upper.as_deref()).filter(|range| view.sees(range.stamp)).cloned());
         };
         let mut streams = Vec::with_capacity(runs.len() + 2);
         // The slot in whose buffer each stream's run lies.
@@ -117,7 +113,7 @@ impl Leaf {
         for (run, slot) in runs {
             let meta = run.meta();
             if run.has_range_deletes() {
-                keep(&run.range_deletes()?);
+                keep(&*run.range_deletes()?);
             }
             if meta.messages > 0 && touches(&meta.first_key, &meta.last_key) {
                 streams.push(Stream { source: Source::Run(run.cursor_within(mode, &wanted)), seq_max: meta.max_seq });
