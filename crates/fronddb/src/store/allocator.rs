@@ -25,6 +25,8 @@
 //!
 //! No locks in here: the store keeps all of it in one mutex. Loading reads one or two pages under that mutex.
 
+use std::collections::BTreeMap;
+
 use super::bitmap::{BITMAP_BYTES, Bitmap, REGION_PAGES};
 use super::data_file::DataFile;
 use super::pending::Pending;
@@ -97,6 +99,9 @@ pub(super) struct Allocator {
     previous: Vec<Entry>,
     pub(super) pending: Pending,
     pub(super) reserve: Reserve,
+    /// What the log names (first page, and one past the last), and of it what it names twice: see [`Allocator::mark_used`].
+    named: BTreeMap<u64, u64>,
+    named_twice: Vec<Extent>,
     used_pages: u64,
     damaged: Vec<Error>,
 }
@@ -130,6 +135,8 @@ impl Allocator {
             previous,
             pending: Pending::new(generation),
             reserve,
+            named: BTreeMap::new(),
+            named_twice: Vec::new(),
             used_pages: 0,
             damaged: Vec::new(),
         };
@@ -377,8 +384,22 @@ impl Allocator {
     }
 
     /// Marks an extent that the log names as used. The file must reach it.
+    ///
+    /// Pages may be named twice, when the log of the generation before the newest is replayed: a value that was dead in the newest
+    /// generation lay there, and after a restart another. The dead one's space must not be given back then, so what is named
+    /// twice stays taken until the next opening.
     pub(super) fn mark_used(&mut self, extent: Extent, data: &DataFile) -> Result<()> {
         let (_, image) = self.state_for_change(extent, data)?;
+        let before = self.named.range(..extent.end()).next_back().map(|(start, end)| (*start, *end));
+        match before.filter(|(_, end)| *end > extent.start) {
+            Some((start, end)) => {
+                self.named_twice.push(extent);
+                self.named.insert(start.min(extent.start), end.max(extent.end()));
+            }
+            None => {
+                self.named.insert(extent.start, extent.end());
+            }
+        }
         let (index, start) = place(extent);
         let free: Vec<(u32, u32)> = {
             let region = self.load(index, data)?;
@@ -398,6 +419,16 @@ impl Allocator {
             self.mark(Extent { start: index as u64 * REGION + u64::from(first), pages });
         }
         Ok(())
+    }
+
+    /// Nothing more will be named by the log.
+    pub(super) fn end_naming(&mut self) {
+        self.named = BTreeMap::new();
+    }
+
+    /// Whether the space of an extent stays taken whatever its owner says.
+    pub(super) fn is_named_twice(&self, extent: Extent) -> bool {
+        self.named_twice.iter().any(|other| other.start < extent.end() && extent.start < other.end())
     }
 
     /// How the file must grow to hold a run of `pages` at its end.

@@ -74,6 +74,9 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn remove(&mut self, extent: Extent, own: bool) -> Result<()> {
+        if self.store.allocator.lock().is_named_twice(extent) {
+            return Ok(());
+        }
         let (_, start) = allocator::place(extent);
         let drafted = self.touch(extent)?;
         let in_image = drafted.image.count_in(start, extent.pages);

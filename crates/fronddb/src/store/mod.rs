@@ -442,6 +442,9 @@ impl Store {
     /// at once. An extent that is published or free is a bug of the caller, and poisons the store.
     pub fn free_unpublished(&self, extent: Extent) {
         let mut allocator = self.allocator.lock();
+        if allocator.is_named_twice(extent) {
+            return;
+        }
         match allocator.state(extent, &self.data) {
             Ok((used, 0)) if used == extent.pages => allocator.free(extent, false),
             Ok((used, image)) => {
@@ -458,7 +461,7 @@ impl Store {
     pub fn release(&self, extents: &[Extent]) {
         let mut allocator = self.allocator.lock();
         for extent in extents {
-            if allocator.pending.release(*extent) {
+            if !allocator.is_named_twice(*extent) && allocator.pending.release(*extent) {
                 allocator.free(*extent, false);
             }
         }

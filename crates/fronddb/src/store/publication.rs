@@ -110,6 +110,7 @@ impl Store {
     pub fn begin_publication(&self) -> Result<Publication<'_>> {
         let turn = self.turn.lock();
         self.data.check_writable()?;
+        self.allocator.lock().end_naming();
         Ok(Publication { store: self, written: Vec::new(), failed: false, _turn: turn })
     }
 }

@@ -194,6 +194,33 @@ fn what_the_log_names_in_a_region_with_a_damaged_bitmap_can_be_published() {
     assert_eq!(store.mark_used(named).unwrap_err().kind(), ErrorKind::Corruption, "it is the image's");
 }
 
+/// A dead value's space was used again for another's after a restart, and then the log that still knows the first is replayed.
+#[test]
+fn space_that_the_log_names_twice_is_not_given_back_for_the_dead_one() {
+    let storage = MemoryStorage::new();
+    let (store, mut pieces) = grown(&shared(&storage));
+    let start = pieces.iter().map(|piece| piece.extent.end()).max().unwrap() + 40;
+    let (dead, alive) = (Extent { start, pages: 4 }, Extent { start: start + 2, pages: 5 });
+    drop(store);
+    let store = open(&shared(&storage)).unwrap().store;
+    store.mark_used(dead).unwrap();
+    store.mark_used(alive).unwrap();
+    let piece = Piece { extent: alive, tag: 3 };
+    write(&store, piece).unwrap();
+    pieces.push(piece);
+    publish(&store, &pieces, &SpaceChanges { added: vec![alive], removed: vec![dead] }).unwrap();
+    store.release(&[dead]);
+    for _ in 0..3 {
+        publish(&store, &pieces, &SpaceChanges::default()).unwrap();
+    }
+    let taken = new_piece(&store, 4, 9).unwrap();
+    assert!(taken.extent.end() <= start || taken.extent.start >= alive.end(), "{taken:?}");
+    let store = open(&shared(&storage)).unwrap().store;
+    assert!(pieces.iter().all(|piece| is_intact(&store, *piece).unwrap()));
+    // From then on it is like any other.
+    publish(&store, &pieces[..pieces.len() - 1], &SpaceChanges { added: vec![], removed: vec![alive] }).unwrap();
+}
+
 #[test]
 fn a_full_disk_fails_ordinary_allocations_and_keeps_publications_possible() {
     let storage = MemoryStorage::new();
