@@ -135,6 +135,11 @@ impl Error {
         self.kind
     }
 
+    /// True when something stored cannot be read: it is damaged, or of a newer version.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self.kind, ErrorKind::Corruption | ErrorKind::UnsupportedFormat)
+    }
+
     /// The message without the kind and the source.
     pub fn message(&self) -> &str {
         &self.message

@@ -13,7 +13,7 @@
 //! # Failure
 //!
 //! - B1: a step that met a full disk is tried again after a pause, and keeps no other step from being done.
-//! - B2: a step that met damaged data is tried again after a pause, and what it could not do stays undone; reads of
+//! - B2: a step that met data which is damaged, or of a newer version, is tried again after a pause, and what it could not do stays undone; reads of
 //!   other trees go on.
 //! - B3: any other failure, and a panic, poisons, in whichever thread the step runs;
 //! - B4: what goes wrong in a read for a scan is told to that scan, when it needs what was to be read, and to nobody else.
@@ -210,13 +210,13 @@ impl Engine {
     /// Whether background work may be tried again after this failure (B1 to B3).
     fn may_pass(&self, error: &Error) -> bool {
         match error.kind() {
+            _ if error.is_unreadable() => {
+                self.events.damage(error);
+                true
+            }
             ErrorKind::NoSpace => {
                 self.work_lacked_space(error);
                 self.wake.progress();
-                true
-            }
-            ErrorKind::Corruption => {
-                self.events.damage(error);
                 true
             }
             ErrorKind::Closed => true,
@@ -319,7 +319,7 @@ impl Engine {
         if !*begun {
             match self.load_codecs() {
                 // Trees whose rows cannot be read get the default; the others go on.
-                Err(error) if error.kind() == ErrorKind::Corruption => self.events.damage(&error),
+                Err(error) if error.is_unreadable() => self.events.damage(&error),
                 result => result?,
             }
             self.keep_segment_for_recovered()?;

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::report::RecoveryReport;
+use crate::base::Error;
 use crate::base::sync::Mutex;
-use crate::base::{Error, ErrorKind};
 
 /// Stops of writers shorter than this are not told, in microseconds.
 const STALL_SLOW_MICROS: u64 = 1_000_000;
@@ -72,7 +72,7 @@ impl EventLog {
     /// Tells of damage, if the error is that and was not told before.
     #[cold]
     pub(crate) fn damage(&self, error: &Error) {
-        if error.kind() != ErrorKind::Corruption || self.callback.is_none() {
+        if !error.is_unreadable() || self.callback.is_none() {
             return;
         }
         let mut told = self.damages.lock();

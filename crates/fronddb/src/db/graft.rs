@@ -27,7 +27,7 @@ use super::tree_handle::Tree;
 use super::write::tree_bounds;
 use crate::base::codec::{Decoder, put_varint};
 use crate::base::sync::Mutex;
-use crate::base::{Error, ErrorKind, Result, TreeId, TxnId};
+use crate::base::{Error, Result, TreeId, TxnId};
 use crate::format::{Stamp, Status, Statuses, SuperblockBody};
 use crate::tree::{CompactPass, CompactStep, Graft, GraftStep, GraftWriter};
 
@@ -212,7 +212,7 @@ impl Engine {
         let is_over = match &stepped {
             Ok(step) => *step == CompactStep::Done,
             // It would meet the damage again and again.
-            Err(error) => error.kind() == ErrorKind::Corruption,
+            Err(error) => error.is_unreadable(),
         };
         if is_over {
             inner.notes.retain(|other| *other != note);

@@ -8,8 +8,8 @@
 use super::Run;
 use super::counters::Event;
 use super::path::IndexPath;
+use crate::base::Result;
 use crate::base::key::PREFIX_BYTES;
-use crate::base::{ErrorKind, Result};
 use crate::cache::CachedBlock;
 use crate::format::block::EntryBlock;
 use crate::format::run_meta::{KIND_COUNT, rows_of};
@@ -88,7 +88,7 @@ impl Run {
     /// The block at `path`, unless it is damaged.
     fn sound(&self, path: &IndexPath) -> Result<Option<Arc<EntryBlock>>> {
         match self.entries(path.ptr(), path.tree(), Event::BlockReadScan) {
-            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat) => Ok(None),
+            Err(error) if error.is_unreadable() => Ok(None),
             block => block.map(Some),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::counters::Event;
-use crate::base::{BlockPtr, Error, ErrorKind, Result, TreeId};
+use crate::base::{BlockPtr, Error, Result, TreeId};
 use crate::format::block::{BlockKind, EntryBlock, IndexBlock, Opened, RangeBlock, open_with};
 use crate::format::filter::Filter;
 use crate::store::Store;
@@ -17,7 +17,7 @@ thread_local! {
 
 /// Adds to a damage error where it is.
 pub(super) fn located(error: Error, store: &Store, ptr: BlockPtr, what: &str) -> Error {
-    if error.kind() != ErrorKind::Corruption && error.kind() != ErrorKind::UnsupportedFormat {
+    if !error.is_unreadable() {
         return error;
     }
     error.context(format_args!("{what}, file={} offset={} bytes={}", store.path().display(), ptr.offset, ptr.stored))

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::compact::blob_ref;
 use super::node::{Node, Slot, Target, node_extent};
 use super::{BeTree, TreeEnv};
-use crate::base::{CommitNumber, Error, ErrorKind, Extent, Result, TreeId, key};
+use crate::base::{CommitNumber, Error, Extent, Result, TreeId, key};
 use crate::format::message::{Kind, Message, RangeDelete};
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::View;
@@ -84,10 +84,6 @@ impl BeTree {
     }
 }
 
-fn is_damage(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat)
-}
-
 impl Walk<'_> {
     fn damage(&mut self, tree: TreeId, extent: Option<Extent>, error: Error, messages: u64) {
         self.torn = true;
@@ -111,7 +107,7 @@ impl Walk<'_> {
             Target::Leaf(base) => base.iter().try_for_each(|base| self.open(base))?,
             Target::Node(child) => match child.load(self.env) {
                 Ok(node) => return self.node(node, upper),
-                Err(error) if is_damage(&error) => {
+                Err(error) if error.is_unreadable() => {
                     let totals = child.totals();
                     let messages = totals.base_rows + totals.pending_puts + totals.pending_deletes;
                     self.damage(key::tree_of(slot.lower()), Some(node_extent(child.ptr())), error, messages);
@@ -125,7 +121,7 @@ impl Walk<'_> {
     fn open(&mut self, run: &Arc<Run>) -> Result<()> {
         match run.range_deletes() {
             Ok(ranges) => self.ranges.extend(ranges.iter().cloned()),
-            Err(error) if is_damage(&error) => {
+            Err(error) if error.is_unreadable() => {
                 let tree = key::tree_of(&run.meta().first_key);
                 self.damage(tree, run.meta().extents.first().copied(), error, run.meta().range_deletes);
             }
@@ -186,7 +182,7 @@ impl Walk<'_> {
             Some(reference) if blob => {
                 match blob_ref(&reference).and_then(|blob| run::read_blob(&self.env.store, &blob)) {
                     Ok(value) => Some(value),
-                    Err(error) if is_damage(&error) => {
+                    Err(error) if error.is_unreadable() => {
                         self.damage(key::tree_of(key), None, error, 1);
                         return Ok(());
                     }

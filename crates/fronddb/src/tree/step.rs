@@ -13,7 +13,7 @@ use super::plan::{self, Job, SlotName};
 use super::source::Source;
 use super::{BeTree, State, TreeEnv};
 use crate::base::metrics::Counter;
-use crate::base::{Error, ErrorKind, Extent, Result};
+use crate::base::{Error, Extent, Result};
 use crate::format::message::{RangeDelete, Stamp};
 use crate::format::visibility::Retention;
 use crate::memtable::Level0;
@@ -143,7 +143,7 @@ impl BeTree {
         if let Err(error) = &done {
             // Of two leaves that were to be joined, only the damaged one is left alone.
             let is_whole = |slot: &Slot| job.next.is_some() && slot.runs().all(|run| run.verify().is_ok());
-            let is_damage = error.kind() == ErrorKind::Corruption;
+            let is_damage = error.is_unreadable();
             let slots = std::iter::once(&job.slot).chain(&job.next).filter(|slot| is_damage && !is_whole(slot));
             let damaged: Vec<_> = slots.map(|slot| slot.lower().clone()).collect();
             let mut state = self.state.lock();
@@ -158,7 +158,7 @@ impl BeTree {
     /// Marks a slot that damage keeps from being worked on, so that it is not tried again and neither asks for work nor slows
     /// writers down, until its node is read again.
     pub(super) fn leave_if_damaged(&self, state: &mut State, slot: &SlotName, error: &Error) {
-        if error.kind() == ErrorKind::Corruption {
+        if error.is_unreadable() {
             self.install_damaged(state, slot);
         }
     }
