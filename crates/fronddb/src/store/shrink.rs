@@ -7,7 +7,7 @@ use super::bitmap::REGION_PAGES;
 use super::data_file::DataFile;
 use super::{Store, allocator::Allocator};
 use crate::base::space::PAGE_BYTES;
-use crate::base::{Extent, Result};
+use crate::base::{ErrorKind, Extent, Result};
 
 /// Holes smaller than this are not worth a hole: 64 KiB.
 const HOLE_PAGES_MIN: u32 = 16;
@@ -39,14 +39,17 @@ pub struct Shrunk {
 }
 
 impl Store {
-    /// Gives some free space back to the file system; none while the reserve is short, which is to have it first.
+    /// Gives some free space back to the file system, after the reserve has what it lacks of it; none when that is not enough.
     ///
     /// # Errors
     /// `Poisoned`, `ReadOnly`, and what the storage reports; the space stays free then.
     pub fn shrink_step(&self, limits: ShrinkLimits) -> Result<Shrunk> {
         self.data.check_writable()?;
-        if !self.allocator.lock().reserve.is_whole() {
-            return Ok(Shrunk { is_done: true, ..Shrunk::default() });
+        match self.fill_begun_reserve() {
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                return Ok(Shrunk { is_done: true, ..Shrunk::default() });
+            }
+            result => result?,
         }
         let mut shrunk = Shrunk { cut_bytes: self.cut_tail(limits.keep_bytes)?, ..Shrunk::default() };
         let mut region = 0;
@@ -64,6 +67,15 @@ impl Store {
             shrunk.punched_bytes += hole.bytes();
         }
         Ok(shrunk)
+    }
+
+    /// Makes the reserve whole if anybody has asked for it yet. What it should hold grows with the data, without any shortage.
+    fn fill_begun_reserve(&self) -> Result<()> {
+        let (is_begun, is_whole) = {
+            let reserve = &self.allocator.lock().reserve;
+            (reserve.pages() > 0, reserve.is_whole())
+        };
+        if is_begun && !is_whole { self.refill_reserve() } else { Ok(()) }
     }
 
     fn cut_tail(&self, keep_bytes: u64) -> Result<u64> {

@@ -227,6 +227,23 @@ fn shrinking_cuts_the_tail_and_punches_holes() {
 }
 
 #[test]
+fn space_is_given_back_although_more_is_to_be_kept_than_was_asked_for_yet() {
+    let (memory, storage) = memory();
+    let store = create(&storage);
+    let extents: Vec<Extent> = (0..20).map(|_| store.allocate(400, Urgency::Ordinary).unwrap()).collect();
+    let full = memory.occupied_bytes();
+    for extent in extents {
+        store.free_unpublished(extent);
+    }
+    let kept = 4 << 20;
+    store.set_compaction_reserve(kept);
+    while !store.shrink_step(ShrinkLimits { keep_bytes: 0, ..ShrinkLimits::default() }).unwrap().is_done {}
+    assert_eq!(store.compaction_reserve_bytes(), kept);
+    let occupied = memory.occupied_bytes();
+    assert!(occupied < kept + full / 10, "{occupied} of {full} bytes are still occupied");
+}
+
+#[test]
 fn it_works_on_real_files_direct_and_buffered() {
     for direct in [true, false] {
         let path = std::env::temp_dir().join(format!("fronddb-store-{}-{direct}", std::process::id()));
