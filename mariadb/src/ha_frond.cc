@@ -959,6 +959,16 @@ int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *bus
   return rows.decode(primary_key.data(), primary_key.size(), value.data, value.size, wanted_columns(), record);
 }
 
+/* Of such a column an entry does not give the value back. The server reads from an index alone to merge places by ranges of it, and
+   compares its columns. */
+static bool has_prefix_part(const KEY &key)
+{
+  for (uint part= 0; part < key.user_defined_key_parts; part++)
+    if (key.key_part[part].key_part_flag & (HA_PART_KEY_SEG | HA_BLOB_PART))
+      return true;
+  return false;
+}
+
 /* The columns of an index entry and of the primary key that it holds. */
 int ha_frond::read_index_columns(uint index, const frond_row &entry, frond_slice primary, const uchar *restore,
                                  uchar *record)
@@ -1007,14 +1017,18 @@ int ha_frond::read_index_and_row(uint index, const frond_row &entry, frond_slice
   return codecs[index]->decode(key.data(), key.size(), &at, rest.end(), &parts, record) ? 0 : HA_ERR_CRASHED;
 }
 
-/* The pushed condition and the rowid filter, on the columns of the index entry in record[0]. */
+/* The pushed condition and the rowid filter, on the columns of the index entry in record[0]. Neither is to look for the range's end:
+   see read_range_first. */
 int ha_frond::check_pushed(bool *skip)
 {
+  key_range *const end= end_range;
+  end_range= nullptr;
   check_result_t answer= CHECK_POS;
   if (pushed_idx_cond && pushed_idx_cond_keyno == active_index)
     answer= handler_index_cond_check(this);
   if (answer == CHECK_POS && handler_rowid_filter_is_active(this))
     answer= handler_rowid_filter_check(this);
+  end_range= end;
   switch (answer) {
   case CHECK_POS:
     return 0;
@@ -1034,7 +1048,7 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
   const uchar *restore;
   if (!entry_primary_key(index, entry, &primary, &restore))
     return HA_ERR_CRASHED;
-  bool covered= (keyread_enabled() && !has_primary_prefix()) || share->indexes[index].clustering;
+  bool covered= (keyread_enabled() && !has_primary_prefix() && !has_prefix_part(table_share->key_info[index])) || share->indexes[index].clustering;
   bool pushed= record == table->record[0] && (pushed_idx_cond || pushed_rowid_filter);
   if ((covered && !locking()) || pushed) {
     int error= read_index_columns(index, entry, primary, restore, record);
@@ -1226,13 +1240,7 @@ int ha_frond::check_entry(uint index, uchar *record, bool *skip)
 /* Then an entry does not give back the columns that position() makes the row's place of. */
 bool ha_frond::has_primary_prefix() const
 {
-  if (!has_primary_key())
-    return false;
-  const KEY &key= table_share->key_info[table_share->primary_key];
-  for (uint part= 0; part < key.user_defined_key_parts; part++)
-    if (key.key_part[part].key_part_flag & (HA_PART_KEY_SEG | HA_BLOB_PART))
-      return true;
-  return false;
+  return has_primary_key() && has_prefix_part(table_share->key_info[table_share->primary_key]);
 }
 
 bool ha_frond::has_virtual_part(uint index) const
@@ -1567,6 +1575,8 @@ int ha_frond::index_next_same(uchar *record, const uchar *key, uint key_bytes)
   return exact_walk ? step(Move::next, record) : handler::index_next_same(record, key, key_bytes);
 }
 
+/* The walk ends where the range does. The server's own check of that compares the columns of the index in the record, which do
+   not have their values there when only the index is read and has a prefix of them. */
 int ha_frond::read_range_first(const key_range *start, const key_range *end, bool eq_range_arg, bool sorted)
 {
   has_range_end= end != nullptr;
@@ -1581,9 +1591,17 @@ int ha_frond::read_range_first(const key_range *start, const key_range *end, boo
       prefix_end(key, range_end);
   }
   in_range= true;
+  const bool is_checked= in_range_check_pushed_down;
+  in_range_check_pushed_down= true;
   int error= handler::read_range_first(start, end, eq_range_arg, sorted);
+  in_range_check_pushed_down= is_checked;
   has_range_end= in_range= false;
   return error;
+}
+
+int ha_frond::read_range_next()
+{
+  return eq_range ? handler::read_range_next() : ha_index_next(table->record[0]);
 }
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -1593,12 +1611,9 @@ int ha_frond::read_range_first(const key_range *start, const key_range *end, boo
 Item *ha_frond::idx_cond_push(uint key_number, Item *condition)
 {
   const KEY &key= table->key_info[key_number];
-  /* The condition comes with a check of the range's end, which compares all columns of the index; an entry gives a column
-     back only where it has the whole of it. */
-  for (uint part= 0; part < key.user_defined_key_parts; part++)
-    if (!key.key_part[part].field->stored_in_db() ||
-        (key.key_part[part].key_part_flag & (HA_PART_KEY_SEG | HA_BLOB_PART)))
-      return condition;
+  /* An entry gives a column back only where it has the whole of it. */
+  if (has_prefix_part(key) || has_virtual_part(key_number))
+    return condition;
   pushed_idx_cond= condition;
   pushed_idx_cond_keyno= key_number;
   in_range_check_pushed_down= true;

@@ -127,6 +127,7 @@ public:
   int index_last(uchar *record) override;
   int index_next_same(uchar *record, const uchar *key, uint key_bytes) override;
   int read_range_first(const key_range *start, const key_range *end, bool eq_range, bool sorted) override;
+  int read_range_next() override;
 
   /* Pushdown and multi-range read */
   Item *idx_cond_push(uint key_number, Item *condition) override;
