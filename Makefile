@@ -57,7 +57,7 @@ test-sql: plugin ## a server killed KILLS=5 times under mixed SQL, and four time
 	$(client) random-sql --cases $(CASES)
 
 test-long: plugin ## the same with 50 kills and 2,000 cases; the server's suites with FROND as the default engine (an hour)
-	mariadb/tools/mtr.sh --as-default --suite=engines/funcs,engines/iuds,gcol,vcol,versioning,parts,binlog,rpl,sql_sequence
+	mariadb/tools/mtr.sh --as-default --suite=engines/funcs,engines/iuds,gcol,vcol,versioning,parts,binlog,rpl,period,sql_sequence
 	@$(MAKE) --no-print-directory test-sql KILLS=50 CASES=2000
 
 check: setup ## formatting and lints only
