@@ -219,6 +219,9 @@ fn comparison(random: &mut Random, table: &Table) -> String {
     let name = &column.name;
     match random.below(9) {
         0 => format!("{name} IS NULL"),
+        // Written out: where the connection's collation does not tell the bounds of a BETWEEN apart, the optimizer takes it for an equality
+        // in a reference by index, for any engine, although the column's collation tells them apart.
+        1 if column.is_text() => format!("({name} >= {} AND {name} <= {})", column.bound(random), column.bound(random)),
         1 => format!("{name} BETWEEN {} AND {}", column.bound(random), column.bound(random)),
         2 => format!("{name} IN ({}, {}, {})", column.bound(random), column.bound(random), column.value(random)),
         3 if column.is_text() => format!("{name} LIKE '{}'", random.pick(&["a%", "A%", "%b", "_", "zz", "a_"])),
