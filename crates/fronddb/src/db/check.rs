@@ -371,23 +371,23 @@ impl Check<'_> {
 
     /// Whether every tree's two rows say the same; the names of the trees, as far as they can be read.
     fn catalog(&mut self, engine: &Engine) -> Result<BTreeMap<TreeId, String>> {
-        let trees = self.damage_is_finding(engine.trees())?;
-        // Rows that cannot be read are not missing.
-        let is_whole = trees.is_some();
-        let trees = trees.unwrap_or_default();
+        let mut damage = Vec::new();
+        let trees = engine.trees(&mut |error| damage.push(error))?;
         self.report.trees = trees.len() as u64;
         let view = View { snapshot: CommitNumber::LATEST, own: None, uncommitted: false, statuses: &*engine.statuses };
         let by_name: HashSet<TreeId> = trees.iter().map(|info| info.id).collect();
         let (mut nameless, mut names) = (Vec::new(), BTreeMap::new());
-        let walked = engine.for_each_id(&mut |id, name| {
+        engine.for_each_id(&mut |error| damage.push(error), &mut |id, name| {
             let name = String::from_utf8_lossy(name).into_owned();
             if !by_name.contains(&id) {
                 nameless.push((id, name.clone()));
             }
             names.insert(id, name);
-        });
+        })?;
         names.extend(trees.iter().map(|info| (info.id, info.name.clone())));
-        let is_whole = self.damage_is_finding(walked)?.is_some() && is_whole;
+        damage.iter().for_each(|error| self.found(error, None));
+        // Rows that cannot be read are not missing.
+        let is_whole = damage.is_empty();
         for (id, name) in nameless.into_iter().filter(|_| is_whole) {
             let message = format!("the catalog has a row by number and none by name for tree {name:?}, tree={id}");
             self.found(&Error::corruption(message), Some(id));

@@ -340,9 +340,8 @@ fn is_data(path: &Path) -> bool {
     path.ends_with("data.frond") || path.extension().is_some_and(|extension| extension == "log")
 }
 
-/// The catalog is damaged, but not for all trees: those whose rows can be read take writes without end.
-#[test]
-fn a_damaged_block_of_the_catalog_keeps_no_other_tree_from_being_written() {
+/// Six hundred trees, and a bit flipped in a block of the catalog.
+fn with_damaged_catalog() -> MemoryStorage {
     let storage = MemoryStorage::new();
     let db = open(&storage);
     let metadata = Random::new(1).bytes(1 << 10);
@@ -354,15 +353,87 @@ fn a_damaged_block_of_the_catalog_keeps_no_other_tree_from_being_written() {
     db.close().unwrap();
     let places = used(&storage, &data_file()).1;
     let mut random = Random::new(2);
-    let damaged = loop {
+    loop {
         let damaged = storage.snapshot();
         let place = places[random.below(places.len() as u64) as usize];
         damaged.flip_bit(&data_file(), place, 3).unwrap();
         let Ok(report) = check(DIRECTORY, &options(&damaged), &mut |_| {}) else { continue };
         if report.findings.iter().any(|finding| finding.tree == Some(fronddb::base::TreeId(0))) {
-            break damaged;
+            return damaged;
         }
-    };
+    }
+}
+
+#[test]
+fn trees_are_listed_past_a_damaged_block_of_the_catalog() {
+    let damaged = with_damaged_catalog();
+    let db = open(&damaged);
+    assert!(is_damage(&db.trees().unwrap_err()));
+    let mut damages = Vec::new();
+    let trees = db.readable_trees(&mut |error| damages.push(error)).unwrap();
+    assert!(damages.len() == 1 && is_damage(&damages[0]) && damages[0].message().contains("tree=0"), "{damages:?}");
+    let listed: BTreeSet<_> = trees.iter().map(|info| info.name.clone()).collect();
+    assert!(listed.len() == trees.len() && (400..600).contains(&listed.len()), "listed={}", listed.len());
+    for name in (0..600).map(|number| format!("t{number:03}")) {
+        match db.open_tree(&name) {
+            Ok(_) => assert!(listed.contains(&name), "{name} can be opened and is not listed"),
+            Err(error) => assert!(is_damage(&error) && !listed.contains(&name), "{name}: {error}"),
+        }
+    }
+    let report = check(DIRECTORY, &options(&damaged.snapshot().crash(1)), &mut |_| {}).unwrap();
+    assert_eq!(report.trees, trees.len() as u64);
+}
+
+#[test]
+fn a_scan_meets_no_damage_of_the_trees_beside_its_own() {
+    let storage = MemoryStorage::new();
+    let db = open(&storage);
+    let mut random = Random::new(9);
+    for name in TREES {
+        let tree = db.create_tree(name, &TreeOptions::default()).unwrap();
+        (0..600u32).for_each(|row| db.put(&tree, &row.to_be_bytes(), &random.bytes(100)).unwrap());
+    }
+    db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    db.close().unwrap();
+    let mut damaged_trees = 0;
+    for offset in used(&storage, &data_file()).1.into_iter().step_by(1500) {
+        let storage = storage.snapshot();
+        storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
+        let options = Options::new().storage(Some(Arc::new(storage))).memory_bytes(8 << 20).read_only(true);
+        let Ok(db) = Database::open(DIRECTORY, options.manual_background(true)) else { continue };
+        let trees: Vec<_> = TREES.iter().filter_map(|name| db.open_tree(name).ok()).collect();
+        if trees.len() == TREES.len() {
+            let listed = db.trees().unwrap_or_else(|error| panic!("offset={offset}: {error}"));
+            assert_eq!(listed.len(), TREES.len());
+        }
+        for tree in trees {
+            let is_whole = (0..600u32).all(|row| db.get(&tree, &row.to_be_bytes()).is_ok());
+            damaged_trees += u32::from(!is_whole);
+            let txn = begin(&db);
+            let mut cursor = txn.cursor(&tree, CursorOptions::default()).unwrap();
+            let scanned = collect(&mut cursor);
+            let mut scan_back = || -> Result<u32> {
+                let (mut more, mut rows) = (cursor.last()?, 0);
+                while more {
+                    (rows, more) = (rows + 1, cursor.prev()?);
+                }
+                Ok(rows)
+            };
+            let backward = scan_back();
+            if is_whole {
+                let context = format!("tree={} offset={offset}", tree.name());
+                assert_eq!(scanned.unwrap_or_else(|error| panic!("{context}: {error}")).len(), 600);
+                assert_eq!(backward.unwrap_or_else(|error| panic!("{context}: {error}")), 600);
+            }
+        }
+    }
+    assert!(damaged_trees > 50, "damaged_trees={damaged_trees}");
+}
+
+/// The catalog is damaged, but not for all trees: those whose rows can be read take writes without end.
+#[test]
+fn a_damaged_block_of_the_catalog_keeps_no_other_tree_from_being_written() {
+    let damaged = with_damaged_catalog();
     let options = crate::support::options(&damaged).manual_background(false).lock_timeout(Duration::from_secs(5));
     let db = Database::open(DIRECTORY, options).unwrap();
     let tree =
