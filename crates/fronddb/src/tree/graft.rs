@@ -336,7 +336,7 @@ impl BeTree {
             Ok(room) => room,
             Err(error) => {
                 state.reservations.end_job(&job);
-                self.leave_if_damaged(&mut state, &job.name, &error);
+                self.leave_if_damaged(&mut state, &job.name, &error, false);
                 return Err(error);
             }
         };

@@ -53,6 +53,8 @@ pub struct Job {
     pub splits: bool,
     /// True when nothing else happens below the slot.
     pub alone: bool,
+    /// True when runs of the buffer become one that stays in it: all that can be done beside damage.
+    pub gathers: bool,
     id: u64,
 }
 
@@ -212,6 +214,11 @@ pub fn pick(
             |error| Unreadable { slot, error }
         };
         match candidate.what {
+            What::Slot(height, slot, upper) if slot.is_damaged() => {
+                if let Some(job) = reserve_gathering(env, reservations, height, slot, upper) {
+                    return Ok(Some(job));
+                }
+            }
             What::Slot(height, slot, upper) => {
                 let reserved = reserve(env, reservations, height, slot, upper);
                 if let Some(job) = reserved.map_err(unreadable(height, slot))? {
@@ -276,7 +283,16 @@ pub(super) fn reserve_leaves(
         alone_below: None,
     };
     let (name, slot, next, upper) = (name_of(slot), slot.clone(), next.cloned(), upper.map(<[u8]>::to_vec));
-    reservations.try_hold(reservation).map(|id| Job { name, slot, next, upper, splits: true, alone: false, id })
+    reservations.try_hold(reservation).map(|id| Job {
+        name,
+        slot,
+        next,
+        upper,
+        splits: true,
+        alone: false,
+        gathers: false,
+        id,
+    })
 }
 
 /// Reserves the work of a slot with `upper` as its upper bound; `None` while something else is in the way.
@@ -317,7 +333,41 @@ pub(super) fn reserve(
         alone_below: alone.then_some(height),
     };
     let upper = upper.map(<[u8]>::to_vec);
-    Ok(reservations.try_hold(reservation).map(|id| Job { name, slot, next: None, upper, splits, alone, id }))
+    Ok(reservations.try_hold(reservation).map(|id| Job {
+        name,
+        slot,
+        next: None,
+        upper,
+        splits,
+        alone,
+        gathers: false,
+        id,
+    }))
+}
+
+/// Reserves the merging of runs in a damaged slot's buffer, with `upper` as its upper bound. Runs that come on top stay there.
+fn reserve_gathering(
+    env: &TreeEnv,
+    reservations: &mut Reservations,
+    height: u8,
+    slot: &Arc<Slot>,
+    upper: Option<&[u8]>,
+) -> Option<Job> {
+    let runs = slot.runs_to_gather(&env.options)?;
+    let slot = slot.with(&env.options, runs.to_vec(), slot.target().clone());
+    let name = SlotName { height, lower: slot.lower().clone() };
+    let upper = upper.map(<[u8]>::to_vec);
+    let reservation = Reservation {
+        id: 0,
+        slots: vec![name.clone()],
+        lower: slot.lower().clone(),
+        upper: upper.clone(),
+        receives_at: None,
+        splits_at: None,
+        alone_below: None,
+    };
+    let id = reservations.try_hold(reservation)?;
+    Some(Job { name, slot, next: None, upper, splits: false, alone: false, gathers: true, id })
 }
 
 /// The slot with as much of its buffer as one flush takes, the oldest runs. What a flush that fell behind would take at

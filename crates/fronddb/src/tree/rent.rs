@@ -179,7 +179,7 @@ impl BeTree {
         for noted in dear {
             let upper = noted.upper.as_deref();
             let reserved = plan::reserve(&self.env, &mut state.reservations, noted.name.height, &noted.slot, upper);
-            let job = reserved.inspect_err(|error| self.leave_if_damaged(&mut state, &noted.name, error))?;
+            let job = reserved.inspect_err(|error| self.leave_if_damaged(&mut state, &noted.name, error, false))?;
             if let Some(job) = job {
                 drop(state);
                 return match self.do_job(retention, &job) {

@@ -129,7 +129,7 @@ impl BeTree {
         let mut state = self.state.lock();
         let root = self.version.load().root.clone();
         let picked = plan::pick(&self.env, &mut state.reservations, &root, threshold).map_err(|unreadable| {
-            self.leave_if_damaged(&mut state, &unreadable.slot, &unreadable.error);
+            self.leave_if_damaged(&mut state, &unreadable.slot, &unreadable.error, false);
             unreadable.error
         });
         drop(state);
@@ -149,23 +149,27 @@ impl BeTree {
             let mut state = self.state.lock();
             state.reservations.end_job(job);
             for lower in damaged {
-                self.leave_if_damaged(&mut state, &SlotName { height: job.name.height, lower }, error);
+                let name = SlotName { height: job.name.height, lower };
+                self.leave_if_damaged(&mut state, &name, error, job.gathers);
             }
         }
         done
     }
 
     /// Marks a slot that damage keeps from being worked on, so that it is not tried again and neither asks for work nor slows
-    /// writers down, until its node is read again.
-    pub(super) fn leave_if_damaged(&self, state: &mut State, slot: &SlotName, error: &Error) {
+    /// writers down, until its node is read again. Only runs in its buffer are merged, unless they are damaged as well.
+    pub(super) fn leave_if_damaged(&self, state: &mut State, slot: &SlotName, error: &Error, buffer_too: bool) {
         if error.is_unreadable() {
-            self.install_damaged(state, slot);
+            self.install_damaged(state, slot, buffer_too);
         }
     }
 
     fn work(&self, retention: &Retention<'_>, job: &Job) -> Result<()> {
         if let Some(next) = &job.next {
             return self.join(retention, job, next);
+        }
+        if job.gathers {
+            return self.gather(retention, job);
         }
         if job.alone
             && let Some(keep) = self.covered_from(retention, job)?
@@ -211,6 +215,16 @@ impl BeTree {
         let outcome = compact::run(&self.env, retention, compaction, false)?;
         self.count(&outcome, &self.counters.compactions, &self.counters.compaction_bytes);
         self.install_join(&mut self.state.lock(), job, next, Some(outcome));
+        Ok(())
+    }
+
+    /// Makes one run of those of the job, without touching what lies below.
+    fn gather(&self, retention: &Retention<'_>, job: &Job) -> Result<()> {
+        let compaction = self.compaction(job, job.slot.buffer().to_vec(), false, Cuts::At(Vec::new()))?;
+        let outcome = compact::run(&self.env, retention, compaction, false)?;
+        self.count(&outcome, &self.counters.compactions, &self.counters.compaction_bytes);
+        let mut state = self.state.lock();
+        self.install_gathered(&mut state, job, &outcome.outputs, outcome.dropped_blobs);
         Ok(())
     }
 
