@@ -455,11 +455,16 @@ fn without(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
 
 /// Damage of the tree as a finding.
 pub(super) fn finding_in_tree(problem: &Problem) -> Finding {
-    let mut found = finding(&problem.error, None);
-    found.offset = found.offset.or(problem.extent.map(Extent::offset));
-    (found.tree, found.tree_last) = (Some(problem.tree), Some(problem.tree_last));
-    if problem.tree_last != problem.tree {
-        found.message = format!("{}, up to tree={}", found.message, problem.tree_last);
+    finding_in_trees(&problem.error, problem.extent, (problem.tree, problem.tree_last))
+}
+
+/// Damage of something that these trees, from the first to the last, may have a part in.
+pub(super) fn finding_in_trees(error: &Error, extent: Option<Extent>, (tree, tree_last): (TreeId, TreeId)) -> Finding {
+    let mut found = finding(error, None);
+    found.offset = found.offset.or(extent.map(Extent::offset));
+    (found.tree, found.tree_last) = (Some(tree), Some(tree_last));
+    if tree_last != tree {
+        found.message = format!("{}, up to tree={tree_last}", found.message);
     }
     found
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use fronddb::io::MemoryStorage;
 use fronddb::{
-    CheckOptions, CheckReport, CursorOptions, Database, Error, ErrorKind, Options, Result, TreeOptions, check, salvage,
+    CheckOptions, CheckReport, CursorOptions, Database, Error, ErrorKind, Op, Options, Program, Result, TreeOptions,
+    check, salvage,
 };
 
 use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, open};
@@ -532,10 +533,11 @@ fn a_block_of_many_small_trees_damages_all_of_them() {
         let report = checked_with_flip(&storage, offset);
         let storage = storage.snapshot();
         storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
-        let options = Options::new().storage(Some(Arc::new(storage))).memory_bytes(8 << 20).read_only(true);
+        let options = Options::new().storage(Some(Arc::new(storage.clone()))).memory_bytes(8 << 20).read_only(true);
         let Ok(db) = Database::open(DIRECTORY, options.manual_background(true)) else { continue };
         let mut online = Vec::new();
         db.check(&mut |found| online.push(found)).unwrap();
+        let salvaged = salvage(DIRECTORY, "/new", &self::options(&storage.snapshot()), &mut |_| {}).unwrap();
         let mut damaged = 0;
         for (name, number) in names.iter().zip(1..) {
             let Ok(tree) = db.open_tree(name) else { continue };
@@ -546,12 +548,48 @@ fn a_block_of_many_small_trees_damages_all_of_them() {
                 let reaches =
                     |found: &fronddb::Finding| found.tree <= Some(tree.id()) && Some(tree.id()) <= found.tree_last;
                 assert!(online.iter().any(reaches), "{name} offset={offset}: {online:#?}");
+                let rescued = salvaged.trees.iter().find(|tree| tree.name == *name).unwrap();
+                assert!(rescued.rows == 1 || rescued.damages > 0, "{name} offset={offset}: {salvaged:#?}");
                 damaged += 1;
             }
         }
         shared += usize::from(damaged > 1);
     }
     assert!(shared > 1, "shared={shared}");
+}
+
+#[test]
+fn what_a_damaged_tree_lost_makes_nothing_of_another_tree_a_damage() {
+    let storage = MemoryStorage::new();
+    let db = open(&storage);
+    let [a, b, c] = TREES.map(|name| db.create_tree(name, &TreeOptions::default()).unwrap());
+    let mut random = Random::new(11);
+    for tree in [&a, &b] {
+        (0..600u32).for_each(|row| db.put(tree, &row.to_be_bytes(), &random.bytes(100)).unwrap());
+    }
+    db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    // Of a row that there is not: it is sound, and makes none.
+    let txn = begin(&db);
+    let mut program = Vec::new();
+    Program { ops: vec![Op::Append { bytes: b"more".to_vec() }] }.encode(&mut program);
+    [&a, &b, &c].iter().for_each(|tree| txn.update(tree, b"none", &program).unwrap());
+    txn.commit().unwrap();
+    let crashed = storage.snapshot();
+    drop(db);
+    let mut damaged = 0;
+    for offset in used(&crashed, &data_file()).1.into_iter().step_by(1500) {
+        let storage = crashed.snapshot();
+        storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
+        let Ok(report) = salvage(DIRECTORY, "/new", &options(&storage), &mut |_| {}) else { continue };
+        let is_block = |found: &fronddb::Finding| found.message.contains("damaged block");
+        let Some(block) = report.findings.iter().find(|found| is_block(found)) else { continue };
+        let concerned = block.tree..=block.tree_last;
+        for tree in report.trees.iter().filter(|tree| !concerned.contains(&Some(tree.id))) {
+            assert_eq!(tree.damages, 0, "{} offset={offset}: {:#?}", tree.name, report.findings);
+        }
+        damaged += 1;
+    }
+    assert!(damaged > 20, "damaged={damaged}");
 }
 
 #[test]
