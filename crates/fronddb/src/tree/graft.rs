@@ -320,6 +320,10 @@ impl BeTree {
     /// Those of reading nodes, and of compacting a leaf that lies on both sides. Nothing has changed then.
     pub fn graft_step(&self, retention: &Retention<'_>, graft: &mut Option<Graft>) -> Result<GraftStep> {
         let Some(ready) = graft.as_ref().filter(|graft| !graft.runs.is_empty()) else { return Ok(GraftStep::Done) };
+        // Under the latch nothing is read: the path to a key stays in memory once it was loaded.
+        let version = self.version();
+        self.leaf_around(&version.root, &ready.lower, ready.upper.as_deref())?;
+        drop(version);
         let job = {
             let mut state = self.state.lock();
             let root = self.version.load().root.clone();

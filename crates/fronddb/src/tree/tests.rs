@@ -16,7 +16,7 @@ use crate::base::{CommitNumber, Lsn, TreeId};
 use crate::format::block;
 use crate::format::program::{Op, Program};
 use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, SuperblockBody};
-use crate::io::{MemoryStorage, Storage};
+use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
 use crate::store::StoreOptions;
 
 /// Every transaction committed at the number of its id.
@@ -167,11 +167,16 @@ impl Harness {
 
     /// Stops without warning right after a publication, and opens what is stored.
     fn reopen(&mut self) {
+        self.reopen_on(&|storage| storage);
+    }
+
+    /// Goes on with what `storage_on` makes of the storage.
+    fn reopen_on(&mut self, storage_on: &dyn Fn(Arc<dyn Storage>) -> Arc<dyn Storage>) {
         self.seal_all();
         self.publish();
         self.storage = Arc::new(self.storage.crash(self.now));
         self.budget = MemoryBudget::new(4 << 20);
-        let shared: Arc<dyn Storage> = self.storage.clone();
+        let shared = storage_on(self.storage.clone());
         let opened = Store::open(&shared, Path::new("db"), &store_options()).expect("open store");
         let body = &opened.superblocks[0].body;
         let active = Arc::new(Memtable::new(self.memtable + 1, &self.budget));
@@ -615,6 +620,44 @@ fn work_beside_a_run(spoil: &dyn Fn(&MemoryStorage, Extent)) {
     let runs = damaged.buffer().len();
     assert!(runs <= 16, "what is written into it becomes more and more runs, runs={runs}");
     assert!(harness.tree.debt().urgency < 1.0, "urgency={}", harness.tree.debt().urgency);
+}
+
+#[test]
+fn no_node_is_read_under_the_latch() {
+    type Step = fn(&BeTree, &Retention<'_>);
+    let steps: [Step; 3] = [
+        |tree, retention| {
+            tree.work_step(retention, 0.0).expect("work");
+        },
+        |tree, retention| {
+            let mut pass = tree.compact_pass(Vec::new(), None, u64::MAX);
+            tree.compact_step(retention, &mut pass).expect("compact");
+        },
+        |tree, retention| {
+            let mut writer = tree.graft_writer(&key(9000), None, Stamp::Settled);
+            writer.add(&key(9000), b"value", false).expect("write");
+            tree.graft_step(retention, &mut Some(writer.finish().expect("write"))).expect("graft");
+        },
+    ];
+    for (number, step) in steps.into_iter().enumerate() {
+        let mut harness = grown(20);
+        let plan = FaultPlan::new();
+        harness.reopen_on(&|storage| Arc::new(FaultStorage::new(storage, plan.clone())));
+        assert!(harness.tree.version().root.height() > 1);
+        let before = plan.calls(CallClass::Read);
+        plan.add(FaultRule::once(CallClass::Read, 1, Fault::Latency(std::time::Duration::from_millis(500))));
+        std::thread::scope(|scope| {
+            let retention = harness.retention();
+            let tree = &harness.tree;
+            scope.spawn(move || step(tree, &retention));
+            while plan.calls(CallClass::Read) == before {
+                std::thread::yield_now();
+            }
+            let since = std::time::Instant::now();
+            drop(harness.tree.state.lock());
+            assert!(since.elapsed().as_millis() < 250, "step {number} reads while it holds the latch");
+        });
+    }
 }
 
 #[test]
