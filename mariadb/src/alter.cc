@@ -444,10 +444,11 @@ int check_table_version(const char *path, const LEX_CUSTRING *version)
 {
   std::string name= tree_name(path), wanted(reinterpret_cast<const char *>(version->str), version->length);
   std::vector<std::string> candidates= {name};
-  frond_list *list;
+  frond_list *list= nullptr;
   const frond_tree_info *trees;
   size_t count;
-  if (frond_db_trees(database, &list, &trees, &count) == FROND_OK) {
+  frond_db_trees(database, &list, &trees, &count);
+  if (list) {
     /* A partitioned table's partitions change together. */
     std::string partition= name + "#P#";
     for (size_t i= 0; i < count; i++)

@@ -16,15 +16,13 @@ struct ha_table_option_struct;
 
 namespace frond {
 
-/* Calls use(tree) for the committed trees until it fails. */
+/* Calls use(tree) for the committed trees until it fails; for none where some of them cannot be read. */
 template <typename Use> frond_status for_each_tree(Use use)
 {
-  frond_list *list;
+  frond_list *list= nullptr;
   const frond_tree_info *trees;
-  size_t count;
+  size_t count= 0;
   frond_status status= frond_db_trees(database, &list, &trees, &count);
-  if (status != FROND_OK)
-    return status;
   for (size_t i= 0; i < count && status == FROND_OK; i++)
     status= use(trees[i]);
   frond_list_free(list);

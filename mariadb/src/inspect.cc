@@ -326,10 +326,11 @@ const char *codec_name(frond_codec codec)
 
 bool list_trees(Trees *trees)
 {
-  frond_list *list;
+  frond_list *list= nullptr;
   const frond_tree_info *items;
-  size_t count;
-  if (frond_db_trees(database, &list, &items, &count) != FROND_OK)
+  size_t count= 0;
+  /* Where the catalog is damaged, the other trees. */
+  if (frond_db_trees(database, &list, &items, &count) != FROND_OK && !list)
     return false;
   for (size_t i= 0; i < count; i++) {
     Tree_view &view= (*trees)[items[i].id];

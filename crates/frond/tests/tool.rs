@@ -276,17 +276,25 @@ fn noise(row: u64) -> String {
     format!("{noise:016x}{:016x}", noise.rotate_left(23).wrapping_mul(noise | 1))
 }
 
-/// Flips a bit in a block of some user's tree: pages hold all kinds of things, so it is tried out.
+/// Flips a bit in a block of some user's tree.
 fn damage(database: &Path) {
+    damage_where(database, |tree| tree > 0);
+}
+
+/// Flips a bit in a block of a tree of this kind: pages hold all kinds of things, so it is tried out.
+fn damage_where(database: &Path, is_wanted: fn(u32) -> bool) {
     let data = database.join("data.frond");
     let mut bytes = std::fs::read(&data).expect("read");
     for at in (64 << 10..bytes.len() - 4096).step_by(4096).map(|page| page + 1234) {
+        if bytes[at..at + 64].iter().all(|byte| *byte == 0) {
+            continue;
+        }
         bytes[at] ^= 0x10;
         std::fs::write(&data, &bytes).expect("write");
         let report = fronddb::check(database, &fronddb::CheckOptions::default(), &mut |_| {}).expect("check");
-        let of_user = |finding: &fronddb::Finding| finding.tree.is_some_and(|tree| tree.0 > 0);
+        let of_kind = |finding: &fronddb::Finding| finding.tree.is_some_and(|tree| is_wanted(tree.0));
         if report.findings.iter().any(|finding| finding.message.contains("damaged block"))
-            && report.findings.iter().all(of_user)
+            && report.findings.iter().all(of_kind)
         {
             return;
         }
@@ -338,6 +346,31 @@ fn damage_is_named_and_the_rest_salvaged() {
         .sum();
     assert!((55_000..60_000).contains(&rescued), "rescued={rescued}\n{}", said.out);
     assert!(place.good("check rescued").starts_with("sound"));
+}
+
+#[test]
+fn trees_are_listed_past_damage_of_the_catalog_and_the_exit_code_tells() {
+    let place = Place::new();
+    let db =
+        fronddb::Database::open(place.path("demo"), fronddb::Options::new().create_if_missing(true)).expect("open");
+    let txn = db.begin(fronddb::TxnOptions::default()).expect("begin");
+    for number in 0..200u32 {
+        let noise = (0..1024u32).map(|at| ((at + number * 1024).wrapping_mul(0x9E37_79B9) >> 24) as u8).collect();
+        let options = fronddb::TreeOptions { metadata: noise, ..fronddb::TreeOptions::default() };
+        txn.create_tree(&format!("t{number:03}"), &options).expect("create");
+    }
+    txn.commit().expect("commit");
+    db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).expect("compact");
+    db.close().expect("close");
+    damage_where(&place.path("demo"), |tree| tree == 0);
+    let said = place.run("trees demo --names");
+    assert_eq!(said.code, 21, "{}{}", said.out, said.err);
+    assert!((100..200).contains(&said.out.lines().count()), "{}", said.out);
+    said.complained(&["read the catalog of demo", "offset=", "frond check"]);
+    let json: serde_json::Value = serde_json::from_str(&place.run("trees demo --json").out).expect("JSON");
+    assert_eq!(json.as_array().map(Vec::len), Some(said.out.lines().count()));
+    let stat = place.run("stat demo");
+    assert!(stat.code == 0 && stat.err.contains("some trees are not counted"), "{}", stat.err);
 }
 
 #[test]

@@ -777,7 +777,8 @@ typedef struct frond_lock_info {
   uint64_t waited_ms;        /* for how long; 0 for a lock that is held */
 } frond_lock_info;
 
-/* Committed trees; open transactions; locks held and waited for. */
+/* Committed trees; open transactions; locks held and waited for. FROND_CORRUPTION or FROND_UNSUPPORTED_FORMAT when the rows of
+ * some trees cannot be read: the results are written all the same, with the other trees, and the list is to be freed. */
 frond_status frond_db_trees(frond_db *db, frond_list **list, const frond_tree_info **items, size_t *count);
 frond_status frond_db_transactions(frond_db *db, frond_list **list, const frond_txn_info **items, size_t *count);
 frond_status frond_db_locks(frond_db *db, frond_list **list, const frond_lock_info **items, size_t *count);

@@ -115,7 +115,11 @@ pub extern "C" fn frond_db_trees(
     enter("frond_db_trees", || {
         let mut owner = Owner::new();
         let mut infos = Vec::new();
-        for tree in need(db, "db")?.inner.trees()? {
+        let mut damage = None;
+        let trees = need(db, "db")?.inner.readable_trees(&mut |error| {
+            damage.get_or_insert(error);
+        })?;
+        for tree in trees {
             let (codec, codec_level) = codec_numbers(Some(tree.codec));
             infos.push(frond_tree_info {
                 name: owner.text(&tree.name),
@@ -126,7 +130,8 @@ pub extern "C" fn frond_db_trees(
                 metadata_bytes: tree.metadata_bytes as u64,
             });
         }
-        owner.give(infos, list, items, count)
+        owner.give(infos, list, items, count)?;
+        damage.map_or(Ok(()), Err)
     })
 }
 

@@ -4,7 +4,7 @@ use clap::Args;
 use fronddb::{RecoveryReport, Statistics};
 
 use crate::failure::{During, Outcome};
-use crate::output::print;
+use crate::output::{note, print};
 use crate::quantity::{bytes, count, micros};
 use crate::target::Target;
 
@@ -32,7 +32,14 @@ impl Stat {
         let during = || format!("read statistics of {}", self.target.name());
         let statistics = db.statistics().during(during())?;
         let recovery = db.recovery_report().during(during())?;
-        let trees = db.trees().during(during())?.len();
+        let mut damage = None;
+        let trees = db.readable_trees(&mut |error| {
+            damage.get_or_insert(error);
+        });
+        let trees = trees.during(during())?.len();
+        if let Some(error) = damage {
+            note(&format!("some trees are not counted: {error}"));
+        }
         if self.json {
             return print(&format!(
                 "{{\"trees\":{trees},\"statistics\":{},\"recovery\":{}}}",

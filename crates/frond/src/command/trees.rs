@@ -2,6 +2,7 @@
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
+use fronddb::{Database, TreeInfo};
 
 use super::create::show_codec;
 use crate::encoding::shown_name;
@@ -13,6 +14,8 @@ use crate::target::Target;
 /// List the trees, with about how many rows and stored bytes each has
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Where the catalog is damaged, the trees that can be read are listed, and the exit code tells.
+
 Examples:
   frond trees demo
   frond trees demo --names | while read -r tree; do frond scan demo \"$tree\" --count; done")]
@@ -31,17 +34,26 @@ impl Trees {
     /// Does it.
     pub(crate) fn run(self) -> Outcome {
         let db = self.target.open_read_only()?;
-        let trees = db.trees().during(format_args!("read the catalog of {}", self.target.name()))?;
+        let during = || format!("read the catalog of {}", self.target.name());
+        let mut damage = None;
+        let trees = db.readable_trees(&mut |error| {
+            damage.get_or_insert(error);
+        });
+        self.show(&db, trees.during(during())?)?;
+        damage.map_or(Ok(()), |error| Err(error).during(during()))
+    }
+
+    fn show(&self, db: &Database, trees: Vec<TreeInfo>) -> Outcome {
         if self.names {
             let names: Vec<&str> = trees.iter().map(|tree| tree.name.as_str()).collect();
             return if names.is_empty() { Ok(()) } else { print(&names.join("\n")) };
         }
-        let txn = self.target.begin_read(&db)?;
+        let txn = self.target.begin_read(db)?;
         let mut table = Table::new();
         table.load_preset(presets::NOTHING).set_header(["tree", "id", "about rows", "stored", "codec", "metadata"]);
         let mut list = Vec::new();
         for info in trees {
-            let tree = self.target.open_tree(&db, &info.name)?;
+            let tree = self.target.open_tree(db, &info.name)?;
             let size = txn.estimate(&tree, b"", b"").during(format_args!("estimate tree {:?}", info.name))?;
             if self.json {
                 list.push(serde_json::json!({

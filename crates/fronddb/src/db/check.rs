@@ -371,23 +371,23 @@ impl Check<'_> {
 
     /// Whether every tree's two rows say the same; the names of the trees, as far as they can be read.
     fn catalog(&mut self, engine: &Engine) -> Result<BTreeMap<TreeId, String>> {
-        let trees = self.damage_is_finding(engine.trees())?;
-        // Rows that cannot be read are not missing.
-        let is_whole = trees.is_some();
-        let trees = trees.unwrap_or_default();
+        let mut damage = Vec::new();
+        let trees = engine.trees(&mut |error| damage.push(error))?;
         self.report.trees = trees.len() as u64;
         let view = View { snapshot: CommitNumber::LATEST, own: None, uncommitted: false, statuses: &*engine.statuses };
         let by_name: HashSet<TreeId> = trees.iter().map(|info| info.id).collect();
         let (mut nameless, mut names) = (Vec::new(), BTreeMap::new());
-        let walked = engine.for_each_id(&mut |id, name| {
+        engine.for_each_id(&mut |error| damage.push(error), &mut |id, name| {
             let name = String::from_utf8_lossy(name).into_owned();
             if !by_name.contains(&id) {
                 nameless.push((id, name.clone()));
             }
             names.insert(id, name);
-        });
+        })?;
         names.extend(trees.iter().map(|info| (info.id, info.name.clone())));
-        let is_whole = self.damage_is_finding(walked)?.is_some() && is_whole;
+        damage.iter().for_each(|error| self.found(error, None));
+        // Rows that cannot be read are not missing.
+        let is_whole = damage.is_empty();
         for (id, name) in nameless.into_iter().filter(|_| is_whole) {
             let message = format!("the catalog has a row by number and none by name for tree {name:?}, tree={id}");
             self.found(&Error::corruption(message), Some(id));
@@ -455,11 +455,16 @@ fn without(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
 
 /// Damage of the tree as a finding.
 pub(super) fn finding_in_tree(problem: &Problem) -> Finding {
-    let mut found = finding(&problem.error, None);
-    found.offset = found.offset.or(problem.extent.map(Extent::offset));
-    (found.tree, found.tree_last) = (Some(problem.tree), Some(problem.tree_last));
-    if problem.tree_last != problem.tree {
-        found.message = format!("{}, up to tree={}", found.message, problem.tree_last);
+    finding_in_trees(&problem.error, problem.extent, (problem.tree, problem.tree_last))
+}
+
+/// Damage of something that these trees, from the first to the last, may have a part in.
+pub(super) fn finding_in_trees(error: &Error, extent: Option<Extent>, (tree, tree_last): (TreeId, TreeId)) -> Finding {
+    let mut found = finding(error, None);
+    found.offset = found.offset.or(extent.map(Extent::offset));
+    (found.tree, found.tree_last) = (Some(tree), Some(tree_last));
+    if tree_last != tree {
+        found.message = format!("{}, up to tree={tree_last}", found.message);
     }
     found
 }

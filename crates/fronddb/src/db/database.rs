@@ -138,9 +138,23 @@ impl Database {
     /// All trees that are committed, by name.
     ///
     /// # Errors
-    /// As [`Database::get`].
+    /// As [`Database::get`]; also when the rows of some trees in the catalog cannot be read: the others are to be had from
+    /// [`Database::readable_trees`].
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
-        self.engine().trees()
+        let mut first = None;
+        let trees = self.readable_trees(&mut |error| {
+            first.get_or_insert(error);
+        })?;
+        first.map_or(Ok(trees), Err)
+    }
+
+    /// The trees that are committed, by name, but for those whose rows in the catalog cannot be read. Each damage that is in the
+    /// way is shown to `damage`.
+    ///
+    /// # Errors
+    /// `Closed`, `Io`.
+    pub fn readable_trees(&self, damage: &mut dyn FnMut(Error)) -> Result<Vec<TreeInfo>> {
+        self.engine().trees(damage)
     }
 
     // Single operations, each a transaction of its own.

@@ -19,11 +19,15 @@ use super::write::tree_bounds;
 use crate::base::key::{inner, prefix_end};
 use crate::base::{Error, ErrorKind, Result, TreeId};
 use crate::lock::Mode;
+use crate::tree::cursor::OwnedView;
 
 /// A handle of the catalog itself, for batches.
 fn catalog_tree(catalog: &Catalog) -> Tree {
     catalog.handle("", &Row { id: CATALOG, codec: crate::base::compress::Codec::None, metadata: Vec::new() })
 }
+
+/// Sees a key of the catalog and its value.
+type VisitRow<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
 
 impl TxnCore {
     pub(crate) fn open_tree(&self, name: &str) -> Result<Tree> {
@@ -204,10 +208,10 @@ impl Engine {
         }
     }
 
-    /// All committed trees, by name.
-    pub(crate) fn trees(&self) -> Result<Vec<TreeInfo>> {
+    /// The committed trees, by name, but for those whose rows cannot be read: what is in the way is told to `damage`.
+    pub(crate) fn trees(&self, damage: &mut dyn FnMut(Error)) -> Result<Vec<TreeInfo>> {
         let mut trees = Vec::new();
-        self.for_each_row(|name, row| {
+        self.for_each_row(damage, |name, row| {
             trees.push(TreeInfo { id: row.id, name, codec: row.codec, metadata_bytes: row.metadata.len() });
         })?;
         Ok(trees)
@@ -220,42 +224,99 @@ impl Engine {
         String::from_utf8(name.into_vec()).ok()
     }
 
-    /// Visits the committed rows by name.
-    fn for_each_row(&self, mut visit: impl FnMut(String, Row)) -> Result<()> {
-        self.for_each_under(&catalog::name_prefix(), |key, value| {
+    /// Visits the committed rows by name, past `damage`.
+    fn for_each_row(&self, damage: &mut dyn FnMut(Error), mut visit: impl FnMut(String, Row)) -> Result<()> {
+        self.for_each_under(&catalog::name_prefix(), damage, &mut |key, value| {
             visit(catalog::name_of_key(key)?, Row::decode(value)?);
             Ok(())
         })
     }
 
-    /// Visits the committed rows by id, with the name that each has.
-    pub(crate) fn for_each_id(&self, visit: &mut dyn FnMut(TreeId, &[u8])) -> Result<()> {
-        self.for_each_under(&catalog::id_prefix(), |key, value| {
+    /// Visits the committed rows by id, with the name that each has, past `damage`.
+    pub(crate) fn for_each_id(
+        &self,
+        damage: &mut dyn FnMut(Error),
+        visit: &mut dyn FnMut(TreeId, &[u8]),
+    ) -> Result<()> {
+        self.for_each_under(&catalog::id_prefix(), damage, &mut |key, value| {
             let id = catalog::id_of_key(key).ok_or_else(|| Error::corruption("catalog key is malformed, tree=0"))?;
             visit(id, value);
             Ok(())
         })
     }
 
-    /// Visits the committed rows of the catalog whose keys begin with `prefix`.
-    fn for_each_under(&self, prefix: &[u8], mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    /// Visits the committed rows of the catalog whose keys begin with `prefix`. Where something cannot be read, `damage` is told
+    /// of it, and the visit goes on behind it.
+    fn for_each_under(&self, prefix: &[u8], damage: &mut dyn FnMut(Error), visit: VisitRow<'_>) -> Result<()> {
         self.check_open()?;
         let snapshot = self.snapshots.acquire();
-        let lower = inner(CATALOG, prefix);
-        let upper = prefix_end(prefix).map(|end| inner(CATALOG, &end));
-        let mut cursor = self.tree_cursor(self.owned_view(snapshot.number(), None, false), lower, upper, true, 0);
+        let view = self.owned_view(snapshot.number(), None, false);
+        let mut at = inner(CATALOG, prefix);
+        let last = prefix_end(prefix).map(|end| inner(CATALOG, &end));
+        let mut end = last.clone();
+        let mut told: Option<Error> = None;
+        while last.as_ref().is_none_or(|last| at < *last) {
+            let walked = self.walk_catalog(view.clone(), &mut at, end.clone(), damage, visit);
+            let Err(error) = walked else {
+                let Some(behind) = end else { break };
+                (at, end) = (behind, last.clone());
+                continue;
+            };
+            if !error.is_unreadable() {
+                return Err(error);
+            }
+            let border = self.tree.border_after(&at).into_iter().chain(last.clone()).min();
+            if border != end {
+                // What is damaged may lie behind the border.
+                end = border;
+                continue;
+            }
+            if told.as_ref().is_none_or(|told| told.message() != error.message()) {
+                damage(error.clone());
+            }
+            told = Some(error);
+            let Some(behind) = end else { break };
+            (at, end) = (behind, last.clone());
+        }
+        Ok(())
+    }
+
+    /// Visits the rows of the catalog from `at` up to `end`, leaving `at` behind the last one that was visited.
+    fn walk_catalog(
+        &self,
+        view: OwnedView,
+        at: &mut Vec<u8>,
+        end: Option<Vec<u8>>,
+        damage: &mut dyn FnMut(Error),
+        visit: VisitRow<'_>,
+    ) -> Result<()> {
+        let mut cursor = self.tree_cursor(view, at.clone(), end, true, 0);
         let mut more = cursor.first()?;
         while more {
             let key = crate::base::key::split(cursor.key()).map_or(&[][..], |(_, key)| key);
-            visit(key, cursor.value())?;
+            match visit(key, cursor.value()) {
+                Err(error) if error.is_unreadable() => damage(error),
+                visited => visited?,
+            }
+            at.clear();
+            at.extend_from_slice(cursor.key());
+            at.push(0);
             more = cursor.next()?;
         }
         Ok(())
     }
 
     /// Tells the writers of runs which trees have a codec of their own. Background work begins with this.
+    ///
+    /// # Errors
+    /// The first damage of the catalog, when it is done with the rows that can be read.
     pub(crate) fn load_codecs(&self) -> Result<()> {
-        self.for_each_row(|_, row| self.set_codec(row.id, row.codec))
+        let mut first = None;
+        let mut keep = |error| {
+            first.get_or_insert(error);
+        };
+        self.for_each_row(&mut keep, |_, row| self.set_codec(row.id, row.codec))?;
+        first.map_or(Ok(()), Err)
     }
 
     /// Blocks of the tree that are written from now on have this codec.

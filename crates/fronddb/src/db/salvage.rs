@@ -9,14 +9,14 @@ use std::path::Path;
 
 use super::batch::WriteBatch;
 use super::catalog::{self, CATALOG, Row};
-use super::check::{CheckOptions, CheckProgress, finding, write_findings};
+use super::check::{CheckOptions, CheckProgress, finding, finding_in_trees, write_findings};
 use super::database::Database;
 use super::json::JsonWriter;
 use super::monitor::Finding;
 use super::options::{Durability, Options, TreeOptions, TxnOptions};
 use super::recovery;
 use super::tree_handle::Tree;
-use crate::base::{ErrorKind, Extent, Result, TreeId, key};
+use crate::base::{ErrorKind, Result, TreeId, key};
 use crate::tree::salvage::{Damage, SalvageSink};
 
 /// What was rescued and what was not.
@@ -45,7 +45,7 @@ pub struct SalvagedTree {
     pub rows: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
-    /// Damages that concern it.
+    /// Damages that concern it, or may.
     pub damages: u64,
 }
 
@@ -169,9 +169,7 @@ impl SalvageSink for Rescue<'_> {
     }
 
     fn damage(&mut self, damage: Damage) {
-        let mut found = finding(&damage.error, Some(damage.tree));
-        found.offset = found.offset.or(damage.extent.map(Extent::offset));
-        self.report.findings.push(found);
+        self.report.findings.push(finding_in_trees(&damage.error, damage.extent, damage.trees));
         self.report.blocks_lost += 1;
         self.report.messages_lost += damage.messages;
     }
@@ -259,7 +257,8 @@ impl Rescue<'_> {
         }
         let SalvageReport { findings, trees, .. } = &mut self.report;
         for tree in trees.iter_mut() {
-            tree.damages = findings.iter().filter(|found| found.tree == Some(tree.id)).count() as u64;
+            let concerns = |found: &&Finding| found.tree <= Some(tree.id) && Some(tree.id) <= found.tree_last;
+            tree.damages = findings.iter().filter(concerns).count() as u64;
         }
         for found in findings.iter_mut() {
             let tree = trees.iter().find(|tree| Some(tree.id) == found.tree && tree.name != lost_name(tree.id));

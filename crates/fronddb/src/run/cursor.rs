@@ -3,7 +3,8 @@
 //! Blocks come from the cache (a compaction's without being used there), from a window, or from the file, in this order.
 //! A *window* is one read of several consecutive blocks that are not cached; they are decoded when the cursor gets to
 //! them. Windows begin with the second block that is read one after the other (with the first in a long scan) and double
-//! up to what the mode allows. They end where the keys that are wanted end.
+//! up to what the mode allows. They end where the keys that are wanted end. No block beyond is read: it may be another tree's, and
+//! damaged.
 //!
 //! Once windows are as large as they get, the next one is asked for as soon as the cursor has one
 //! ([`Store::ask`](crate::store::Store::ask)), so that it is read while the rows of this one are used. Compactions do not: they
@@ -99,12 +100,13 @@ impl RunCursor {
         }
     }
 
-    /// Newest message of the lowest key at or above `key`; false if there is none.
+    /// Newest message of the lowest key at or above `key`; false if there is none among those that are wanted.
     ///
     /// # Errors
     /// `Io`, `Corruption`: the cursor stands nowhere afterwards.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        if self.run.meta.messages == 0 || key > self.run.meta.last_key.as_slice() {
+        let is_beyond = self.range.upper.as_deref().is_some_and(|upper| key >= upper);
+        if self.run.meta.messages == 0 || key > self.run.meta.last_key.as_slice() || is_beyond {
             return Ok(self.leave());
         }
         self.jump(false, |run| IndexPath::seek(run, key))?;
@@ -122,7 +124,13 @@ impl RunCursor {
         if self.run.meta.messages == 0 || key <= self.run.meta.first_key.as_slice() {
             return Ok(self.leave());
         }
-        self.jump(true, |run| IndexPath::seek(run, key))?;
+        self.jump(true, |run| {
+            let mut path = IndexPath::seek(run, key)?;
+            if path.is_above(key) {
+                path.prev(run)?;
+            }
+            Ok(path)
+        })?;
         if self.entries.seek_before(key) {
             return Ok(true);
         }
@@ -301,9 +309,12 @@ impl RunCursor {
         Ok(self.step(true)? && self.entries.last())
     }
 
-    /// Goes to the neighbouring block; false, and nowhere, when there is none.
+    /// Goes to the neighbouring block; false, and nowhere, when there is none with keys that are wanted.
     fn step(&mut self, backward: bool) -> Result<bool> {
         let Some(path) = &mut self.path else { return Ok(false) };
+        if path.is_last_of(backward, &self.range) {
+            return Ok(self.leave());
+        }
         let moved = if backward { path.prev(&self.run) } else { path.next(&self.run) };
         match moved {
             Ok(true) => {}

@@ -88,6 +88,25 @@ impl IndexPath {
         }
     }
 
+    /// True when no block that follows (precedes, if `backward`) may have keys of `range`.
+    pub(super) fn is_last_of(&self, backward: bool, range: &KeyRange) -> bool {
+        if backward {
+            let (own, lower) = (self.separator(), range.lower.as_slice());
+            return own < lower || (own == lower && !self.entry().continues);
+        }
+        let next = match &self.top {
+            _ if self.at + 1 < self.leaf.count() => self.leaf.separator(self.at + 1),
+            Some((top, part)) if *part + 1 < top.count() => top.separator(*part + 1),
+            _ => return true,
+        };
+        range.upper.as_deref().is_some_and(|upper| next >= upper)
+    }
+
+    /// True when all keys of its block are at or above `key`.
+    pub(super) fn is_above(&self, key: &[u8]) -> bool {
+        self.separator() >= key && !self.entry().continues
+    }
+
     /// Its entry.
     #[inline]
     pub(super) fn entry(&self) -> IndexEntry {
@@ -135,6 +154,24 @@ impl IndexPath {
         };
         let places = (0..count).map(move |step| if backward { here - step } else { here + step });
         places.take_while(move |at| is_wanted(*at)).map(|at| leaf.entry(at).ptr)
+    }
+}
+
+impl Run {
+    /// Where the block behind the one of `key` begins, or the first if `key` lies before all; none behind the last, and where
+    /// the index does not tell.
+    pub fn border_after(&self, key: &[u8]) -> Option<Vec<u8>> {
+        if self.meta.messages == 0 || key < self.meta.first_key.as_slice() {
+            return (self.meta.messages > 0).then(|| self.meta.first_key.clone());
+        }
+        match IndexPath::seek(self, key) {
+            Ok(mut path) => path.next(self).ok()?.then(|| path.separator().to_vec()),
+            Err(_) => {
+                let top = self.top_index(Event::BlockReadMeta).ok()?;
+                let next = top.find(key) + 1;
+                (next < top.count()).then(|| top.separator(next).to_vec())
+            }
+        }
     }
 }
 

@@ -4,27 +4,31 @@ use std::sync::Arc;
 
 use super::Run;
 use super::counters::Event;
+use super::verify::trees_of;
 use crate::base::{BlockPtr, Error, Result, TreeId, key};
 use crate::format::Message;
-use crate::format::block::{EntryBlock, EntryCursor};
+use crate::format::block::{EntryBlock, EntryCursor, IndexBlock};
 
 /// A part of a run that cannot be read.
 #[derive(Debug, Clone)]
 pub struct Lost {
     /// Why, with file, offset and tree.
     pub error: Error,
-    /// The tree that it begins with.
-    pub tree: TreeId,
+    /// The first and the last tree that it may hold messages of.
+    pub trees: (TreeId, TreeId),
     /// Messages that it held, as the index says.
     pub messages: u64,
 }
+
+/// A block of messages: its place, the first and the last tree in it, and how many messages it holds, as the index says.
+type Block = (BlockPtr, (TreeId, TreeId), u64);
 
 /// Goes forward over the readable messages of a run. Positioned at a message or at none.
 #[derive(Debug)]
 pub struct SalvageCursor {
     run: Arc<Run>,
     /// Blocks to come, the next one last.
-    blocks: Vec<(BlockPtr, TreeId, u64)>,
+    blocks: Vec<Block>,
     entries: EntryCursor,
 }
 
@@ -42,44 +46,47 @@ impl Run {
         Ok(cursor)
     }
 
-    fn collect_blocks(&self, blocks: &mut Vec<(BlockPtr, TreeId, u64)>, lost: &mut dyn FnMut(Lost)) -> Result<()> {
+    fn collect_blocks(&self, blocks: &mut Vec<Block>, lost: &mut dyn FnMut(Lost)) -> Result<()> {
         if self.meta.index.is_none() {
             return Ok(());
         }
-        let Some(root) =
-            readable(self.read_index(self.meta.index, Event::BlockReadMeta), self.tree(), self.meta.messages, lost)?
-        else {
+        let trees = (self.tree(), key::tree_of(&self.meta.last_key));
+        let root = self.read_index(self.meta.index, Event::BlockReadMeta);
+        let Some(root) = readable(root, trees, self.meta.messages, lost)? else { return Ok(()) };
+        if root.level() == 0 {
+            blocks.extend(entries_of(&root, trees.1));
             return Ok(());
-        };
-        for at in 0..root.count() {
-            let entry = root.entry(at);
-            let messages = root.totals_after(at).0.saturating_sub(entry.messages_before);
-            if root.level() == 0 {
-                blocks.push((entry.ptr, key::tree_of(root.separator(at)), messages));
-            } else if let Some(part) = readable(
-                self.read_index(entry.ptr, Event::BlockReadMeta),
-                key::tree_of(root.separator(at)),
-                messages,
-                lost,
-            )? {
-                for at in 0..part.count() {
-                    let entry = part.entry(at);
-                    let messages = part.totals_after(at).0.saturating_sub(entry.messages_before);
-                    blocks.push((entry.ptr, key::tree_of(part.separator(at)), messages));
-                }
+        }
+        for (ptr, trees, messages) in entries_of(&root, trees.1) {
+            let part = self.read_index(ptr, Event::BlockReadMeta);
+            if let Some(part) = readable(part, trees, messages, lost)? {
+                blocks.extend(entries_of(&part, trees.1));
             }
         }
         Ok(())
     }
 }
 
+/// What an index block, whose last message is of the tree `last`, says of the blocks under it.
+fn entries_of(index: &IndexBlock, last: TreeId) -> impl Iterator<Item = Block> + '_ {
+    (0..index.count()).map(move |at| {
+        let entry = index.entry(at);
+        let messages = index.totals_after(at).0.saturating_sub(entry.messages_before);
+        (entry.ptr, trees_of(index, at, last), messages)
+    })
+}
+
 /// Damage is told and passed over.
-fn readable<T>(result: Result<T>, tree: TreeId, messages: u64, lost: &mut dyn FnMut(Lost)) -> Result<Option<T>> {
-    use crate::base::ErrorKind::{Corruption, UnsupportedFormat};
+fn readable<T>(
+    result: Result<T>,
+    trees: (TreeId, TreeId),
+    messages: u64,
+    lost: &mut dyn FnMut(Lost),
+) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.kind(), Corruption | UnsupportedFormat) => {
-            lost(Lost { error, tree, messages });
+        Err(error) if error.is_unreadable() => {
+            lost(Lost { error, trees, messages });
             Ok(None)
         }
         Err(error) => Err(error),
@@ -101,9 +108,9 @@ impl SalvageCursor {
     /// Goes to the next readable block.
     fn enter(&mut self, lost: &mut dyn FnMut(Lost)) -> Result<()> {
         self.entries.clear();
-        while let Some((ptr, tree, messages)) = self.blocks.pop() {
-            let read: Result<EntryBlock> = self.run.read_entries(ptr, tree, Event::BlockReadBulk);
-            if let Some(block) = readable(read, tree, messages, lost)? {
+        while let Some((ptr, trees, messages)) = self.blocks.pop() {
+            let read: Result<EntryBlock> = self.run.read_entries(ptr, trees.0, Event::BlockReadBulk);
+            if let Some(block) = readable(read, trees, messages, lost)? {
                 self.entries.reset(Arc::new(block));
                 if self.entries.first() {
                     break;

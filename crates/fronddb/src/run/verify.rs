@@ -270,7 +270,7 @@ impl Found<'_> {
 }
 
 /// The first and the last tree under an entry of an index whose last is `last`.
-fn trees_of(index: &IndexBlock, at: usize, last: TreeId) -> (TreeId, TreeId) {
+pub(super) fn trees_of(index: &IndexBlock, at: usize, last: TreeId) -> (TreeId, TreeId) {
     let first = key::tree_of(index.separator(at));
     if at + 1 == index.count() {
         return (first, first.max(last));

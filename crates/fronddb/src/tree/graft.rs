@@ -320,6 +320,10 @@ impl BeTree {
     /// Those of reading nodes, and of compacting a leaf that lies on both sides. Nothing has changed then.
     pub fn graft_step(&self, retention: &Retention<'_>, graft: &mut Option<Graft>) -> Result<GraftStep> {
         let Some(ready) = graft.as_ref().filter(|graft| !graft.runs.is_empty()) else { return Ok(GraftStep::Done) };
+        // Under the latch nothing is read: the path to a key stays in memory once it was loaded.
+        let version = self.version();
+        self.leaf_around(&version.root, &ready.lower, ready.upper.as_deref())?;
+        drop(version);
         let job = {
             let mut state = self.state.lock();
             let root = self.version.load().root.clone();
@@ -336,7 +340,7 @@ impl BeTree {
             Ok(room) => room,
             Err(error) => {
                 state.reservations.end_job(&job);
-                self.leave_if_damaged(&mut state, &job.name, &error);
+                self.leave_if_damaged(&mut state, &job.name, &error, false);
                 return Err(error);
             }
         };

@@ -216,12 +216,35 @@ impl BeTree {
         self.finish_job(state, root, job, &[], removed, dropped_blobs);
     }
 
-    /// Installs that a slot is damaged.
-    pub(super) fn install_damaged(&self, state: &mut State, slot: &SlotName) {
+    /// Installs that a slot is damaged; `buffer_too`: and a run in its buffer.
+    pub(super) fn install_damaged(&self, state: &mut State, slot: &SlotName, buffer_too: bool) {
         let root = self.version.load().root.clone();
-        let root =
-            replace(&self.env, &root, slot, &mut |node, index| vec![node.slots()[index].damaged(&self.env.options)]);
+        let root = replace(&self.env, &root, slot, &mut |node, index| {
+            vec![node.slots()[index].damaged(&self.env.options, buffer_too)]
+        });
         self.install_root(state, root);
+    }
+
+    /// Installs that the job's runs in the slot's buffer have become `outputs`: one run, or none.
+    pub(super) fn install_gathered(
+        &self,
+        state: &mut State,
+        job: &Job,
+        outputs: &[Output],
+        dropped_blobs: Vec<Extent>,
+    ) {
+        assert!(outputs.len() <= 1, "runs that are gathered are not cut");
+        let root = self.version.load().root.clone();
+        let env = &self.env;
+        let root = replace(env, &root, &job.name, &mut |node, index| {
+            let slot = &node.slots()[index];
+            let is_first = |run: &Arc<Run>| job.slot.buffer().first().is_some_and(|first| Arc::ptr_eq(run, first));
+            let at = slot.buffer().iter().position(is_first).unwrap_or_else(|| unreachable!("P1: the job's runs stay"));
+            let mut buffer = without(slot.buffer(), job.slot.buffer());
+            buffer.splice(at..at, outputs.iter().map(|output| output.run.clone()));
+            vec![slot.with(&env.options, buffer, slot.target().clone())]
+        });
+        self.finish_job(state, root, job, outputs, job.slot.buffer().to_vec(), dropped_blobs);
     }
 
     /// What all installations of jobs share: the counts of undecided transactions, a root of good shape,

@@ -38,13 +38,15 @@
 //!
 //! # Failure
 //!
-//! Steps do all their I/O before they install; a failed step changes nothing and can be tried again.
+//! Steps do all their I/O before they install; a failed step changes nothing and can be tried again. A slot beside something
+//! that cannot be read is left alone: what is written into it stays in its buffer, where runs become one when there are too many.
 //!
 //! Rooms, in reading order: [`tuning`], [`node`], [`source`], [`merge`], [`compact`] (the merge rules on
 //! streams), [`plan`] (what next), [`step`] (flush, compaction, drop, seal, join), [`pass`] (compacting a range on request), [`rent`] (flushing for readers), [`graft`], [`install`] (new versions),
-//! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`verify`], [`salvage`],
+//! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`border`], [`verify`], [`salvage`],
 //! [`shape`].
 
+pub mod border;
 pub mod compact;
 pub mod cursor;
 pub mod dead;

@@ -38,6 +38,9 @@ const JOIN_FILL: f32 = 0.5;
 /// The same across a border between trees, where leaves are cut on purpose once they have as much as this.
 const JOIN_FILL_OF_TREES: f32 = 0.125;
 
+/// Runs in the buffer of a damaged slot are merged when they are more than this times what asks for a flush.
+const GATHER_PARTS: usize = 2;
+
 /// What the allocator and reference counts add to a slot, its lower bound, its buffer and its place in the node.
 const ALLOCATION_BYTES: usize = 96;
 
@@ -65,8 +68,9 @@ pub struct Slot {
     urgency: f32,
     /// Of a leaf: stored bytes of base and buffer, as a part of the largest leaf.
     fill: Option<f32>,
-    /// What its own work would read is damaged: it asks for none.
-    is_damaged: bool,
+    /// What its own work would read is damaged: it asks for none, but for merging runs of its buffer, apart from so many of the
+    /// oldest.
+    damaged: Option<usize>,
     /// What reads have paid for what is in its buffer.
     rent: Rent,
     flush_nanos: u64,
@@ -226,19 +230,20 @@ impl Node {
 impl Slot {
     /// A slot from its parts.
     pub fn new(tuning: &TreeTuning, lower: Arc<[u8]>, buffer: Vec<Arc<Run>>, target: Target) -> Arc<Slot> {
-        Slot::assemble(tuning, lower, buffer, target, false, Rent::default())
+        Slot::assemble(tuning, lower, buffer, target, None, Rent::default())
     }
 
     /// This slot with another buffer and target.
     pub(super) fn with(&self, tuning: &TreeTuning, buffer: Vec<Arc<Run>>, target: Target) -> Arc<Slot> {
         let rent = if buffer.len() >= self.buffer.len() { self.rent.continued() } else { Rent::default() };
-        Slot::assemble(tuning, self.lower.clone(), buffer, target, self.is_damaged, rent)
+        Slot::assemble(tuning, self.lower.clone(), buffer, target, self.damaged, rent)
     }
 
-    /// This slot, known to be damaged.
-    pub(super) fn damaged(&self, tuning: &TreeTuning) -> Arc<Slot> {
+    /// This slot, known to be damaged; `buffer_too`: and so is one of the runs in its buffer.
+    pub(super) fn damaged(&self, tuning: &TreeTuning, buffer_too: bool) -> Arc<Slot> {
         let (lower, buffer, target) = (self.lower.clone(), self.buffer.clone(), self.target.clone());
-        Slot::assemble(tuning, lower, buffer, target, true, Rent::default())
+        let left_alone = if buffer_too { buffer.len() } else { self.damaged.unwrap_or_default() };
+        Slot::assemble(tuning, lower, buffer, target, Some(left_alone), Rent::default())
     }
 
     fn assemble(
@@ -246,7 +251,7 @@ impl Slot {
         lower: Arc<[u8]>,
         buffer: Vec<Arc<Run>>,
         target: Target,
-        is_damaged: bool,
+        damaged: Option<usize>,
         rent: Rent,
     ) -> Arc<Slot> {
         let mut totals = match &target {
@@ -259,6 +264,7 @@ impl Slot {
             },
             Target::Node(child) => child.totals,
         };
+        let is_damaged = damaged.is_some();
         let below = urgency_below(&target, is_damaged);
         for run in &buffer {
             let meta = run.meta();
@@ -272,7 +278,11 @@ impl Slot {
             });
         }
         let own_bytes = bytes_of(&buffer);
-        let urgency = if is_damaged { 0.0 } else { own_urgency(tuning, &buffer, own_bytes, &target, &totals) };
+        let urgency = match damaged {
+            Some(left_alone) if runs_to_gather(tuning, &buffer, &target, left_alone).is_some() => 1.0,
+            Some(_) => 0.0,
+            None => own_urgency(tuning, &buffer, own_bytes, &target, &totals),
+        };
         totals.urgency = urgency.max(below);
         let fill = match &target {
             Target::Leaf(_) if !is_damaged => {
@@ -282,7 +292,7 @@ impl Slot {
         };
         // Asked for by each read that goes through the buffer.
         let flush_nanos = rent::flush_nanos(own_bytes, &target);
-        Arc::new(Slot { lower, buffer, target, totals, urgency, fill, is_damaged, rent, flush_nanos })
+        Arc::new(Slot { lower, buffer, target, totals, urgency, fill, damaged, rent, flush_nanos })
     }
 
     /// The lowest key that belongs to it.
@@ -336,7 +346,13 @@ impl Slot {
 
     /// True when what its own work would read is damaged.
     pub fn is_damaged(&self) -> bool {
-        self.is_damaged
+        self.damaged.is_some()
+    }
+
+    /// The runs of a damaged slot's buffer that are to become one: the newest, when there are too many.
+    pub(super) fn runs_to_gather(&self, tuning: &TreeTuning) -> Option<&[Arc<Run>]> {
+        let count = runs_to_gather(tuning, &self.buffer, &self.target, self.damaged?)?;
+        Some(&self.buffer[..count])
     }
 
     /// What reads have paid for what is in its buffer.
@@ -351,7 +367,7 @@ impl Slot {
 
     /// The highest urgency below it.
     pub fn urgency_below(&self) -> f32 {
-        urgency_below(&self.target, self.is_damaged)
+        urgency_below(&self.target, self.is_damaged())
     }
 
     /// Bytes that it takes in memory, its runs and its child not included.
@@ -368,6 +384,24 @@ impl Slot {
 
 fn bytes_of(buffer: &[Arc<Run>]) -> u64 {
     buffer.iter().map(|run| run.meta().bytes).sum()
+}
+
+/// How many of the newest runs of a damaged slot's buffer are to become one, if there are too many without the `left_alone`
+/// oldest: half of what is too many, and then all that are no larger than those before them together. So what has become large
+/// is seldom written again.
+fn runs_to_gather(tuning: &TreeTuning, buffer: &[Arc<Run>], target: &Target, left_alone: usize) -> Option<usize> {
+    let bound = GATHER_PARTS * if matches!(target, Target::Leaf(_)) { tuning.leaf_runs } else { tuning.node_runs };
+    let runs = buffer.len().saturating_sub(left_alone);
+    if runs <= bound {
+        return None;
+    }
+    let mut count = (bound / 2).max(2);
+    let mut bytes = bytes_of(&buffer[..count]);
+    while count < runs && buffer[count].meta().bytes <= bytes {
+        bytes += buffer[count].meta().bytes;
+        count += 1;
+    }
+    Some(count)
 }
 
 /// The highest urgency below `target`. Nothing can be done below a node that cannot be read.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use super::BeTree;
 use super::node::{Node, Slot, Target};
-use super::plan::{self, Job};
+use super::plan::{self, Job, Planned};
 use crate::base::{Result, TxnId};
 use crate::format::message::Kind;
 use crate::format::visibility::{Retention, Status};
@@ -148,11 +148,7 @@ impl BeTree {
     pub fn compact_step(&self, retention: &Retention<'_>, pass: &mut CompactPass) -> Result<CompactStep> {
         let looks = if matches!(pass.business, Business::All { .. }) { 1 } else { LOOKS };
         for _ in 0..looks {
-            let next = {
-                let mut state = self.state.lock();
-                let root = self.version.load().root.clone();
-                self.next_of(retention, &mut state.reservations, &root, pass)?
-            };
+            let next = self.planned(&mut |state, root| self.next_of(retention, &mut state.reservations, root, pass))?;
             match next {
                 Next::Busy => return Ok(CompactStep::Busy),
                 Next::Job(job) => {
@@ -177,7 +173,7 @@ impl BeTree {
         reservations: &mut plan::Reservations,
         root: &Arc<Node>,
         pass: &CompactPass,
-    ) -> Result<Next> {
+    ) -> Planned<Next> {
         let env = &self.env;
         let mut node = root.clone();
         let mut upper: Option<Vec<u8>> = None;
@@ -205,7 +201,7 @@ impl BeTree {
                 Target::Node(child) => {
                     let child = match (&pass.business, child.loaded()) {
                         (_, Some(child)) => child.clone(),
-                        (Business::All { .. }, None) => child.load(env)?.clone(),
+                        (Business::All { .. }, None) => plan::at_hand(node.height(), &slot, child)?.clone(),
                         (Business::Leftovers { .. }, None) => return Ok(Next::Leaf(slot_upper, 0)),
                     };
                     (node, upper) = (child, slot_upper);

@@ -12,6 +12,9 @@
 //! A seal receives at the height of the root, in its whole interval. While it cannot begin because of a splitter there,
 //! no further splitter begins either: writers may be waiting for that seal.
 //!
+//! All of this happens under the structure latch, so nothing is read here: planning that needs a node which is not in memory ends
+//! with that ([`Absent`]), and begins anew when somebody has read it without the latch.
+//!
 //! Invariants:
 //! - P1: at most one job for a slot.
 //! - P2: never a receiver and a splitter at one height with overlapping intervals.
@@ -21,9 +24,8 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use super::TreeEnv;
-use super::node::{JOIN_URGENCY, Node, Slot, Target};
+use super::node::{Child, JOIN_URGENCY, Node, Slot, Target};
 use super::tuning::TreeTuning;
-use crate::base::{Error, Result};
 use crate::run::Run;
 
 /// How many times what asks for a flush one flush takes at most.
@@ -53,6 +55,8 @@ pub struct Job {
     pub splits: bool,
     /// True when nothing else happens below the slot.
     pub alone: bool,
+    /// True when runs of the buffer become one that stays in it: all that can be done beside damage.
+    pub gathers: bool,
     id: u64,
 }
 
@@ -182,39 +186,59 @@ impl Ord for Candidate<'_> {
     }
 }
 
-/// What [`pick`] cannot go on with: the child node of this slot cannot be read.
+/// What planning cannot go on without: a node that is not in memory. It is not read here, under the latch.
 #[derive(Debug)]
-pub struct Unreadable {
-    /// The slot.
+pub struct Absent {
+    /// The slot that leads to it.
     pub slot: SlotName,
-    /// Why.
-    pub error: Error,
+    /// The node.
+    pub child: Arc<Child>,
+}
+
+/// What planning comes to, or what it lacks.
+pub type Planned<T> = std::result::Result<T, Absent>;
+
+/// The child node of a slot of a node at `height`.
+pub(super) fn at_hand<'c>(height: u8, slot: &Slot, child: &'c Arc<Child>) -> Planned<&'c Arc<Node>> {
+    let absent = || Absent { slot: SlotName { height, lower: slot.lower().clone() }, child: child.clone() };
+    child.loaded().ok_or_else(absent)
+}
+
+/// The slot of that name, if there still is one, and its upper bound.
+pub(super) fn slot_at<'n>(root: &'n Arc<Node>, name: &SlotName) -> Option<(&'n Arc<Slot>, Option<&'n [u8]>)> {
+    let (mut node, mut upper) = (root, None);
+    while node.height() >= name.height {
+        let index = node.find(&name.lower);
+        let slot = &node.slots()[index];
+        upper = node.upper(index, upper);
+        if node.height() == name.height {
+            return (slot.lower() == &name.lower).then_some((slot, upper));
+        }
+        let Target::Node(child) = slot.target() else { return None };
+        node = child.loaded()?;
+    }
+    None
 }
 
 /// Chooses and reserves the most urgent job at or above `threshold`.
 ///
 /// # Errors
-/// Those of loading a node.
-pub fn pick(
-    env: &TreeEnv,
-    reservations: &mut Reservations,
-    root: &Arc<Node>,
-    threshold: f32,
-) -> std::result::Result<Option<Job>, Unreadable> {
+/// A node that it lacks.
+pub fn pick(env: &TreeEnv, reservations: &mut Reservations, root: &Arc<Node>, threshold: f32) -> Planned<Option<Job>> {
     let mut heap = BinaryHeap::new();
     heap.push(Candidate { urgency: root.totals().urgency, what: What::Node(root, None) });
     while let Some(candidate) = heap.pop() {
         if candidate.urgency < threshold || candidate.urgency <= 0.0 {
             return Ok(None);
         }
-        let unreadable = |height: u8, slot: &Slot| {
-            let slot = SlotName { height, lower: slot.lower().clone() };
-            |error| Unreadable { slot, error }
-        };
         match candidate.what {
+            What::Slot(height, slot, upper) if slot.is_damaged() => {
+                if let Some(job) = reserve_gathering(env, reservations, height, slot, upper) {
+                    return Ok(Some(job));
+                }
+            }
             What::Slot(height, slot, upper) => {
-                let reserved = reserve(env, reservations, height, slot, upper);
-                if let Some(job) = reserved.map_err(unreadable(height, slot))? {
+                if let Some(job) = reserve(env, reservations, height, slot, upper)? {
                     return Ok(Some(job));
                 }
             }
@@ -235,7 +259,7 @@ pub fn pick(
                     if let Target::Node(child) = slot.target()
                         && slot.urgency_below() >= threshold
                     {
-                        let child_node = child.load(env).map_err(unreadable(node.height(), slot))?;
+                        let child_node = at_hand(node.height(), slot, child)?;
                         heap.push(Candidate { urgency: slot.urgency_below(), what: What::Node(child_node, upper) });
                     }
                 }
@@ -276,17 +300,29 @@ pub(super) fn reserve_leaves(
         alone_below: None,
     };
     let (name, slot, next, upper) = (name_of(slot), slot.clone(), next.cloned(), upper.map(<[u8]>::to_vec));
-    reservations.try_hold(reservation).map(|id| Job { name, slot, next, upper, splits: true, alone: false, id })
+    reservations.try_hold(reservation).map(|id| Job {
+        name,
+        slot,
+        next,
+        upper,
+        splits: true,
+        alone: false,
+        gathers: false,
+        id,
+    })
 }
 
 /// Reserves the work of a slot with `upper` as its upper bound; `None` while something else is in the way.
+///
+/// # Errors
+/// The slot's child node, where that is not in memory.
 pub(super) fn reserve(
     env: &TreeEnv,
     reservations: &mut Reservations,
     height: u8,
     slot: &Arc<Slot>,
     upper: Option<&[u8]>,
-) -> Result<Option<Job>> {
+) -> Planned<Option<Job>> {
     let name = SlotName { height, lower: slot.lower().clone() };
     let alone = slot.buffer().iter().any(|run| run.meta().range_deletes > 0);
     let whole = slot.buffer().len();
@@ -301,7 +337,7 @@ pub(super) fn reserve(
             (None, bytes > env.options.leaf_bytes_max || shrinks || appends || alone)
         }
         Target::Node(child) => {
-            let child = child.load(env)?;
+            let child = at_hand(height, &slot, child)?;
             // A node splits when nothing is left above it.
             let splits = child.slots().len() > env.options.fanout_max && slot.buffer().len() == whole;
             (Some(child.height()), splits || alone)
@@ -317,7 +353,41 @@ pub(super) fn reserve(
         alone_below: alone.then_some(height),
     };
     let upper = upper.map(<[u8]>::to_vec);
-    Ok(reservations.try_hold(reservation).map(|id| Job { name, slot, next: None, upper, splits, alone, id }))
+    Ok(reservations.try_hold(reservation).map(|id| Job {
+        name,
+        slot,
+        next: None,
+        upper,
+        splits,
+        alone,
+        gathers: false,
+        id,
+    }))
+}
+
+/// Reserves the merging of runs in a damaged slot's buffer, with `upper` as its upper bound. Runs that come on top stay there.
+fn reserve_gathering(
+    env: &TreeEnv,
+    reservations: &mut Reservations,
+    height: u8,
+    slot: &Arc<Slot>,
+    upper: Option<&[u8]>,
+) -> Option<Job> {
+    let runs = slot.runs_to_gather(&env.options)?;
+    let slot = slot.with(&env.options, runs.to_vec(), slot.target().clone());
+    let name = SlotName { height, lower: slot.lower().clone() };
+    let upper = upper.map(<[u8]>::to_vec);
+    let reservation = Reservation {
+        id: 0,
+        slots: vec![name.clone()],
+        lower: slot.lower().clone(),
+        upper: upper.clone(),
+        receives_at: None,
+        splits_at: None,
+        alone_below: None,
+    };
+    let id = reservations.try_hold(reservation)?;
+    Some(Job { name, slot, next: None, upper, splits: false, alone: false, gathers: true, id })
 }
 
 /// The slot with as much of its buffer as one flush takes, the oldest runs. What a flush that fell behind would take at

@@ -171,31 +171,31 @@ impl BeTree {
         // In a full cache, most of what is rewritten is read from the file.
         let is_cheap = idle && !self.env.cache.is_full();
         let least = if is_cheap { 1.0 / IDLE_PART as f64 } else { 1.0 };
-        let mut state = self.state.lock();
-        let root = self.version.load().root.clone();
-        let mut dear = self.noted_slots(&root);
-        dear.retain(|noted| noted.paid >= least);
-        dear.sort_by(|a, b| b.paid.total_cmp(&a.paid));
-        for noted in dear {
-            let upper = noted.upper.as_deref();
-            let reserved = plan::reserve(&self.env, &mut state.reservations, noted.name.height, &noted.slot, upper);
-            let job = reserved.inspect_err(|error| self.leave_if_damaged(&mut state, &noted.name, error))?;
-            if let Some(job) = job {
-                drop(state);
-                return match self.do_job(retention, &job) {
-                    // It can wait, so the disk is not full on its account. Its readers pay once more.
-                    Err(error) if error.kind() == ErrorKind::NoSpace => {
-                        noted.slot.rent().paid.store(0, Ordering::Relaxed);
-                        Ok(false)
-                    }
-                    done => done.map(|()| {
-                        self.counters.for_reads.add(1);
-                        true
-                    }),
-                };
+        let chosen = self.planned(&mut |state, root| {
+            let mut dear = self.noted_slots(root);
+            dear.retain(|noted| noted.paid >= least);
+            dear.sort_by(|a, b| b.paid.total_cmp(&a.paid));
+            for noted in dear {
+                let upper = noted.upper.as_deref();
+                let reservations = &mut state.reservations;
+                if let Some(job) = plan::reserve(&self.env, reservations, noted.name.height, &noted.slot, upper)? {
+                    return Ok(Some((job, noted)));
+                }
             }
+            Ok(None)
+        })?;
+        let Some((job, noted)) = chosen else { return Ok(false) };
+        match self.do_job(retention, &job) {
+            // It can wait, so the disk is not full on its account. Its readers pay once more.
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                noted.slot.rent().paid.store(0, Ordering::Relaxed);
+                Ok(false)
+            }
+            done => done.map(|()| {
+                self.counters.for_reads.add(1);
+                true
+            }),
         }
-        Ok(false)
     }
 
     /// The noted slots as they are now. Those whose readers have not paid a part of the price any more leave the list.
@@ -228,18 +228,7 @@ struct NotedSlot {
 
 /// The slot of that name, if there still is one.
 fn find(root: &Arc<Node>, name: &SlotName) -> Option<NotedSlot> {
-    let (mut node, mut upper) = (root, None);
-    while node.height() >= name.height {
-        let index = node.find(&name.lower);
-        let slot = &node.slots()[index];
-        upper = node.upper(index, upper);
-        if node.height() == name.height {
-            let is_it = slot.lower() == &name.lower;
-            let (slot, upper, paid) = (slot.clone(), upper.map(<[u8]>::to_vec), slot.rent_paid());
-            return is_it.then(|| NotedSlot { name: name.clone(), slot, upper, paid });
-        }
-        let Target::Node(child) = slot.target() else { return None };
-        node = child.loaded()?;
-    }
-    None
+    let (slot, upper) = plan::slot_at(root, name)?;
+    let (upper, paid) = (upper.map(<[u8]>::to_vec), slot.rent_paid());
+    Some(NotedSlot { name: name.clone(), slot: slot.clone(), upper, paid })
 }

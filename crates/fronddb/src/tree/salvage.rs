@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::compact::blob_ref;
 use super::node::{Node, Slot, Target, node_extent};
+use super::verify::trees_in;
 use super::{BeTree, TreeEnv};
 use crate::base::{CommitNumber, Error, Extent, Result, TreeId, key};
 use crate::format::message::{Kind, Message, RangeDelete};
@@ -20,8 +21,8 @@ use crate::run::{self, Lost, Run, SalvageCursor};
 /// A part of the tree that could not be read.
 #[derive(Debug, Clone)]
 pub struct Damage {
-    /// The tree that it belongs to, or the first of them.
-    pub tree: TreeId,
+    /// The first and the last tree that it may belong to.
+    pub trees: (TreeId, TreeId),
     /// Where it lies, as far as that can be named.
     pub extent: Option<Extent>,
     /// What is wrong with it.
@@ -55,6 +56,22 @@ impl Source {
     }
 }
 
+/// Intervals of trees.
+#[derive(Default)]
+struct Torn(Vec<(TreeId, TreeId)>);
+
+impl Torn {
+    fn add(&mut self, trees: (TreeId, TreeId)) {
+        if self.0.last() != Some(&trees) {
+            self.0.push(trees);
+        }
+    }
+
+    fn has(&self, tree: TreeId) -> bool {
+        self.0.iter().any(|(first, last)| (*first..=*last).contains(&tree))
+    }
+}
+
 struct Walk<'a> {
     env: &'a TreeEnv,
     sink: &'a mut dyn SalvageSink,
@@ -62,8 +79,8 @@ struct Walk<'a> {
     sources: Vec<Source>,
     /// The range-deletes of the sources.
     ranges: Vec<RangeDelete>,
-    /// Something was lost so far.
-    torn: bool,
+    /// The trees of which something was lost so far.
+    torn: Torn,
 }
 
 impl BeTree {
@@ -73,7 +90,7 @@ impl BeTree {
     /// `Io`, and what `sink` returns. Damage is told to it and no error.
     pub fn salvage(&self, sink: &mut dyn SalvageSink) -> Result<()> {
         let version = self.version();
-        let mut walk = Walk { env: &self.env, sink, sources: Vec::new(), ranges: Vec::new(), torn: false };
+        let mut walk = Walk { env: &self.env, sink, sources: Vec::new(), ranges: Vec::new(), torn: Torn::default() };
         for level0 in version.level0() {
             let mut cursor = level0.cursor();
             cursor.first();
@@ -85,9 +102,15 @@ impl BeTree {
 }
 
 impl Walk<'_> {
-    fn damage(&mut self, tree: TreeId, extent: Option<Extent>, error: Error, messages: u64) {
-        self.torn = true;
-        self.sink.damage(Damage { tree, extent, error, messages });
+    fn damage(&mut self, trees: (TreeId, TreeId), extent: Option<Extent>, error: Error, messages: u64) {
+        self.torn.add(trees);
+        self.sink.damage(Damage { trees, extent, error, messages });
+    }
+
+    /// Damage of one row.
+    fn row_damage(&mut self, key: &[u8], error: Error) {
+        let tree = key::tree_of(key);
+        self.damage((tree, tree), None, error, 1);
     }
 
     fn node(&mut self, node: &Arc<Node>, upper: Option<&[u8]>) -> Result<()> {
@@ -102,15 +125,16 @@ impl Walk<'_> {
     }
 
     fn slot(&mut self, slot: &Slot, upper: Option<&[u8]>) -> Result<()> {
-        slot.buffer().iter().try_for_each(|run| self.open(run))?;
+        let trees = trees_in(slot.lower(), upper);
+        slot.buffer().iter().try_for_each(|run| self.open(run, trees))?;
         match slot.target() {
-            Target::Leaf(base) => base.iter().try_for_each(|base| self.open(base))?,
+            Target::Leaf(base) => base.iter().try_for_each(|base| self.open(base, trees))?,
             Target::Node(child) => match child.load(self.env) {
                 Ok(node) => return self.node(node, upper),
                 Err(error) if error.is_unreadable() => {
                     let totals = child.totals();
                     let messages = totals.base_rows + totals.pending_puts + totals.pending_deletes;
-                    self.damage(key::tree_of(slot.lower()), Some(node_extent(child.ptr())), error, messages);
+                    self.damage(trees, Some(node_extent(child.ptr())), error, messages);
                 }
                 Err(error) => return Err(error),
             },
@@ -118,12 +142,12 @@ impl Walk<'_> {
         self.merge(upper)
     }
 
-    fn open(&mut self, run: &Arc<Run>) -> Result<()> {
+    /// Opens a run of a slot of these trees.
+    fn open(&mut self, run: &Arc<Run>, trees: (TreeId, TreeId)) -> Result<()> {
         match run.range_deletes() {
             Ok(ranges) => self.ranges.extend(ranges.iter().cloned()),
             Err(error) if error.is_unreadable() => {
-                let tree = key::tree_of(&run.meta().first_key);
-                self.damage(tree, run.meta().extents.first().copied(), error, run.meta().range_deletes);
+                self.damage(trees, run.meta().extents.first().copied(), error, run.meta().range_deletes);
             }
             Err(error) => return Err(error),
         }
@@ -183,7 +207,7 @@ impl Walk<'_> {
                 match blob_ref(&reference).and_then(|blob| run::read_blob(&self.env.store, &blob)) {
                     Ok(value) => Some(value),
                     Err(error) if error.is_unreadable() => {
-                        self.damage(key::tree_of(key), None, error, 1);
+                        self.row_damage(key, error);
                         return Ok(());
                     }
                     Err(error) => return Err(error),
@@ -191,23 +215,23 @@ impl Walk<'_> {
             }
             other => other,
         };
-        if updated && is_open(found) && self.torn {
+        if updated && is_open(found) && self.torn.has(key::tree_of(key)) {
             let error = Error::corruption(format!("an update without the row it changes, tree={}", key::tree_of(key)));
-            self.damage(key::tree_of(key), None, error, 1);
+            self.row_damage(key, error);
             return Ok(());
         }
         match reader.finish(value) {
             Ok(Some(value)) => self.sink.row(key, &value),
             Ok(None) => Ok(()),
             Err(error) => {
-                self.damage(key::tree_of(key), None, error, 1);
+                self.row_damage(key, error);
                 Ok(())
             }
         }
     }
 }
 
-fn tell(sink: &mut dyn SalvageSink, torn: &mut bool, lost: Lost) {
-    *torn = true;
-    sink.damage(Damage { tree: lost.tree, extent: None, error: lost.error, messages: lost.messages });
+fn tell(sink: &mut dyn SalvageSink, torn: &mut Torn, lost: Lost) {
+    torn.add(lost.trees);
+    sink.damage(Damage { trees: lost.trees, extent: None, error: lost.error, messages: lost.messages });
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::compact::{self, Compaction, Cuts, Outcome, Output, blob_ref};
 use super::node::{Node, Slot, Target};
-use super::plan::{self, Job, SlotName};
+use super::plan::{self, Job, Planned, SlotName};
 use super::source::Source;
 use super::{BeTree, State, TreeEnv};
 use crate::base::metrics::Counter;
@@ -126,15 +126,37 @@ impl BeTree {
     /// Those of reading and writing runs and nodes. After `Corruption` the slot is left alone, so that the
     /// rest of the tree goes on.
     pub fn work_step(&self, retention: &Retention<'_>, threshold: f32) -> Result<bool> {
-        let mut state = self.state.lock();
-        let root = self.version.load().root.clone();
-        let picked = plan::pick(&self.env, &mut state.reservations, &root, threshold).map_err(|unreadable| {
-            self.leave_if_damaged(&mut state, &unreadable.slot, &unreadable.error);
-            unreadable.error
-        });
-        drop(state);
-        let Some(job) = picked? else { return Ok(false) };
+        let picked =
+            self.planned(&mut |state, root| plan::pick(&self.env, &mut state.reservations, root, threshold))?;
+        let Some(job) = picked else { return Ok(false) };
         self.do_job(retention, &job).map(|()| true)
+    }
+
+    /// What `plan` comes to under the latch. Nodes that it lacks are read in between, without the latch; it begins anew then.
+    ///
+    /// # Errors
+    /// Those of reading nodes. The slot that leads to a damaged one is left alone from then on.
+    pub(super) fn planned<T>(&self, plan: &mut dyn FnMut(&mut State, &Arc<Node>) -> Planned<T>) -> Result<T> {
+        loop {
+            let mut state = self.state.lock();
+            // Held while the node is read, so that its space is not used again.
+            let version = self.version.load_full();
+            let absent = match plan(&mut state, &version.root) {
+                Ok(done) => return Ok(done),
+                Err(absent) => absent,
+            };
+            drop(state);
+            let Err(error) = absent.child.load(&self.env) else { continue };
+            let mut state = self.state.lock();
+            // Nothing was reserved: meanwhile the slot may be gone, or lead elsewhere.
+            let root = self.version.load().root.clone();
+            let leads_there =
+                |slot: &Arc<Slot>| matches!(slot.target(), Target::Node(child) if Arc::ptr_eq(child, &absent.child));
+            if plan::slot_at(&root, &absent.slot).is_some_and(|(slot, _)| leads_there(slot)) {
+                self.leave_if_damaged(&mut state, &absent.slot, &error, false);
+            }
+            return Err(error);
+        }
     }
 
     /// Does a job and ends its reservation.
@@ -149,23 +171,27 @@ impl BeTree {
             let mut state = self.state.lock();
             state.reservations.end_job(job);
             for lower in damaged {
-                self.leave_if_damaged(&mut state, &SlotName { height: job.name.height, lower }, error);
+                let name = SlotName { height: job.name.height, lower };
+                self.leave_if_damaged(&mut state, &name, error, job.gathers);
             }
         }
         done
     }
 
     /// Marks a slot that damage keeps from being worked on, so that it is not tried again and neither asks for work nor slows
-    /// writers down, until its node is read again.
-    pub(super) fn leave_if_damaged(&self, state: &mut State, slot: &SlotName, error: &Error) {
+    /// writers down, until its node is read again. Only runs in its buffer are merged, unless they are damaged as well.
+    pub(super) fn leave_if_damaged(&self, state: &mut State, slot: &SlotName, error: &Error, buffer_too: bool) {
         if error.is_unreadable() {
-            self.install_damaged(state, slot);
+            self.install_damaged(state, slot, buffer_too);
         }
     }
 
     fn work(&self, retention: &Retention<'_>, job: &Job) -> Result<()> {
         if let Some(next) = &job.next {
             return self.join(retention, job, next);
+        }
+        if job.gathers {
+            return self.gather(retention, job);
         }
         if job.alone
             && let Some(keep) = self.covered_from(retention, job)?
@@ -211,6 +237,16 @@ impl BeTree {
         let outcome = compact::run(&self.env, retention, compaction, false)?;
         self.count(&outcome, &self.counters.compactions, &self.counters.compaction_bytes);
         self.install_join(&mut self.state.lock(), job, next, Some(outcome));
+        Ok(())
+    }
+
+    /// Makes one run of those of the job, without touching what lies below.
+    fn gather(&self, retention: &Retention<'_>, job: &Job) -> Result<()> {
+        let compaction = self.compaction(job, job.slot.buffer().to_vec(), false, Cuts::At(Vec::new()))?;
+        let outcome = compact::run(&self.env, retention, compaction, false)?;
+        self.count(&outcome, &self.counters.compactions, &self.counters.compaction_bytes);
+        let mut state = self.state.lock();
+        self.install_gathered(&mut state, job, &outcome.outputs, outcome.dropped_blobs);
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use crate::base::{CommitNumber, Lsn, TreeId};
 use crate::format::block;
 use crate::format::program::{Op, Program};
 use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, SuperblockBody};
-use crate::io::{MemoryStorage, Storage};
+use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
 use crate::store::StoreOptions;
 
 /// Every transaction committed at the number of its id.
@@ -167,11 +167,16 @@ impl Harness {
 
     /// Stops without warning right after a publication, and opens what is stored.
     fn reopen(&mut self) {
+        self.reopen_on(&|storage| storage);
+    }
+
+    /// Goes on with what `storage_on` makes of the storage.
+    fn reopen_on(&mut self, storage_on: &dyn Fn(Arc<dyn Storage>) -> Arc<dyn Storage>) {
         self.seal_all();
         self.publish();
         self.storage = Arc::new(self.storage.crash(self.now));
         self.budget = MemoryBudget::new(4 << 20);
-        let shared: Arc<dyn Storage> = self.storage.clone();
+        let shared = storage_on(self.storage.clone());
         let opened = Store::open(&shared, Path::new("db"), &store_options()).expect("open store");
         let body = &opened.superblocks[0].body;
         let active = Arc::new(Memtable::new(self.memtable + 1, &self.budget));
@@ -591,17 +596,68 @@ fn work_beside_a_run(spoil: &dyn Fn(&MemoryStorage, Extent)) {
     assert_eq!(left.len(), 1, "all other slots were compacted");
     assert_eq!(harness.tree.debt().urgency, 0.0, "what cannot be done slows nobody down");
     let lower = left[0].lower().to_vec();
-    for round in 0..10u16 {
+    let mut failures = 0;
+    for round in 0..60u16 {
         for number in (0..600).filter(|number| key(*number) >= lower) {
             harness.write(&key(number), Kind::Put, format!("{round} {:0100}", number).as_bytes());
         }
         harness.seal_all();
-        while harness.tree.work_step(&harness.retention(), 1.0).expect("the damaged slot is left alone") {}
+        loop {
+            match harness.tree.work_step(&harness.retention(), 1.0) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    assert!(error.is_unreadable(), "{error}");
+                    failures += 1;
+                }
+            }
+        }
     }
+    assert!(failures <= 1, "the damaged run is tried once more, with what lies on top: failures={failures}");
     let version = harness.tree.version();
     let damaged = &version.root.slots()[version.root.find(&lower)];
-    assert!(damaged.buffer().len() > 10, "what is written into it stays in its buffer");
+    assert!(damaged.is_damaged() && damaged.buffer().len() > 1, "what is written into it stays in its buffer");
+    let runs = damaged.buffer().len();
+    assert!(runs <= 16, "what is written into it becomes more and more runs, runs={runs}");
     assert!(harness.tree.debt().urgency < 1.0, "urgency={}", harness.tree.debt().urgency);
+}
+
+#[test]
+fn no_node_is_read_under_the_latch() {
+    type Step = fn(&BeTree, &Retention<'_>);
+    let steps: [Step; 3] = [
+        |tree, retention| {
+            tree.work_step(retention, 0.0).expect("work");
+        },
+        |tree, retention| {
+            let mut pass = tree.compact_pass(Vec::new(), None, u64::MAX);
+            tree.compact_step(retention, &mut pass).expect("compact");
+        },
+        |tree, retention| {
+            let mut writer = tree.graft_writer(&key(9000), None, Stamp::Settled);
+            writer.add(&key(9000), b"value", false).expect("write");
+            tree.graft_step(retention, &mut Some(writer.finish().expect("write"))).expect("graft");
+        },
+    ];
+    for (number, step) in steps.into_iter().enumerate() {
+        let mut harness = grown(20);
+        let plan = FaultPlan::new();
+        harness.reopen_on(&|storage| Arc::new(FaultStorage::new(storage, plan.clone())));
+        assert!(harness.tree.version().root.height() > 1);
+        let before = plan.calls(CallClass::Read);
+        plan.add(FaultRule::once(CallClass::Read, 1, Fault::Latency(std::time::Duration::from_millis(500))));
+        std::thread::scope(|scope| {
+            let retention = harness.retention();
+            let tree = &harness.tree;
+            scope.spawn(move || step(tree, &retention));
+            while plan.calls(CallClass::Read) == before {
+                std::thread::yield_now();
+            }
+            let since = std::time::Instant::now();
+            drop(harness.tree.state.lock());
+            assert!(since.elapsed().as_millis() < 250, "step {number} reads while it holds the latch");
+        });
+    }
 }
 
 #[test]
@@ -635,8 +691,33 @@ fn a_node_that_cannot_be_read_keeps_no_other_part_from_being_compacted() {
     work_past_one_damage(&harness, "the damaged node is tried once");
     assert_eq!(harness.tree.debt().urgency, 0.0);
     let version = harness.tree.version();
-    let left = version.root.slots().iter().filter(|slot| !slot.buffer().is_empty()).count();
-    assert_eq!(left, 1, "all other slots were flushed");
+    let left: Vec<_> = version.root.slots().iter().filter(|slot| !slot.buffer().is_empty()).cloned().collect();
+    assert_eq!(left.len(), 1, "all other slots were flushed");
+    let lower = left[0].lower().to_vec();
+    for round in 10..70u16 {
+        if round == 40 {
+            harness.delete_range(key(0), key(1000));
+        }
+        let upper = if round < 40 { 2000 } else { 900 };
+        for number in (0..upper).step_by(if round < 40 { 1 } else { 2 }) {
+            harness.write(&key(number), Kind::Put, &round.to_le_bytes());
+        }
+        harness.seal_all();
+        while harness.tree.work_step(&harness.retention(), 1.0).expect("nothing touches the damaged node") {}
+    }
+    let version = harness.tree.version();
+    let slot = &version.root.slots()[version.root.find(&lower)];
+    assert!(slot.is_damaged());
+    assert!(slot.buffer().len() <= 6, "runs={}", slot.buffer().len());
+    // What was written since is all there, and nothing that was deleted comes back.
+    let view = harness.view(CommitNumber::LATEST);
+    for number in 0..2000 {
+        let last = harness.model[&key(number)].last().expect("written").1.clone();
+        match harness.tree.get(&version, &view.view(), &key(number)) {
+            Ok(value) => assert_eq!(value.map(|value| value.to_vec()), last, "number={number}"),
+            Err(error) => assert!(error.is_unreadable() && last.is_none(), "number={number}: {error}"),
+        }
+    }
 }
 
 /// The first two neighbouring leaves with runs that may be joined.

@@ -57,7 +57,7 @@ impl BeTree {
 }
 
 /// The trees that have keys from `lower` up to `upper`.
-fn trees_in(lower: &[u8], upper: Option<&[u8]>) -> (TreeId, TreeId) {
+pub(super) fn trees_in(lower: &[u8], upper: Option<&[u8]>) -> (TreeId, TreeId) {
     let first = key::tree_of(lower);
     (first, first.max(upper.map_or(TreeId(u32::MAX), key::tree_below)))
 }

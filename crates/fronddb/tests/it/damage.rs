@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use fronddb::io::MemoryStorage;
 use fronddb::{
-    CheckOptions, CheckReport, CursorOptions, Database, Error, ErrorKind, Options, Result, TreeOptions, check, salvage,
+    CheckOptions, CheckReport, CursorOptions, Database, Error, ErrorKind, Op, Options, Program, Result, TreeOptions,
+    check, salvage,
 };
 
 use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, open};
@@ -340,9 +341,8 @@ fn is_data(path: &Path) -> bool {
     path.ends_with("data.frond") || path.extension().is_some_and(|extension| extension == "log")
 }
 
-/// The catalog is damaged, but not for all trees: those whose rows can be read take writes without end.
-#[test]
-fn a_damaged_block_of_the_catalog_keeps_no_other_tree_from_being_written() {
+/// Six hundred trees, and a bit flipped in a block of the catalog.
+fn with_damaged_catalog() -> MemoryStorage {
     let storage = MemoryStorage::new();
     let db = open(&storage);
     let metadata = Random::new(1).bytes(1 << 10);
@@ -354,15 +354,87 @@ fn a_damaged_block_of_the_catalog_keeps_no_other_tree_from_being_written() {
     db.close().unwrap();
     let places = used(&storage, &data_file()).1;
     let mut random = Random::new(2);
-    let damaged = loop {
+    loop {
         let damaged = storage.snapshot();
         let place = places[random.below(places.len() as u64) as usize];
         damaged.flip_bit(&data_file(), place, 3).unwrap();
         let Ok(report) = check(DIRECTORY, &options(&damaged), &mut |_| {}) else { continue };
         if report.findings.iter().any(|finding| finding.tree == Some(fronddb::base::TreeId(0))) {
-            break damaged;
+            return damaged;
         }
-    };
+    }
+}
+
+#[test]
+fn trees_are_listed_past_a_damaged_block_of_the_catalog() {
+    let damaged = with_damaged_catalog();
+    let db = open(&damaged);
+    assert!(is_damage(&db.trees().unwrap_err()));
+    let mut damages = Vec::new();
+    let trees = db.readable_trees(&mut |error| damages.push(error)).unwrap();
+    assert!(damages.len() == 1 && is_damage(&damages[0]) && damages[0].message().contains("tree=0"), "{damages:?}");
+    let listed: BTreeSet<_> = trees.iter().map(|info| info.name.clone()).collect();
+    assert!(listed.len() == trees.len() && (400..600).contains(&listed.len()), "listed={}", listed.len());
+    for name in (0..600).map(|number| format!("t{number:03}")) {
+        match db.open_tree(&name) {
+            Ok(_) => assert!(listed.contains(&name), "{name} can be opened and is not listed"),
+            Err(error) => assert!(is_damage(&error) && !listed.contains(&name), "{name}: {error}"),
+        }
+    }
+    let report = check(DIRECTORY, &options(&damaged.snapshot().crash(1)), &mut |_| {}).unwrap();
+    assert_eq!(report.trees, trees.len() as u64);
+}
+
+#[test]
+fn a_scan_meets_no_damage_of_the_trees_beside_its_own() {
+    let storage = MemoryStorage::new();
+    let db = open(&storage);
+    let mut random = Random::new(9);
+    for name in TREES {
+        let tree = db.create_tree(name, &TreeOptions::default()).unwrap();
+        (0..600u32).for_each(|row| db.put(&tree, &row.to_be_bytes(), &random.bytes(100)).unwrap());
+    }
+    db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    db.close().unwrap();
+    let mut damaged_trees = 0;
+    for offset in used(&storage, &data_file()).1.into_iter().step_by(1500) {
+        let storage = storage.snapshot();
+        storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
+        let options = Options::new().storage(Some(Arc::new(storage))).memory_bytes(8 << 20).read_only(true);
+        let Ok(db) = Database::open(DIRECTORY, options.manual_background(true)) else { continue };
+        let trees: Vec<_> = TREES.iter().filter_map(|name| db.open_tree(name).ok()).collect();
+        if trees.len() == TREES.len() {
+            let listed = db.trees().unwrap_or_else(|error| panic!("offset={offset}: {error}"));
+            assert_eq!(listed.len(), TREES.len());
+        }
+        for tree in trees {
+            let is_whole = (0..600u32).all(|row| db.get(&tree, &row.to_be_bytes()).is_ok());
+            damaged_trees += u32::from(!is_whole);
+            let txn = begin(&db);
+            let mut cursor = txn.cursor(&tree, CursorOptions::default()).unwrap();
+            let scanned = collect(&mut cursor);
+            let mut scan_back = || -> Result<u32> {
+                let (mut more, mut rows) = (cursor.last()?, 0);
+                while more {
+                    (rows, more) = (rows + 1, cursor.prev()?);
+                }
+                Ok(rows)
+            };
+            let backward = scan_back();
+            if is_whole {
+                let context = format!("tree={} offset={offset}", tree.name());
+                assert_eq!(scanned.unwrap_or_else(|error| panic!("{context}: {error}")).len(), 600);
+                assert_eq!(backward.unwrap_or_else(|error| panic!("{context}: {error}")), 600);
+            }
+        }
+    }
+    assert!(damaged_trees > 50, "damaged_trees={damaged_trees}");
+}
+
+/// The catalog is damaged, but not for all trees: those whose rows can be read take writes without end.
+#[test]
+fn a_damaged_block_of_the_catalog_keeps_no_other_tree_from_being_written() {
+    let damaged = with_damaged_catalog();
     let options = crate::support::options(&damaged).manual_background(false).lock_timeout(Duration::from_secs(5));
     let db = Database::open(DIRECTORY, options).unwrap();
     let tree =
@@ -461,10 +533,11 @@ fn a_block_of_many_small_trees_damages_all_of_them() {
         let report = checked_with_flip(&storage, offset);
         let storage = storage.snapshot();
         storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
-        let options = Options::new().storage(Some(Arc::new(storage))).memory_bytes(8 << 20).read_only(true);
+        let options = Options::new().storage(Some(Arc::new(storage.clone()))).memory_bytes(8 << 20).read_only(true);
         let Ok(db) = Database::open(DIRECTORY, options.manual_background(true)) else { continue };
         let mut online = Vec::new();
         db.check(&mut |found| online.push(found)).unwrap();
+        let salvaged = salvage(DIRECTORY, "/new", &self::options(&storage.snapshot()), &mut |_| {}).unwrap();
         let mut damaged = 0;
         for (name, number) in names.iter().zip(1..) {
             let Ok(tree) = db.open_tree(name) else { continue };
@@ -475,12 +548,48 @@ fn a_block_of_many_small_trees_damages_all_of_them() {
                 let reaches =
                     |found: &fronddb::Finding| found.tree <= Some(tree.id()) && Some(tree.id()) <= found.tree_last;
                 assert!(online.iter().any(reaches), "{name} offset={offset}: {online:#?}");
+                let rescued = salvaged.trees.iter().find(|tree| tree.name == *name).unwrap();
+                assert!(rescued.rows == 1 || rescued.damages > 0, "{name} offset={offset}: {salvaged:#?}");
                 damaged += 1;
             }
         }
         shared += usize::from(damaged > 1);
     }
     assert!(shared > 1, "shared={shared}");
+}
+
+#[test]
+fn what_a_damaged_tree_lost_makes_nothing_of_another_tree_a_damage() {
+    let storage = MemoryStorage::new();
+    let db = open(&storage);
+    let [a, b, c] = TREES.map(|name| db.create_tree(name, &TreeOptions::default()).unwrap());
+    let mut random = Random::new(11);
+    for tree in [&a, &b] {
+        (0..600u32).for_each(|row| db.put(tree, &row.to_be_bytes(), &random.bytes(100)).unwrap());
+    }
+    db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    // Of a row that there is not: it is sound, and makes none.
+    let txn = begin(&db);
+    let mut program = Vec::new();
+    Program { ops: vec![Op::Append { bytes: b"more".to_vec() }] }.encode(&mut program);
+    [&a, &b, &c].iter().for_each(|tree| txn.update(tree, b"none", &program).unwrap());
+    txn.commit().unwrap();
+    let crashed = storage.snapshot();
+    drop(db);
+    let mut damaged = 0;
+    for offset in used(&crashed, &data_file()).1.into_iter().step_by(1500) {
+        let storage = crashed.snapshot();
+        storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
+        let Ok(report) = salvage(DIRECTORY, "/new", &options(&storage), &mut |_| {}) else { continue };
+        let is_block = |found: &fronddb::Finding| found.message.contains("damaged block");
+        let Some(block) = report.findings.iter().find(|found| is_block(found)) else { continue };
+        let concerned = block.tree..=block.tree_last;
+        for tree in report.trees.iter().filter(|tree| !concerned.contains(&Some(tree.id))) {
+            assert_eq!(tree.damages, 0, "{} offset={offset}: {:#?}", tree.name, report.findings);
+        }
+        damaged += 1;
+    }
+    assert!(damaged > 20, "damaged={damaged}");
 }
 
 #[test]
