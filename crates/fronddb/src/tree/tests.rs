@@ -653,9 +653,7 @@ fn no_node_is_read_under_the_latch() {
             while plan.calls(CallClass::Read) == before {
                 std::thread::yield_now();
             }
-            let since = std::time::Instant::now();
-            drop(harness.tree.state.lock());
-            assert!(since.elapsed().as_millis() < 250, "step {number} reads while it holds the latch");
+            assert!(harness.tree.state.try_lock().is_some(), "step {number} reads while it holds the latch");
         });
     }
 }
