@@ -305,7 +305,9 @@ frond::Scan_mode ha_frond::scan_mode() const
 {
   bool locks= locks_entries(active_index);
   uint32_t sees= locking() ? FROND_CURSOR_COMMITTED : 0;
-  return {locks ? lock_mode : static_cast<frond_lock_mode>(FROND_LOCK_NONE), sees, wait_ms()};
+  /* A BLOB in a record is a pointer into the row, which the server may follow after the walk. Entries of an index are short. */
+  bool lends= table_share->blob_fields == 0 && (active_index == MAX_KEY || is_primary(active_index));
+  return {locks ? lock_mode : static_cast<frond_lock_mode>(FROND_LOCK_NONE), sees, wait_ms(), lends};
 }
 
 THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock_type lock_type)

@@ -226,6 +226,7 @@ impl RunCursor {
     ///
     /// # Panics
     /// When it stands nowhere.
+    #[inline]
     pub fn entry(&self) -> (&Arc<EntryBlock>, usize) {
         match self.entries.block() {
             Some(block) if self.entries.valid() => (block, self.entries.index()),

@@ -32,6 +32,7 @@ use super::source::Source;
 use super::value::Value;
 use crate::base::key::head;
 use crate::base::{CommitNumber, Result, TxnId};
+use crate::format::block::EntryBlock;
 use crate::format::message::Kind;
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::{Statuses, View};
@@ -129,6 +130,8 @@ pub struct TreeCursor {
     /// Set by resolving forward to no row: the commit of the delete that is the newest message.
     dead_since: Option<CommitNumber>,
     undecided: Undecided,
+    /// Blocks that [`TreeCursor::keep_value`] keeps.
+    kept: Vec<Arc<EntryBlock>>,
 }
 
 impl BeTree {
@@ -160,6 +163,7 @@ impl BeTree {
             last_rank: None,
             dead_since: None,
             undecided: Undecided::default(),
+            kept: Vec::new(),
         }
     }
 }
@@ -257,7 +261,7 @@ impl TreeCursor {
 
     /// Goes one row on in a stretch; false, and standing on its last row like on any other, when there is none left.
     #[inline]
-    fn advance(&mut self) -> bool {
+    pub fn advance(&mut self) -> bool {
         let (Current::Stretch { rank, left }, Some(leaf)) = (&mut self.current, &mut self.leaf) else { return false };
         let Source::Run(cursor) = &mut leaf.streams[*rank as usize].source else { return false };
         if let Some(less) = left.checked_sub(1) {
@@ -340,6 +344,27 @@ impl TreeCursor {
             (Current::Buffer, _) => &self.buffer,
             _ => &[],
         }
+    }
+
+    /// Keeps the bytes of the value where they are, wherever the cursor goes, until [`TreeCursor::let_go`] or its end; false where
+    /// they lie in no block.
+    #[inline]
+    pub fn keep_value(&mut self) -> bool {
+        let (Current::Stream(rank) | Current::Stretch { rank, .. }, Some(leaf)) = (&self.current, &self.leaf) else {
+            return false;
+        };
+        let Source::Run(cursor) = &leaf.streams[*rank as usize].source else { return false };
+        let (block, _) = cursor.entry();
+        if !self.kept.iter().rev().any(|kept| Arc::ptr_eq(kept, block)) {
+            self.kept.push(block.clone());
+        }
+        true
+    }
+
+    /// Keeps no value any more.
+    #[inline]
+    pub fn let_go(&mut self) {
+        self.kept.clear();
     }
 
     /// Keys that the cursor has passed over because they had no visible row.
