@@ -1250,8 +1250,11 @@ int ha_frond::read_walked(const frond_row &row, uchar *record, bool *skip)
 {
   if (active_index != MAX_KEY && !is_primary(active_index))
     return read_entry(active_index, row, record, skip);
-  primary_key.clear();
-  primary_key.append(row.key.data, row.key.size);
+  /* Otherwise it is made of the record where it is wanted. */
+  if (locking() || !has_primary_key()) {
+    primary_key.clear();
+    primary_key.append(row.key.data, row.key.size);
+  }
   int error= rows.decode(row.key.data, row.key.size, row.value.data, row.value.size, wanted_columns(), record);
   if (!error && active_index != MAX_KEY && record == table->record[0] && pushed_rowid_filter)
     error= check_pushed(skip);
@@ -1455,7 +1458,7 @@ int ha_frond::index_init(uint index, bool)
     return HA_ERR_TABLE_DEF_CHANGED;
   active_index= index;
   at_point= false;
-  has_range_end= false;
+  has_range_end= within_range= false;
   scan.prepare(txn(), tree_of(index), scan_mode());
   return 0;
 }
@@ -1584,8 +1587,15 @@ int ha_frond::read_range_first(const key_range *start, const key_range *end, boo
   }
   in_range= true;
   int error= handler::read_range_first(start, end, eq_range_arg, sorted);
+  within_range= !at_point && walked.final_upper;
   has_range_end= in_range= false;
   return error;
+}
+
+/* A walk that ends with the range gives no row beyond it. */
+int ha_frond::read_range_next()
+{
+  return eq_range || !within_range ? handler::read_range_next() : ha_index_next(table->record[0]);
 }
 
 /* ---------------------------------------------------------------------------------------------------------------

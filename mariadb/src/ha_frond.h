@@ -127,6 +127,7 @@ public:
   int index_last(uchar *record) override;
   int index_next_same(uchar *record, const uchar *key, uint key_bytes) override;
   int read_range_first(const key_range *start, const key_range *end, bool eq_range, bool sorted) override;
+  int read_range_next() override;
 
   /* Pushdown and multi-range read */
   Item *idx_cond_push(uint key_number, Item *condition) override;
@@ -272,6 +273,7 @@ private:
   frond::Bytes search_end;  /* its end as a prefix */
   frond::Bytes range_end;   /* where read_range_first says that the range ends */
   bool has_range_end= false;
+  bool within_range= false; /* the walk ends where the range does */
   bool at_point= false;     /* the last search was for one row by its whole key */
   bool exact_walk= false;   /* the walk ends with the rows of the search key */
   bool in_range= false;     /* a range is begun: read_range_first */
