@@ -305,7 +305,9 @@ frond::Scan_mode ha_frond::scan_mode() const
 {
   bool locks= locks_entries(active_index);
   uint32_t sees= locking() ? FROND_CURSOR_COMMITTED : 0;
-  return {locks ? lock_mode : static_cast<frond_lock_mode>(FROND_LOCK_NONE), sees, wait_ms()};
+  /* A BLOB in a record is a pointer into the row, which the server may follow after the walk. Entries of an index are short. */
+  bool lends= table_share->blob_fields == 0 && (active_index == MAX_KEY || is_primary(active_index));
+  return {locks ? lock_mode : static_cast<frond_lock_mode>(FROND_LOCK_NONE), sees, wait_ms(), lends};
 }
 
 THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock_type lock_type)
@@ -1256,8 +1258,11 @@ int ha_frond::read_walked(const frond_row &row, uchar *record, bool *skip)
 {
   if (active_index != MAX_KEY && !is_primary(active_index))
     return read_entry(active_index, row, record, skip);
-  primary_key.clear();
-  primary_key.append(row.key.data, row.key.size);
+  /* Otherwise it is made of the record where it is wanted. */
+  if (locking() || !has_primary_key()) {
+    primary_key.clear();
+    primary_key.append(row.key.data, row.key.size);
+  }
   int error= rows.decode(row.key.data, row.key.size, row.value.data, row.value.size, wanted_columns(), record);
   if (!error && active_index != MAX_KEY && record == table->record[0] && pushed_rowid_filter)
     error= check_pushed(skip);
@@ -1461,7 +1466,7 @@ int ha_frond::index_init(uint index, bool)
     return HA_ERR_TABLE_DEF_CHANGED;
   active_index= index;
   at_point= false;
-  has_range_end= false;
+  has_range_end= within_range= false;
   scan.prepare(txn(), tree_of(index), scan_mode());
   return 0;
 }
@@ -1595,13 +1600,14 @@ int ha_frond::read_range_first(const key_range *start, const key_range *end, boo
   in_range_check_pushed_down= true;
   int error= handler::read_range_first(start, end, eq_range_arg, sorted);
   in_range_check_pushed_down= is_checked;
+  within_range= !at_point;
   has_range_end= in_range= false;
   return error;
 }
 
 int ha_frond::read_range_next()
 {
-  return eq_range ? handler::read_range_next() : ha_index_next(table->record[0]);
+  return eq_range || !within_range ? handler::read_range_next() : ha_index_next(table->record[0]);
 }
 
 /* ---------------------------------------------------------------------------------------------------------------

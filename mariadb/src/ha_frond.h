@@ -273,6 +273,7 @@ private:
   frond::Bytes search_end;  /* its end as a prefix */
   frond::Bytes range_end;   /* where read_range_first says that the range ends */
   bool has_range_end= false;
+  bool within_range= false; /* the walk ends where the range does */
   bool at_point= false;     /* the last search was for one row by its whole key */
   bool exact_walk= false;   /* the walk ends with the rows of the search key */
   bool in_range= false;     /* a range is begun: read_range_first */

@@ -368,10 +368,21 @@ inline uchar *put_big_endian(uchar *to, ulonglong value, uint length)
 
 inline ulonglong get_big_endian(const uchar *from, uint length, uchar mask)
 {
+  const ulonglong flip= mask == 0 ? 0 : ~0ULL;
+  uint32 word;
   ulonglong value= 0;
-  for (uint i= 0; i < length; i++)
-    value= value << 8 | uchar(from[i] ^ mask);
-  return value;
+  switch (length) {
+  case 4:
+    memcpy(&word, from, sizeof word);
+    return uint32(be32toh(word) ^ flip);
+  case 8:
+    memcpy(&value, from, sizeof value);
+    return be64toh(value) ^ flip;
+  default:
+    for (uint i= 0; i < length; i++)
+      value= value << 8 | uchar(from[i] ^ mask);
+    return value;
+  }
 }
 
 inline ulonglong get_little_endian(const uchar *from, uint length)
@@ -391,8 +402,13 @@ inline ulonglong get_little_endian(const uchar *from, uint length)
 
 inline void put_little_endian(uchar *to, ulonglong value, uint length)
 {
-  for (uint i= 0; i < length; i++, value>>= 8)
-    to[i]= uchar(value);
+  switch (length) {
+  case 4: int4store(to, uint32(value)); return;
+  case 8: int8store(to, value); return;
+  default:
+    for (uint i= 0; i < length; i++, value>>= 8)
+      to[i]= uchar(value);
+  }
 }
 
 inline uchar *put_integer(uchar *to, const Key_column &column, const uchar *data)

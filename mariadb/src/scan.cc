@@ -13,6 +13,8 @@ namespace {
 
 constexpr size_t BUFFER_BYTES= 32 * 1024;
 constexpr uint32_t ROWS_FIRST= 8, ROWS_MAX= 512;
+constexpr uint32_t ROWS_AHEAD= 8;
+constexpr size_t CACHE_LINE_BYTES= 64, BYTES_AHEAD_MAX= 512;
 constexpr frond_slice NO_KEY= {nullptr, 0};
 
 } // namespace
@@ -126,6 +128,8 @@ frond_status Scan::fetch(frond_move move, frond_slice key, frond_row *row)
     request.buffer= buffer.data();
     request.capacity= buffer.capacity();
     request.rows_max= rows_max;
+    lent= mode.lends;
+    request.flags= lent ? FROND_FETCH_LENT : 0;
     frond_status status= frond_cursor_fetch(cursor, move, key, &request);
     rows_left= request.rows;
     if (status != FROND_OK && request.rows == 0)
@@ -141,7 +145,10 @@ frond_status Scan::fetch(frond_move move, frond_slice key, frond_row *row)
     }
     if (mode.lock == FROND_LOCK_NONE)
       rows_max= std::min(rows_max * 2, ROWS_MAX);
-    at= buffer.data();
+    at= ahead= buffer.data();
+    rows_ahead= lent ? rows_left : 0;
+    for (uint32_t i= 0; i < ROWS_AHEAD; i++)
+      look_ahead();
     if (rows_left == 0) {
       more= false;
       row->key= NO_KEY;
@@ -151,9 +158,22 @@ frond_status Scan::fetch(frond_move move, frond_slice key, frond_row *row)
   }
 }
 
+void Scan::look_ahead()
+{
+  if (rows_ahead == 0)
+    return;
+  rows_ahead--;
+  frond_row row;
+  ahead= frond_fetch_lent(ahead, &row);
+  size_t bytes= std::min(row.value.size, BYTES_AHEAD_MAX);
+  for (size_t i= 0; i < bytes; i+= CACHE_LINE_BYTES)
+    __builtin_prefetch(row.value.data + i);
+}
+
 frond_status Scan::take(frond_row *row)
 {
-  at= frond_fetch_row(at, row);
+  look_ahead();
+  at= lent ? frond_fetch_lent(at, row) : frond_fetch_row(at, row);
   rows_left--;
   last_key= row->key.data;
   last_size= row->key.size;

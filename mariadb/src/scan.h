@@ -3,6 +3,9 @@
    Plain reads fetch a few rows first and twice as many each time; locking reads fetch one row at a time, because every row
    that the engine packs it also locks. A row that is lent stays until the next call of the scan.
 
+   Where the caller allows it, values are not copied but lent from the engine's cache, and the processor is asked for those of the next
+   rows while it works on one: a table's rows seldom lie in the processor's own caches.
+
    A scan outlives its transaction where HANDLER … READ NEXT goes on in the next one: park() gives the engine's cursor back and
    keeps the place, resume() says in which transaction the walk goes on.
 
@@ -32,6 +35,8 @@ struct Scan_mode {
   frond_lock_mode lock= FROND_LOCK_NONE;
   uint32_t sees= 0; /* without lock: 0, FROND_CURSOR_COMMITTED or FROND_CURSOR_LATEST */
   int64_t wait_ms= FROND_WAIT_DEFAULT;
+  /* What is made of a row's value does not refer to it any more when the next row is asked for, or the walk ends. */
+  bool lends= false;
 };
 
 class Scan {
@@ -64,6 +69,7 @@ private:
   frond_status fetch(frond_move move, frond_slice key, frond_row *row);
   frond_status step(bool ahead, bool beyond, frond_row *row);
   frond_status take(frond_row *row);
+  void look_ahead();
 
   frond_txn *txn= nullptr;
   const frond_tree *tree= nullptr;
@@ -77,6 +83,9 @@ private:
   Bytes buffer;
   const uint8_t *at= nullptr;
   uint32_t rows_left= 0;
+  bool lent= false;              /* as the rows in the buffer are packed */
+  const uint8_t *ahead= nullptr; /* of lent rows: the first that the processor has not been asked for */
+  uint32_t rows_ahead= 0;
   uint32_t rows_max= 0;
   bool more= false;
   frond_status pending= FROND_OK; /* met after the rows that are left */

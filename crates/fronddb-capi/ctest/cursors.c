@@ -158,12 +158,74 @@ static void small_buffers(frond_txn *txn, frond_tree *tree)
   (void) frond_fetch_row(buffer, &row);
   CHECK(fetch.rows == 1 && fetch.bytes_needed == 0 && is(row.key, "key0700"));
   WRONG(frond_cursor_fetch(cursor, FROND_MOVE_NEXT, none(), NULL));
-  fetch.flags = 2;
+  fetch.flags = 4;
   WRONG(frond_cursor_fetch(cursor, FROND_MOVE_NEXT, none(), &fetch));
   fetch.flags = 0;
   fetch.buffer = NULL;
   WRONG(frond_cursor_fetch(cursor, FROND_MOVE_NEXT, none(), &fetch));
   frond_cursor_close(cursor);
+}
+
+/* Long values and short ones, some of them newer than what the checkpoint brought into the tree. */
+static void lent_value(char *out, int i)
+{
+  int size = sprintf(out, "value %d", i);
+  if (i % 3 != 0)
+    memset(out + size, 'x', (size_t) (i % 500)), out[size + i % 500] = 0;
+}
+
+/* Lent rows stay until the next call, all of a batch at once, wherever their blocks end. */
+static void lent(frond_db *db)
+{
+  static frond_row rows[300];
+  static uint8_t buffer[1 << 16];
+  frond_move move;
+  frond_tree *tree;
+  frond_txn *txn;
+  int i;
+  OK(frond_db_create_tree(db, "lent", NULL, &tree));
+  for (i = 0; i < 2 * ROWS; i++) {
+    char key[32], value[600];
+    if (i == ROWS)
+      OK(frond_db_checkpoint(db));
+    if (i >= ROWS && i % 50 != 0)
+      continue;
+    number(key, "key%04d", i % ROWS);
+    lent_value(value, i % ROWS);
+    OK(frond_db_put(db, tree, text(key), text(value)));
+  }
+  for (move = FROND_MOVE_FIRST; move <= FROND_MOVE_LAST; move++) {
+    int expected = move == FROND_MOVE_FIRST ? 0 : ROWS - 1, step = move == FROND_MOVE_FIRST ? 1 : -1, total = 0;
+    frond_cursor *cursor;
+    frond_fetch fetch;
+    txn = begin(db);
+    OK(frond_cursor_open(txn, tree, NULL, &cursor));
+    memset(&fetch, 0, sizeof fetch);
+    fetch.buffer = buffer;
+    fetch.capacity = sizeof buffer;
+    fetch.rows_max = 300;
+    fetch.flags = FROND_FETCH_LENT;
+    fetch.more = 1;
+    for (i = 0; fetch.more; i++) {
+      const uint8_t *at = buffer;
+      uint32_t row;
+      OK(frond_cursor_fetch(cursor, i > 0 ? (step > 0 ? FROND_MOVE_NEXT : FROND_MOVE_PREV) : move, none(), &fetch));
+      for (row = 0; row < fetch.rows; row++)
+        at = frond_fetch_lent(at, &rows[row]);
+      CHECK(at == buffer + fetch.bytes);
+      for (row = 0; row < fetch.rows; row++, expected += step) {
+        char key[32], value[600];
+        number(key, "key%04d", expected);
+        lent_value(value, expected);
+        CHECK(is(rows[row].key, key) && is(rows[row].value, value));
+      }
+      total += (int) fetch.rows;
+    }
+    CHECK(total == ROWS);
+    frond_cursor_close(cursor);
+    OK(frond_txn_commit(txn));
+  }
+  frond_tree_close(tree);
 }
 
 static void after_the_end(frond_db *db, frond_tree *tree)
@@ -260,6 +322,7 @@ void test_cursors(void)
     OK(frond_db_checkpoint(db)); /* and once more from the tree on disk */
   }
   committed_and_latest(db);
+  lent(db);
   frond_tree_close(tree);
   OK(frond_db_close(db));
 }

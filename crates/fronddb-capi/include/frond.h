@@ -477,7 +477,9 @@ frond_status frond_cursor_lock_row(frond_cursor *cursor, frond_lock_mode mode, i
 frond_status frond_cursor_unlock_row(frond_cursor *cursor);
 
 enum {
-  FROND_FETCH_KEYS_ONLY = 1 /* packs empty values */
+  FROND_FETCH_KEYS_ONLY = 1, /* packs empty values */
+  FROND_FETCH_LENT = 2       /* lends values from the cache until the next call with this cursor, rather than copying them, where it can;
+                              * frond_fetch_lent reads the rows */
 };
 
 /* Many rows by one call. */
@@ -516,6 +518,24 @@ static inline const uint8_t *frond_fetch_row(const uint8_t *at, frond_row *row)
   row->value.data = at + size;
   row->value.size = value_bytes;
   size += value_bytes;
+  return at + ((size + 7) & ~(sizeof(uint64_t) - 1));
+}
+
+/* The same of a row packed with FROND_FETCH_LENT, whose value is where the pointer between the lengths and the key says: it may be in
+ * the buffer, behind the key. */
+static inline const uint8_t *frond_fetch_lent(const uint8_t *at, frond_row *row)
+{
+  uint32_t key_bytes, value_bytes;
+  size_t size = FROND_FETCH_HEADER_BYTES + sizeof row->value.data;
+  memcpy(&key_bytes, at, sizeof key_bytes);
+  memcpy(&value_bytes, at + sizeof key_bytes, sizeof value_bytes);
+  memcpy(&row->value.data, at + FROND_FETCH_HEADER_BYTES, sizeof row->value.data);
+  row->key.data = at + size;
+  row->key.size = key_bytes;
+  row->value.size = value_bytes;
+  size += key_bytes;
+  if (row->value.data == at + size)
+    size += value_bytes;
   return at + ((size + 7) & ~(sizeof(uint64_t) - 1));
 }
 

@@ -93,6 +93,7 @@ constants! {
     FROND_MOVE_PREV: u32 = 6;
 
     FROND_FETCH_KEYS_ONLY: u32 = 1;
+    FROND_FETCH_LENT: u32 = 2;
     FROND_FETCH_HEADER_BYTES: usize = 8;
 
     FROND_OP_PUT: u32 = 1;

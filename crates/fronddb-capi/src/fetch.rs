@@ -2,13 +2,23 @@
 //!
 //! The layout is the header's: two lengths of 4 bytes, the key, the value, zeros up to a multiple of 8. A row that
 //! does not fit leaves the cursor *at* it, marked as pending, so that nothing is read twice.
+//!
+//! Of values that are lent, the pointer stands before the key. The cursor keeps their blocks until its next call.
 
 use engine::{Error, Result};
 
 use crate::border::{Bytes, Status, check_flags, enter, need, null};
-use crate::constants::{FROND_FETCH_HEADER_BYTES, FROND_FETCH_KEYS_ONLY};
+use crate::constants::{FROND_FETCH_HEADER_BYTES, FROND_FETCH_KEYS_ONLY, FROND_FETCH_LENT};
 use crate::cursor::{Move, frond_cursor};
 use crate::types::frond_fetch;
+
+/// Values of fewer bytes are copied: lending them would spare nothing.
+const LENT_BYTES_MIN: usize = 64;
+/// Values of so many bytes end a fetch, as a full buffer does: their blocks stay in memory though the cache may have given them up.
+const LENT_BYTES_MAX: usize = 256 << 10;
+
+/// A packed row takes a multiple of so many bytes.
+const WORD: usize = 8;
 
 /// What is left of the buffer.
 struct Packer {
@@ -16,26 +26,37 @@ struct Packer {
     room: usize,
 }
 
-impl Packer {
-    /// Length of a packed row.
-    fn packed_bytes(key: &[u8], value: &[u8]) -> usize {
-        (FROND_FETCH_HEADER_BYTES + key.len() + value.len()).next_multiple_of(8)
-    }
+/// How a value goes to the caller.
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    Copied,
+    /// Copied, with a pointer to the copy.
+    CopiedWithPointer,
+    Lent,
+}
 
+impl Packer {
     /// Packs a row; its packed length, as an error if it does not fit.
-    fn pack(&mut self, key: &[u8], value: &[u8]) -> std::result::Result<usize, usize> {
-        let bytes = Packer::packed_bytes(key, value);
-        let header = [key.len() as u32, value.len() as u32].map(u32::to_ne_bytes);
-        let zeros = [0; 8];
-        let used = FROND_FETCH_HEADER_BYTES + key.len() + value.len();
+    #[inline]
+    fn pack(&mut self, key: &[u8], value: &[u8], pass: Pass) -> std::result::Result<usize, usize> {
+        let copied = if pass == Pass::Lent { &[] } else { value };
+        let head = FROND_FETCH_HEADER_BYTES + if pass == Pass::Copied { 0 } else { size_of::<*const u8>() };
+        let used = head + key.len() + copied.len();
+        let bytes = used.next_multiple_of(WORD);
         let Some(room) = self.room.checked_sub(bytes) else { return Err(bytes) };
-        for part in [header.as_flattened(), key, value, &zeros[..bytes - used]] {
-            // Safety: the parts are `bytes` long together, and `room` said that as much is left of a buffer that is
-            // writable (C1) and not shared with what the engine reads from (C3).
-            unsafe {
-                self.next.copy_from_nonoverlapping(part.as_ptr(), part.len());
-                self.next = self.next.add(part.len());
+        let lengths = [key.len() as u32, value.len() as u32];
+        // Safety: all that is written lies in the next `bytes`, of which there are at least a header's, and `room` said that as
+        // much is left of a buffer that is writable (C1) and not shared with what the engine reads from (C3).
+        unsafe {
+            self.next.add(bytes - WORD).cast::<[u8; WORD]>().write([0; WORD]);
+            self.next.cast::<[u32; 2]>().write_unaligned(lengths);
+            if pass != Pass::Copied {
+                let at = if pass == Pass::Lent { value.as_ptr() } else { self.next.add(head + key.len()) };
+                self.next.add(FROND_FETCH_HEADER_BYTES).cast::<*const u8>().write_unaligned(at);
             }
+            self.next.add(head).copy_from_nonoverlapping(key.as_ptr(), key.len());
+            self.next.add(head + key.len()).copy_from_nonoverlapping(copied.as_ptr(), copied.len());
+            self.next = self.next.add(bytes);
         }
         self.room = room;
         Ok(bytes)
@@ -45,7 +66,9 @@ impl Packer {
 impl frond_cursor {
     fn fetch(&mut self, first: Move<'_>, fetch: &mut frond_fetch) -> Result<()> {
         (fetch.rows, fetch.more, fetch.bytes, fetch.bytes_needed) = (0, 1, 0, 0);
-        check_flags(fetch.flags, FROND_FETCH_KEYS_ONLY)?;
+        check_flags(fetch.flags, FROND_FETCH_KEYS_ONLY | FROND_FETCH_LENT)?;
+        let (keys_only, lent) = (fetch.flags & FROND_FETCH_KEYS_ONLY != 0, fetch.flags & FROND_FETCH_LENT != 0);
+        self.inner.let_go();
         if fetch.buffer.is_null() && fetch.capacity > 0 {
             return Err(null("buffer"));
         }
@@ -55,15 +78,25 @@ impl frond_cursor {
         let mut packer = Packer { next: fetch.buffer, room: fetch.capacity };
         let rows_max = if fetch.rows_max == 0 { u32::MAX } else { fetch.rows_max };
         let mut step = first;
-        while fetch.rows < rows_max {
+        let mut lent_bytes = 0;
+        while fetch.rows < rows_max && lent_bytes < LENT_BYTES_MAX {
             let again = std::mem::take(&mut self.pending) && matches!(step, Move::Next | Move::Prev);
-            if !(again || self.go(step)?) {
+            let onward = fetch.rows > 0 && matches!(step, Move::Next);
+            if !(again || onward && self.inner.advance() || self.go(step)?) {
                 fetch.more = 0;
                 break;
             }
-            let value = if fetch.flags & FROND_FETCH_KEYS_ONLY == 0 { self.inner.value() } else { &[] };
-            match packer.pack(self.inner.key(), value) {
+            let pass = match lent {
+                false => Pass::Copied,
+                true if !keys_only && self.inner.value().len() >= LENT_BYTES_MIN && self.inner.keep_value() => {
+                    Pass::Lent
+                }
+                true => Pass::CopiedWithPointer,
+            };
+            let value = if keys_only { &[] } else { self.inner.value() };
+            match packer.pack(self.inner.key(), value, pass) {
                 Ok(bytes) => {
+                    lent_bytes += if pass == Pass::Lent { value.len() } else { 0 };
                     fetch.rows += 1;
                     fetch.bytes += bytes;
                 }
@@ -100,10 +133,10 @@ mod tests {
     fn a_row_is_packed_to_the_byte_and_one_that_does_not_fit_changes_nothing() {
         let mut buffer = [0xee_u8; 48];
         let mut packer = Packer { next: buffer.as_mut_ptr(), room: 40 };
-        assert_eq!(packer.pack(b"key", b"value"), Ok(16));
-        assert_eq!(packer.pack(b"0123456789", b"abcdefg"), Err(32));
-        assert_eq!(packer.pack(b"0123456789", b"abcdef"), Ok(24));
-        assert_eq!(packer.pack(b"", b""), Err(8));
+        assert_eq!(packer.pack(b"key", b"value", Pass::Copied), Ok(16));
+        assert_eq!(packer.pack(b"0123456789", b"abcdefg", Pass::Copied), Err(32));
+        assert_eq!(packer.pack(b"0123456789", b"abcdef", Pass::Copied), Ok(24));
+        assert_eq!(packer.pack(b"", b"", Pass::Copied), Err(8));
         let mut expected = Vec::new();
         for (key, value) in [(&b"key"[..], &b"value"[..]), (b"0123456789", b"abcdef")] {
             expected.extend((key.len() as u32).to_ne_bytes());
@@ -114,5 +147,24 @@ mod tests {
         }
         expected.resize(48, 0xee);
         assert_eq!(buffer[..], expected[..]);
+    }
+
+    #[test]
+    fn a_lent_value_is_pointed_to_and_a_copied_one_follows_its_key() {
+        let mut buffer = [0xee_u8; 64];
+        let start = buffer.as_mut_ptr();
+        let mut packer = Packer { next: start, room: 64 };
+        let value = [7_u8; 100];
+        assert_eq!(packer.pack(b"key", &value, Pass::Lent), Ok(24));
+        assert_eq!(packer.pack(b"key", b"value", Pass::CopiedWithPointer), Ok(24));
+        assert_eq!(packer.pack(b"key", b"value", Pass::CopiedWithPointer), Err(24));
+        let pointers = [value.as_ptr(), start.wrapping_add(24 + 16 + 3).cast_const()];
+        for (row, (pointer, length)) in buffer.chunks(24).zip(pointers.iter().zip([100_u32, 5])) {
+            assert_eq!(row[..8], [3_u32.to_ne_bytes(), length.to_ne_bytes()].concat());
+            assert_eq!(row[8..16], pointer.addr().to_ne_bytes());
+            assert_eq!(&row[16..19], b"key");
+        }
+        assert_eq!(&buffer[19..24], &[0; 5]);
+        assert_eq!(&buffer[43..48], b"value");
     }
 }

@@ -234,6 +234,7 @@ impl RunCursor {
     ///
     /// # Panics
     /// When it stands nowhere.
+    #[inline]
     pub fn entry(&self) -> (&Arc<EntryBlock>, usize) {
         match self.entries.block() {
             Some(block) if self.entries.valid() => (block, self.entries.index()),

@@ -32,6 +32,7 @@ use super::source::Source;
 use super::value::Value;
 use crate::base::key::head;
 use crate::base::{CommitNumber, Result, TxnId};
+use crate::format::block::EntryBlock;
 use crate::format::message::Kind;
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::{Statuses, View};
@@ -103,6 +104,9 @@ enum Current {
     Buffer,
 }
 
+/// Blocks that a cursor keeps for lent values at most: rows that are far apart would keep many, which the cache may have given up.
+const KEPT_BLOCKS_MAX: usize = 16;
+
 /// A cursor over the rows between two inner keys.
 #[derive(Debug)]
 pub struct TreeCursor {
@@ -129,6 +133,8 @@ pub struct TreeCursor {
     /// Set by resolving forward to no row: the commit of the delete that is the newest message.
     dead_since: Option<CommitNumber>,
     undecided: Undecided,
+    /// Blocks that [`TreeCursor::keep_value`] keeps.
+    kept: Vec<Arc<EntryBlock>>,
 }
 
 impl BeTree {
@@ -160,6 +166,7 @@ impl BeTree {
             last_rank: None,
             dead_since: None,
             undecided: Undecided::default(),
+            kept: Vec::new(),
         }
     }
 }
@@ -257,7 +264,7 @@ impl TreeCursor {
 
     /// Goes one row on in a stretch; false, and standing on its last row like on any other, when there is none left.
     #[inline]
-    fn advance(&mut self) -> bool {
+    pub fn advance(&mut self) -> bool {
         let (Current::Stretch { rank, left }, Some(leaf)) = (&mut self.current, &mut self.leaf) else { return false };
         let Source::Run(cursor) = &mut leaf.streams[*rank as usize].source else { return false };
         if let Some(less) = left.checked_sub(1) {
@@ -340,6 +347,30 @@ impl TreeCursor {
             (Current::Buffer, _) => &self.buffer,
             _ => &[],
         }
+    }
+
+    /// Keeps the bytes of the value where they are, wherever the cursor goes, until [`TreeCursor::let_go`] or its end; false where
+    /// they lie in no block, or enough blocks are kept already.
+    #[inline]
+    pub fn keep_value(&mut self) -> bool {
+        let (Current::Stream(rank) | Current::Stretch { rank, .. }, Some(leaf)) = (&self.current, &self.leaf) else {
+            return false;
+        };
+        let Source::Run(cursor) = &leaf.streams[*rank as usize].source else { return false };
+        let (block, _) = cursor.entry();
+        if !self.kept.iter().rev().any(|kept| Arc::ptr_eq(kept, block)) {
+            if self.kept.len() == KEPT_BLOCKS_MAX {
+                return false;
+            }
+            self.kept.push(block.clone());
+        }
+        true
+    }
+
+    /// Keeps no value any more.
+    #[inline]
+    pub fn let_go(&mut self) {
+        self.kept.clear();
     }
 
     /// Keys that the cursor has passed over because they had no visible row.

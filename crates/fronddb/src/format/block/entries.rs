@@ -361,7 +361,16 @@ impl EntryCursor {
         }
         self.index = index;
         self.key.truncate(block.prefix as usize);
-        self.key.extend_from_slice(block.rest(index));
+        let span = block.keys.get(&block.bytes, index);
+        let length = span.end - span.start;
+        match block.bytes[span.start..].first_chunk::<8>() {
+            // E4. A copy of a length that is known beforehand is no call.
+            Some(chunk) if length <= 8 => {
+                self.key.extend_from_slice(chunk);
+                self.key.truncate(block.prefix as usize + length);
+            }
+            _ => self.key.extend_from_slice(&block.bytes[span]),
+        }
         true
     }
 
