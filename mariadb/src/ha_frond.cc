@@ -80,12 +80,9 @@ ulong ha_frond::index_flags(uint index, uint, bool) const
   /* The filter asks for the place of the row of an entry. */
   if (!table_share->key_info || !has_primary_prefix())
     flags|= HA_DO_RANGE_FILTER_PUSHDOWN;
-  if (is_primary(index))
-    return flags | HA_CLUSTERED_INDEX;
-  if (table_share->key_info && table_share->key_info[index].option_struct &&
-      table_share->key_info[index].option_struct->clustering)
-    flags|= HA_CLUSTERED_INDEX;
-  return flags | HA_DO_INDEX_COND_PUSHDOWN;
+  /* Of no other, although a clustering index has the rows as well: index merges take a clustered index for the primary key, whose rows
+     come in the order of their places. That its rows need no second look-up, its costs say. */
+  return flags | (is_primary(index) ? HA_CLUSTERED_INDEX : HA_DO_INDEX_COND_PUSHDOWN);
 }
 
 bool ha_frond::get_error_message(int error, String *text)
@@ -175,7 +172,7 @@ double ha_frond::scan_time()
 
 double ha_frond::read_time(uint index, uint ranges, ha_rows count)
 {
-  if (!is_primary(index))
+  if (!has_rows(index))
     return handler::read_time(index, ranges, count);
   if (count <= 2)
     return rows2double(count);
@@ -186,7 +183,15 @@ double ha_frond::read_time(uint index, uint ranges, ha_rows count)
 
 double ha_frond::keyread_time(uint index, uint ranges, ha_rows count)
 {
-  return is_primary(index) ? read_time(index, ranges, count) : handler::keyread_time(index, ranges, count);
+  if (is_primary(index))
+    return read_time(index, ranges, count);
+  /* Without ranges, what is added to the time of reading the rows. */
+  return has_rows(index) ? (ranges ? read_time(index, ranges, count) : 0) : handler::keyread_time(index, ranges, count);
+}
+
+bool ha_frond::has_rows(uint index) const
+{
+  return is_primary(index) || (index < share->indexes.size() && share->indexes[index].clustering);
 }
 
 ha_rows ha_frond::estimate_rows_upper_bound()
@@ -1007,6 +1012,12 @@ int ha_frond::read_index_and_row(uint index, const frond_row &entry, frond_slice
     error= read_primary(primary, record, skip);
   if (error || *skip || !computed)
     return error;
+  return read_virtual_parts(index, slice(key), rest.data(), rest.end(), record);
+}
+
+/* The virtual columns of an index entry, over those of the row, which are NULL. */
+int ha_frond::read_virtual_parts(uint index, frond_slice key, const uchar *restore, const uchar *restore_end, uchar *record)
+{
   MY_BITMAP parts;
   my_bitmap_map bits[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
   my_bitmap_init(&parts, bits, table_share->fields);
@@ -1015,8 +1026,14 @@ int ha_frond::read_index_and_row(uint index, const frond_row &entry, frond_slice
     if (!field->stored_in_db())
       bitmap_set_bit(&parts, field->field_index);
   }
-  const uchar *at= rest.data();
-  return codecs[index]->decode(key.data(), key.size(), &at, rest.end(), &parts, record) ? 0 : HA_ERR_CRASHED;
+  return codecs[index]->decode(key.data, key.size, &restore, restore_end, &parts, record) ? 0 : HA_ERR_CRASHED;
+}
+
+/* Whether the record is to have the virtual columns of the index from the entry: the server computes them in neither case, and compares
+   them where it merges the entries of partitions. */
+bool ha_frond::takes_entry_columns(uint index, const uchar *record)
+{
+  return keyread_enabled() || (record != table->record[0] && has_virtual_part(index));
 }
 
 /* The pushed condition and the rowid filter, on the columns of the index entry in record[0]. Neither is to look for the range's end:
@@ -1064,8 +1081,8 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
       return error;
   }
   if (!locking())
-    return keyread_enabled() ? read_index_and_row(index, entry, primary, restore, record, skip)
-                             : read_primary(primary, record, skip);
+    return takes_entry_columns(index, record) ? read_index_and_row(index, entry, primary, restore, record, skip)
+                                              : read_primary(primary, record, skip);
   if (passes) {
     int error= was_walked(index, entry, primary, record, skip);
     if (error || *skip)
@@ -1236,7 +1253,9 @@ int ha_frond::check_entry(uint index, uchar *record, bool *skip)
     return HA_ERR_CRASHED;
   if (!*skip)
     *skip= !same(primary, slice(primary_key));
-  return *skip || !keyread_enabled() ? 0 : read_index_columns(index, entry, primary, restore, record);
+  if (*skip || !takes_entry_columns(index, record))
+    return 0;
+  return read_virtual_parts(index, entry.key, restore, entry.value.data + entry.value.size, record);
 }
 
 /* Then an entry does not give back the columns that position() makes the row's place of. */
@@ -1391,6 +1410,7 @@ int ha_frond::rnd_init(bool whole)
 
 int ha_frond::rnd_end()
 {
+  multi_range.dsmrr_close();
   scan.close();
   if (sequence_reader)
     frond_txn_rollback(sequence_reader);
@@ -1473,6 +1493,7 @@ int ha_frond::index_init(uint index, bool)
 
 int ha_frond::index_end()
 {
+  multi_range.dsmrr_close(); /* its second handler walks this index */
   scan.close();
   end_passes();
   active_index= MAX_KEY;
@@ -1511,24 +1532,33 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     bounds.final_upper= false;
     error= walk(Move::first, bounds, record, true);
     exact_walk= error == 0;
+    /* From between the entries on, where it would have been. */
+    at_point= error == HA_ERR_END_OF_FILE;
     break;
   case HA_READ_KEY_OR_NEXT:
     bounds.lower= slice(search_key);
-    return walk(Move::first, bounds, record);
+    error= walk(Move::first, bounds, record);
+    break;
   case HA_READ_AFTER_KEY:
-    if (search_end.empty())
-      return HA_ERR_END_OF_FILE;
+    if (search_end.empty()) {
+      scan.close();
+      at_point= exact_walk= false;
+      return HA_ERR_KEY_NOT_FOUND;
+    }
     bounds.lower= slice(search_end);
-    return walk(Move::first, bounds, record);
+    error= walk(Move::first, bounds, record);
+    break;
   case HA_READ_BEFORE_KEY:
     bounds= Scan_bounds();
     bounds.upper= slice(search_key);
-    return walk(Move::last, bounds, record);
+    error= walk(Move::last, bounds, record);
+    break;
   case HA_READ_KEY_OR_PREV:
   case HA_READ_PREFIX_LAST_OR_PREV:
     bounds= Scan_bounds();
     bounds.upper= upper_slice(search_end);
-    return walk(Move::last, bounds, record);
+    error= walk(Move::last, bounds, record);
+    break;
   case HA_READ_PREFIX_LAST:
     bounds= Scan_bounds();
     bounds.lower= slice(search_key);

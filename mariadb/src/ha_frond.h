@@ -241,6 +241,9 @@ private:
   int read_index_columns(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record);
   int read_index_and_row(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record,
                          bool *skip);
+  int read_virtual_parts(uint index, frond_slice key, const uchar *restore, const uchar *restore_end, uchar *record);
+  bool takes_entry_columns(uint index, const uchar *record);
+  bool has_rows(uint index) const;
   int check_pushed(bool *skip);
   int read_primary(frond_slice key, uchar *record, bool *skip, bool *busy= nullptr);
   int point_read(uint index, uchar *record);
