@@ -522,7 +522,7 @@ static inline const uint8_t *frond_fetch_row(const uint8_t *at, frond_row *row)
 }
 
 /* The same of a row packed with FROND_FETCH_LENT, whose value is where the pointer between the lengths and the key says: it may be in
- * the buffer, behind the key. */
+ * the buffer, behind the key. Count the rows: what this returns means nothing after the last. */
 static inline const uint8_t *frond_fetch_lent(const uint8_t *at, frond_row *row)
 {
   uint32_t key_bytes, value_bytes;

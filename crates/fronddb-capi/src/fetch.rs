@@ -68,7 +68,6 @@ impl frond_cursor {
         (fetch.rows, fetch.more, fetch.bytes, fetch.bytes_needed) = (0, 1, 0, 0);
         check_flags(fetch.flags, FROND_FETCH_KEYS_ONLY | FROND_FETCH_LENT)?;
         let (keys_only, lent) = (fetch.flags & FROND_FETCH_KEYS_ONLY != 0, fetch.flags & FROND_FETCH_LENT != 0);
-        self.inner.let_go();
         if fetch.buffer.is_null() && fetch.capacity > 0 {
             return Err(null("buffer"));
         }
@@ -78,11 +77,19 @@ impl frond_cursor {
         let mut packer = Packer { next: fetch.buffer, room: fetch.capacity };
         let rows_max = if fetch.rows_max == 0 { u32::MAX } else { fetch.rows_max };
         let mut step = first;
-        let mut lent_bytes = 0;
+        let (mut lent_bytes, mut has_looked) = (0, false);
         while fetch.rows < rows_max && lent_bytes < LENT_BYTES_MAX {
             let again = std::mem::take(&mut self.pending) && matches!(step, Move::Next | Move::Prev);
-            let onward = fetch.rows > 0 && matches!(step, Move::Next);
-            if !(again || onward && self.inner.advance() || self.go(step)?) {
+            let onward = has_looked && matches!(step, Move::Next);
+            let is_at_row = again || onward && self.inner.advance() || {
+                has_looked = true;
+                self.go(step)?
+            };
+            if fetch.rows == 0 {
+                // What was lent before goes only now: the key may lie in it.
+                self.inner.let_go();
+            }
+            if !is_at_row {
                 fetch.more = 0;
                 break;
             }

@@ -116,12 +116,13 @@ impl RunCursor {
         self.enter_next()
     }
 
-    /// Oldest message of the highest key below `key`; false if there is none.
+    /// Oldest message of the highest key below `key`; false if there is none among those that are wanted.
     ///
     /// # Errors
     /// As [`RunCursor::seek`].
     pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
-        if self.run.meta.messages == 0 || key <= self.run.meta.first_key.as_slice() {
+        let is_beyond = key <= self.range.lower.as_slice();
+        if self.run.meta.messages == 0 || key <= self.run.meta.first_key.as_slice() || is_beyond {
             return Ok(self.leave());
         }
         self.jump(true, |run| {

@@ -94,12 +94,17 @@ impl IndexPath {
             let (own, lower) = (self.separator(), range.lower.as_slice());
             return own < lower || (own == lower && !self.entry().continues);
         }
-        let next = match &self.top {
-            _ if self.at + 1 < self.leaf.count() => self.leaf.separator(self.at + 1),
-            Some((top, part)) if *part + 1 < top.count() => top.separator(*part + 1),
-            _ => return true,
-        };
-        range.upper.as_deref().is_some_and(|upper| next >= upper)
+        let is_behind = |next: &[u8]| range.upper.as_deref().is_some_and(|upper| next >= upper);
+        self.next_separator().is_none_or(is_behind)
+    }
+
+    /// The separator of the block that follows, if there is one.
+    fn next_separator(&self) -> Option<&[u8]> {
+        match &self.top {
+            _ if self.at + 1 < self.leaf.count() => Some(self.leaf.separator(self.at + 1)),
+            Some((top, part)) if *part + 1 < top.count() => Some(top.separator(*part + 1)),
+            _ => None,
+        }
     }
 
     /// True when all keys of its block are at or above `key`.
@@ -158,17 +163,19 @@ impl IndexPath {
 }
 
 impl Run {
-    /// Where the block behind the one of `key` begins, or the first if `key` lies before all; none behind the last, and where
+    /// Where the block behind those of `key` begins, above `key`, or the first if `key` lies before all; none behind the last, and where
     /// the index does not tell.
     pub fn border_after(&self, key: &[u8]) -> Option<Vec<u8>> {
         if self.meta.messages == 0 || key < self.meta.first_key.as_slice() {
             return (self.meta.messages > 0).then(|| self.meta.first_key.clone());
         }
-        match IndexPath::seek(self, key) {
-            Ok(mut path) => path.next(self).ok()?.then(|| path.separator().to_vec()),
+        // A key may go on in blocks of which it is the separator.
+        let after = [key, &[0]].concat();
+        match IndexPath::seek(self, &after) {
+            Ok(path) => path.next_separator().map(<[u8]>::to_vec),
             Err(_) => {
                 let top = self.top_index(Event::BlockReadMeta).ok()?;
-                let next = top.find(key) + 1;
+                let next = top.find(&after) + 1;
                 (next < top.count()).then(|| top.separator(next).to_vec())
             }
         }

@@ -246,8 +246,8 @@ impl Run {
         RunCursor::new(self, mode, Arc::default())
     }
 
-    /// A cursor that stands nowhere yet and of which only keys in `range` are wanted: it may leave them, but does not read
-    /// ahead of them.
+    /// A cursor that stands nowhere yet and of which only keys in `range` are wanted: it reads no block without any, and finds others
+    /// only beside them.
     pub fn cursor_within(self: &Arc<Run>, mode: CursorMode, range: &Arc<KeyRange>) -> RunCursor {
         RunCursor::new(self, mode, range.clone())
     }

@@ -6,6 +6,7 @@ mod heirs;
 use super::{CodecTable, CursorMode, Run, RunCounters, RunOptions, RunWriter, read_blob, write_blob};
 use crate::base::checksum::key_hash;
 use crate::base::compress::Codec;
+use crate::base::key::KeyRange;
 use crate::base::memory::MemoryBudget;
 use crate::base::random::Random;
 use crate::base::space::PAGE_BYTES;
@@ -190,6 +191,44 @@ proptest! {
             prop_assert_eq!(run.estimate(&ends[0], &ends[1])?.0, between);
         }
         prop_assert_eq!(run.estimate(&[], &[])?.0, meta.messages);
+    }
+
+    #[test]
+    fn a_bounded_cursor_finds_all_that_is_wanted_and_reads_no_block_beyond(seed: u64, count in 1usize..2000, block_bytes in 0usize..3) {
+        let samples = mixed(seed, count);
+        let mut world = world();
+        world.options.block_bytes = 256 << block_bytes;
+        let meta = world.write(&samples)?;
+        let run = world.open(&meta);
+        let mut random = Random(seed);
+        for round in 0..30 {
+            let mut ends = [probe(&samples, &mut random), probe(&samples, &mut random)];
+            ends.sort();
+            let [lower, upper] = ends;
+            let places = [&lower, &upper].map(|end| samples.partition_point(|sample| sample.key < *end));
+            let wanted = &samples[places[0]..places[1]];
+            let range = KeyRange { lower: lower.clone(), upper: Some(upper.clone()) };
+            let mut cursor = run.cursor_within(mode(seed + round), &Arc::new(range));
+            let is_wanted = |key: &[u8]| lower.as_slice() <= key && key < upper.as_slice();
+            let mut more = cursor.seek(&lower)?;
+            for sample in wanted {
+                prop_assert!(more);
+                prop_assert_eq!(cursor.key(), &sample.key[..]);
+                prop_assert_eq!(cursor.message().payload, &sample.payload[..]);
+                more = cursor.next()?;
+            }
+            prop_assert!(!more || !is_wanted(cursor.key()));
+            more = cursor.seek_before(&upper)?;
+            for sample in wanted.iter().rev() {
+                prop_assert!(more);
+                prop_assert_eq!(cursor.key(), &sample.key[..]);
+                prop_assert_eq!(cursor.message().payload, &sample.payload[..]);
+                more = cursor.prev()?;
+            }
+            prop_assert!(!more || !is_wanted(cursor.key()));
+            prop_assert!(!cursor.seek_before(&lower)? && !cursor.seek(&upper)?);
+            prop_assert!(run.border_after(&lower).is_none_or(|border| border > lower));
+        }
     }
 
     #[test]

@@ -391,6 +391,7 @@ impl Store {
 
     fn refill_reserve(&self) -> Result<()> {
         let _refilling = self.refilling.lock();
+        self.allocator.lock().reserve.is_wanted = true;
         loop {
             let Some((pool, lacking)) = self.allocator.lock().reserve.lacking() else {
                 self.is_short.store(false, Ordering::Relaxed);

@@ -38,6 +38,8 @@ struct Held {
 #[derive(Debug, Default)]
 pub(super) struct Reserve {
     pools: [Held; POOLS.len()],
+    /// Somebody has asked for it to be made whole since the opening.
+    pub(super) is_wanted: bool,
 }
 
 impl Reserve {

@@ -45,7 +45,7 @@ impl Store {
     /// `Poisoned`, `ReadOnly`, and what the storage reports; the space stays free then.
     pub fn shrink_step(&self, limits: ShrinkLimits) -> Result<Shrunk> {
         self.data.check_writable()?;
-        match self.fill_begun_reserve() {
+        match self.fill_wanted_reserve() {
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 return Ok(Shrunk { is_done: true, ..Shrunk::default() });
             }
@@ -70,12 +70,12 @@ impl Store {
     }
 
     /// Makes the reserve whole if anybody has asked for it yet. What it should hold grows with the data, without any shortage.
-    fn fill_begun_reserve(&self) -> Result<()> {
-        let (is_begun, is_whole) = {
+    fn fill_wanted_reserve(&self) -> Result<()> {
+        let (is_wanted, is_whole) = {
             let reserve = &self.allocator.lock().reserve;
-            (reserve.pages() > 0, reserve.is_whole())
+            (reserve.is_wanted, reserve.is_whole())
         };
-        if is_begun && !is_whole { self.refill_reserve() } else { Ok(()) }
+        if is_wanted && !is_whole { self.refill_reserve() } else { Ok(()) }
     }
 
     fn cut_tail(&self, keep_bytes: u64) -> Result<u64> {

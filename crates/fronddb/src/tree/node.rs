@@ -388,10 +388,12 @@ fn bytes_of(buffer: &[Arc<Run>]) -> u64 {
 
 /// How many of the newest runs of a damaged slot's buffer are to become one, if there are too many without the `left_alone`
 /// oldest: half of what is too many, and then all that are no larger than those before them together. So what has become large
-/// is seldom written again.
+/// is seldom written again, and what has come to a buffer's size never: nothing cuts runs there, and the filter of one has to fit
+/// into an extent.
 fn runs_to_gather(tuning: &TreeTuning, buffer: &[Arc<Run>], target: &Target, left_alone: usize) -> Option<usize> {
     let bound = GATHER_PARTS * if matches!(target, Target::Leaf(_)) { tuning.leaf_runs } else { tuning.node_runs };
-    let runs = buffer.len().saturating_sub(left_alone);
+    let candidates = &buffer[..buffer.len().saturating_sub(left_alone)];
+    let runs = candidates.iter().take_while(|run| run.meta().bytes < tuning.node_buffer_bytes).count();
     if runs <= bound {
         return None;
     }

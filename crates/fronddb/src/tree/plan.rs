@@ -256,11 +256,13 @@ pub fn pick(env: &TreeEnv, reservations: &mut Reservations, root: &Arc<Node>, th
                 for (index, slot) in node.slots().iter().enumerate() {
                     let upper = node.upper(index, node_upper);
                     heap.push(Candidate { urgency: slot.urgency(), what: What::Slot(node.height(), slot, upper) });
+                    let below = slot.urgency_below();
                     if let Target::Node(child) = slot.target()
-                        && slot.urgency_below() >= threshold
+                        && below > 0.0
+                        && below >= threshold
                     {
                         let child_node = at_hand(node.height(), slot, child)?;
-                        heap.push(Candidate { urgency: slot.urgency_below(), what: What::Node(child_node, upper) });
+                        heap.push(Candidate { urgency: below, what: What::Node(child_node, upper) });
                     }
                 }
             }

@@ -688,6 +688,10 @@ fn a_node_that_cannot_be_read_keeps_no_other_part_from_being_compacted() {
     write(&mut harness, 9);
     work_past_one_damage(&harness, "the damaged node is tried once");
     assert_eq!(harness.tree.debt().urgency, 0.0);
+    // As on a full disk, where whatever is pending is done.
+    (0..40).for_each(|number| harness.write(&key(number * 50), Kind::Put, b"pending"));
+    harness.seal_all();
+    while harness.tree.work_step(&harness.retention(), 0.0).expect("nobody tries it again") {}
     let version = harness.tree.version();
     let left: Vec<_> = version.root.slots().iter().filter(|slot| !slot.buffer().is_empty()).cloned().collect();
     assert_eq!(left.len(), 1, "all other slots were flushed");

@@ -385,6 +385,46 @@ fn trees_are_listed_past_a_damaged_block_of_the_catalog() {
     assert_eq!(report.trees, trees.len() as u64);
 }
 
+/// Rows of the catalog with versions in several blocks: each damage of a database in which a snapshot held them.
+#[test]
+fn the_listing_of_trees_comes_to_an_end_where_a_row_has_versions_in_several_blocks() {
+    let storage = MemoryStorage::new();
+    let db = open(&storage);
+    let mut random = Random::new(3);
+    let mut metadata = || Random::new(random.below(1 << 30)).bytes(12 << 10);
+    let mut snapshots = Vec::new();
+    for number in 0..4 {
+        let options = TreeOptions { metadata: metadata(), ..TreeOptions::default() };
+        db.create_tree(&format!("t{number}"), &options).unwrap();
+    }
+    for _ in 0..3 {
+        let snapshot = begin(&db);
+        snapshot.open_tree("t0").unwrap();
+        snapshots.push(snapshot);
+        for number in 0..4 {
+            let txn = begin(&db);
+            let tree = txn.open_tree(&format!("t{number}")).unwrap();
+            txn.set_tree_options(&tree, &TreeOptions { metadata: metadata(), ..TreeOptions::default() }).unwrap();
+            txn.commit().unwrap();
+        }
+    }
+    db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    db.checkpoint().unwrap();
+    let storage = storage.snapshot();
+    let mut damaged = 0;
+    for offset in used(&storage, &data_file()).1.into_iter().step_by(3000) {
+        let storage = storage.snapshot();
+        storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
+        let options = Options::new().storage(Some(Arc::new(storage))).memory_bytes(8 << 20).read_only(true);
+        let Ok(db) = Database::open(DIRECTORY, options.manual_background(true)) else { continue };
+        let mut damages = 0;
+        let trees = db.readable_trees(&mut |error| damages += u32::from(is_damage(&error))).unwrap();
+        assert!(trees.len() == 4 || damages > 0, "offset={offset} trees={}", trees.len());
+        damaged += u32::from(damages > 0);
+    }
+    assert!(damaged > 10, "damaged={damaged}");
+}
+
 #[test]
 fn a_scan_meets_no_damage_of_the_trees_beside_its_own() {
     let storage = MemoryStorage::new();
