@@ -278,9 +278,7 @@ impl Store {
         }
         match urgency {
             Urgency::Ordinary => {
-                if !self.allocator.lock().reserve.is_whole() {
-                    self.refill_reserve()?;
-                }
+                self.fill_reserve()?;
                 self.take_or_grow(pages)
             }
             Urgency::Compaction => {
@@ -389,6 +387,12 @@ impl Store {
         Ok(())
     }
 
+    /// Makes the reserve whole where it is not.
+    fn fill_reserve(&self) -> Result<()> {
+        let is_whole = self.allocator.lock().reserve.is_whole();
+        if is_whole { Ok(()) } else { self.refill_reserve() }
+    }
+
     fn refill_reserve(&self) -> Result<()> {
         let _refilling = self.refilling.lock();
         self.allocator.lock().reserve.is_wanted = true;
@@ -414,7 +418,7 @@ impl Store {
     /// `NoSpace`: what could be had is kept, see [`Store::level0_reserve_bytes`]; `Poisoned`, `ReadOnly`, `Io`.
     pub fn reserve_level0(&self, bytes: u64) -> Result<()> {
         self.set_reserve(Pool::Level0, bytes);
-        if self.allocator.lock().reserve.is_whole() { Ok(()) } else { self.refill_reserve() }
+        self.fill_reserve()
     }
 
     /// Keeps space for compactions from the next allocations on, or gives back what is kept beyond `bytes`.

@@ -45,11 +45,15 @@ impl Store {
     /// `Poisoned`, `ReadOnly`, and what the storage reports; the space stays free then.
     pub fn shrink_step(&self, limits: ShrinkLimits) -> Result<Shrunk> {
         self.data.check_writable()?;
-        match self.fill_wanted_reserve() {
-            Err(error) if error.kind() == ErrorKind::NoSpace => {
-                return Ok(Shrunk { is_done: true, ..Shrunk::default() });
+        // What the reserve should hold grows with the data, without any shortage.
+        let is_reserve_wanted = self.allocator.lock().reserve.is_wanted;
+        if is_reserve_wanted {
+            match self.fill_reserve() {
+                Err(error) if error.kind() == ErrorKind::NoSpace => {
+                    return Ok(Shrunk { is_done: true, ..Shrunk::default() });
+                }
+                result => result?,
             }
-            result => result?,
         }
         let mut shrunk = Shrunk { cut_bytes: self.cut_tail(limits.keep_bytes)?, ..Shrunk::default() };
         let mut region = 0;
@@ -67,15 +71,6 @@ impl Store {
             shrunk.punched_bytes += hole.bytes();
         }
         Ok(shrunk)
-    }
-
-    /// Makes the reserve whole if anybody has asked for it yet. What it should hold grows with the data, without any shortage.
-    fn fill_wanted_reserve(&self) -> Result<()> {
-        let (is_wanted, is_whole) = {
-            let reserve = &self.allocator.lock().reserve;
-            (reserve.is_wanted, reserve.is_whole())
-        };
-        if is_wanted && !is_whole { self.refill_reserve() } else { Ok(()) }
     }
 
     fn cut_tail(&self, keep_bytes: u64) -> Result<u64> {

@@ -2,7 +2,6 @@
 
 use super::BeTree;
 use super::node::{Node, Target};
-use crate::run::Run;
 
 impl BeTree {
     /// The lowest key above `key` where another block, leaf or unreadable node begins; `None`: nothing does. What cannot be read
@@ -16,7 +15,7 @@ impl BeTree {
             let index = node.find(key);
             let slot = &node.slots()[index];
             lower_to(node.upper(index, None).map(<[u8]>::to_vec));
-            slot.runs().for_each(|run: &std::sync::Arc<Run>| lower_to(run.border_after(key)));
+            slot.runs().for_each(|run| lower_to(run.border_after(key)));
             match slot.target() {
                 Target::Node(child) => match child.load(&self.env) {
                     Ok(child) => node = child,
