@@ -88,8 +88,8 @@ impl Target {
     pub(crate) fn open_tree(&self, db: &Database, name: &str) -> Outcome<Tree> {
         db.open_tree(name).map_err(|error| {
             let failure = Failure::engine(format_args!("open tree {:?} of {}", name, self.name()), &error);
-            match (error.kind(), db.readable_trees(&mut |_| ())) {
-                (ErrorKind::NotFound, Ok(trees)) => failure.then(known(&self.name(), &trees)),
+            match (error.kind(), db.readable_trees()) {
+                (ErrorKind::NotFound, Ok((trees, _))) => failure.then(known(&self.name(), &trees)),
                 _ => failure,
             }
         })

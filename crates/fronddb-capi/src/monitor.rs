@@ -115,10 +115,7 @@ pub extern "C" fn frond_db_trees(
     enter("frond_db_trees", || {
         let mut owner = Owner::new();
         let mut infos = Vec::new();
-        let mut damage = None;
-        let trees = need(db, "db")?.inner.readable_trees(&mut |error| {
-            damage.get_or_insert(error);
-        })?;
+        let (trees, damage) = need(db, "db")?.inner.readable_trees()?;
         for tree in trees {
             let (codec, codec_level) = codec_numbers(Some(tree.codec));
             infos.push(frond_tree_info {
@@ -131,7 +128,7 @@ pub extern "C" fn frond_db_trees(
             });
         }
         owner.give(infos, list, items, count)?;
-        damage.map_or(Ok(()), Err)
+        damage.into_iter().next().map_or(Ok(()), Err)
     })
 }
 

@@ -32,12 +32,9 @@ impl Stat {
         let during = || format!("read statistics of {}", self.target.name());
         let statistics = db.statistics().during(during())?;
         let recovery = db.recovery_report().during(during())?;
-        let mut damage = None;
-        let trees = db.readable_trees(&mut |error| {
-            damage.get_or_insert(error);
-        });
-        let trees = trees.during(during())?.len();
-        if let Some(error) = damage {
+        let (trees, damage) = db.readable_trees().during(during())?;
+        let trees = trees.len();
+        if let Some(error) = damage.first() {
             note(&format!("some trees are not counted: {error}"));
         }
         if self.json {

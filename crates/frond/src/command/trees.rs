@@ -35,12 +35,9 @@ impl Trees {
     pub(crate) fn run(self) -> Outcome {
         let db = self.target.open_read_only()?;
         let during = || format!("read the catalog of {}", self.target.name());
-        let mut damage = None;
-        let trees = db.readable_trees(&mut |error| {
-            damage.get_or_insert(error);
-        });
-        self.show(&db, trees.during(during())?)?;
-        damage.map_or(Ok(()), |error| Err(error).during(during()))
+        let (trees, damage) = db.readable_trees().during(during())?;
+        self.show(&db, trees)?;
+        damage.into_iter().next().map_or(Ok(()), |error| Err(error).during(during()))
     }
 
     fn show(&self, db: &Database, trees: Vec<TreeInfo>) -> Outcome {

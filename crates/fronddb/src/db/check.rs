@@ -371,19 +371,19 @@ impl Check<'_> {
 
     /// Whether every tree's two rows say the same; the names of the trees, as far as they can be read.
     fn catalog(&mut self, engine: &Engine) -> Result<BTreeMap<TreeId, String>> {
-        let mut damage = Vec::new();
-        let trees = engine.trees(&mut |error| damage.push(error))?;
+        let (trees, mut damage) = engine.trees()?;
         self.report.trees = trees.len() as u64;
         let view = View { snapshot: CommitNumber::LATEST, own: None, uncommitted: false, statuses: &*engine.statuses };
         let by_name: HashSet<TreeId> = trees.iter().map(|info| info.id).collect();
         let (mut nameless, mut names) = (Vec::new(), BTreeMap::new());
-        engine.for_each_id(&mut |error| damage.push(error), &mut |id, name| {
+        let by_id = engine.for_each_id(&mut |id, name| {
             let name = String::from_utf8_lossy(name).into_owned();
             if !by_name.contains(&id) {
                 nameless.push((id, name.clone()));
             }
             names.insert(id, name);
         })?;
+        damage.extend(by_id);
         names.extend(trees.iter().map(|info| (info.id, info.name.clone())));
         damage.iter().for_each(|error| self.found(error, None));
         // Rows that cannot be read are not missing.

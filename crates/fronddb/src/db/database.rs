@@ -141,20 +141,17 @@ impl Database {
     /// As [`Database::get`]; also when the rows of some trees in the catalog cannot be read: the others are to be had from
     /// [`Database::readable_trees`].
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
-        let mut first = None;
-        let trees = self.readable_trees(&mut |error| {
-            first.get_or_insert(error);
-        })?;
-        first.map_or(Ok(trees), Err)
+        let (trees, damage) = self.readable_trees()?;
+        damage.into_iter().next().map_or(Ok(trees), Err)
     }
 
-    /// The trees that are committed, by name, but for those whose rows in the catalog cannot be read. Each damage that is in the
-    /// way is shown to `damage`.
+    /// The trees that are committed, by name, but for those whose rows in the catalog cannot be read; and each damage that is in
+    /// the way.
     ///
     /// # Errors
     /// `Closed`, `Io`.
-    pub fn readable_trees(&self, damage: &mut dyn FnMut(Error)) -> Result<Vec<TreeInfo>> {
-        self.engine().trees(damage)
+    pub fn readable_trees(&self) -> Result<(Vec<TreeInfo>, Vec<Error>)> {
+        self.engine().trees()
     }
 
     // Single operations, each a transaction of its own.

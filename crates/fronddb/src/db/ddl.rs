@@ -208,13 +208,13 @@ impl Engine {
         }
     }
 
-    /// The committed trees, by name, but for those whose rows cannot be read: what is in the way is told to `damage`.
-    pub(crate) fn trees(&self, damage: &mut dyn FnMut(Error)) -> Result<Vec<TreeInfo>> {
+    /// The committed trees, by name, but for those whose rows cannot be read; and what is in the way.
+    pub(crate) fn trees(&self) -> Result<(Vec<TreeInfo>, Vec<Error>)> {
         let mut trees = Vec::new();
-        self.for_each_row(damage, |name, row| {
+        let damage = self.for_each_row(|name, row| {
             trees.push(TreeInfo { id: row.id, name, codec: row.codec, metadata_bytes: row.metadata.len() });
         })?;
-        Ok(trees)
+        Ok((trees, damage))
     }
 
     /// The name of a committed tree by its row by id, if that can be read.
@@ -224,39 +224,37 @@ impl Engine {
         String::from_utf8(name.into_vec()).ok()
     }
 
-    /// Visits the committed rows by name, past `damage`.
-    fn for_each_row(&self, damage: &mut dyn FnMut(Error), mut visit: impl FnMut(String, Row)) -> Result<()> {
-        self.for_each_under(&catalog::name_prefix(), damage, &mut |key, value| {
+    /// Visits the committed rows by name, past the damage that it gives.
+    fn for_each_row(&self, mut visit: impl FnMut(String, Row)) -> Result<Vec<Error>> {
+        self.for_each_under(&catalog::name_prefix(), &mut |key, value| {
             visit(catalog::name_of_key(key)?, Row::decode(value)?);
             Ok(())
         })
     }
 
-    /// Visits the committed rows by id, with the name that each has, past `damage`.
-    pub(crate) fn for_each_id(
-        &self,
-        damage: &mut dyn FnMut(Error),
-        visit: &mut dyn FnMut(TreeId, &[u8]),
-    ) -> Result<()> {
-        self.for_each_under(&catalog::id_prefix(), damage, &mut |key, value| {
+    /// Visits the committed rows by id, with the name that each has, past the damage that it gives.
+    pub(crate) fn for_each_id(&self, visit: &mut dyn FnMut(TreeId, &[u8])) -> Result<Vec<Error>> {
+        self.for_each_under(&catalog::id_prefix(), &mut |key, value| {
             let id = catalog::id_of_key(key).ok_or_else(|| Error::corruption("catalog key is malformed, tree=0"))?;
             visit(id, value);
             Ok(())
         })
     }
 
-    /// Visits the committed rows of the catalog whose keys begin with `prefix`. Where something cannot be read, `damage` is told
-    /// of it, and the visit goes on behind it.
-    fn for_each_under(&self, prefix: &[u8], damage: &mut dyn FnMut(Error), visit: VisitRow<'_>) -> Result<()> {
+    /// Visits the committed rows of the catalog whose keys begin with `prefix`. Where something cannot be read, the visit goes on
+    /// behind it; each such damage is given in the end.
+    fn for_each_under(&self, prefix: &[u8], visit: VisitRow<'_>) -> Result<Vec<Error>> {
         self.check_open()?;
         let snapshot = self.snapshots.acquire();
         let view = self.owned_view(snapshot.number(), None, false);
         let mut at = inner(CATALOG, prefix);
         let last = prefix_end(prefix).map(|end| inner(CATALOG, &end));
         let mut end = last.clone();
-        let mut told: Option<Error> = None;
+        let mut damage = Vec::new();
+        // The last damage whose border was reached: one damage may be met at several borders in turn.
+        let mut passed: Option<Error> = None;
         while last.as_ref().is_none_or(|last| at < *last) {
-            let walked = self.walk_catalog(view.clone(), &mut at, end.clone(), damage, visit);
+            let walked = self.walk_catalog(view.clone(), &mut at, end.clone(), &mut damage, visit);
             let Err(error) = walked else {
                 let Some(behind) = end else { break };
                 (at, end) = (behind, last.clone());
@@ -271,14 +269,14 @@ impl Engine {
                 end = border;
                 continue;
             }
-            if told.as_ref().is_none_or(|told| told.message() != error.message()) {
-                damage(error.clone());
+            if passed.as_ref().is_none_or(|passed| passed.message() != error.message()) {
+                damage.push(error.clone());
             }
-            told = Some(error);
+            passed = Some(error);
             let Some(behind) = end else { break };
             (at, end) = (behind, last.clone());
         }
-        Ok(())
+        Ok(damage)
     }
 
     /// Visits the rows of the catalog from `at` up to `end`, leaving `at` behind the last one that was visited.
@@ -287,7 +285,7 @@ impl Engine {
         view: OwnedView,
         at: &mut Vec<u8>,
         end: Option<Vec<u8>>,
-        damage: &mut dyn FnMut(Error),
+        damage: &mut Vec<Error>,
         visit: VisitRow<'_>,
     ) -> Result<()> {
         let mut cursor = self.tree_cursor(view, at.clone(), end, true, 0);
@@ -295,7 +293,7 @@ impl Engine {
         while more {
             let key = crate::base::key::split(cursor.key()).map_or(&[][..], |(_, key)| key);
             match visit(key, cursor.value()) {
-                Err(error) if error.is_unreadable() => damage(error),
+                Err(error) if error.is_unreadable() => damage.push(error),
                 visited => visited?,
             }
             at.clear();
@@ -311,12 +309,8 @@ impl Engine {
     /// # Errors
     /// The first damage of the catalog, when it is done with the rows that can be read.
     pub(crate) fn load_codecs(&self) -> Result<()> {
-        let mut first = None;
-        let mut keep = |error| {
-            first.get_or_insert(error);
-        };
-        self.for_each_row(&mut keep, |_, row| self.set_codec(row.id, row.codec))?;
-        first.map_or(Ok(()), Err)
+        let damage = self.for_each_row(|_, row| self.set_codec(row.id, row.codec))?;
+        damage.into_iter().next().map_or(Ok(()), Err)
     }
 
     /// Blocks of the tree that are written from now on have this codec.

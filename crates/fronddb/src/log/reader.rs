@@ -26,7 +26,7 @@ use super::frame::{self, Header};
 use super::segment::{self, HEADER_BYTES};
 use super::{LogOptions, RECORD_BYTES_MAX, evidence};
 use crate::base::page_buf::PageBuf;
-use crate::base::{Error, ErrorKind, Lsn, Result, compress};
+use crate::base::{Error, Lsn, Result, compress};
 use crate::io::{File, OpenMode, Storage};
 
 /// Bytes read at a time.
@@ -172,9 +172,7 @@ impl LogReader {
         match LogReader::scan(storage, dir, options) {
             Ok(reader) if reader.segments.is_empty() => Ok(reader.leftovers),
             Ok(_) => Ok(Vec::new()),
-            Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat) => {
-                Ok(Vec::new())
-            }
+            Err(error) if error.is_unreadable() => Ok(Vec::new()),
             Err(error) => Err(error),
         }
     }

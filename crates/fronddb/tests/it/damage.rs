@@ -206,10 +206,6 @@ fn serve(storage: &MemoryStorage, wanted: &Rows) -> Result<Served> {
     Ok(served)
 }
 
-fn is_damage(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Corruption | ErrorKind::UnsupportedFormat)
-}
-
 /// The check names the file, and where something of a tree is damaged, place and tree.
 fn assert_named(report: &CheckReport, file: &str, context: &str) {
     let named = report.findings.iter().any(|finding| finding.file.ends_with(file));
@@ -241,7 +237,7 @@ fn no_flip_in_any_file_is_served_and_other_trees_stay_usable() {
         let report = || check(DIRECTORY, &options(&storage), &mut |_| {}).unwrap();
         let served = match serve(&storage, &world.rows) {
             Err(error) => {
-                assert!(is_damage(&error), "{context}: {error}");
+                assert!(error.is_unreadable(), "{context}: {error}");
                 assert!(error.to_string().contains(file), "{context}: {error}");
                 assert_named(&report(), file, &context);
                 refused += 1;
@@ -267,7 +263,7 @@ fn no_flip_in_any_file_is_served_and_other_trees_stay_usable() {
         usable += u64::from(sound > 0);
         let report = report();
         for error in errors {
-            assert!(is_damage(error), "{context}: {error}");
+            assert!(error.is_unreadable(), "{context}: {error}");
             let message = error.to_string();
             assert!(message.contains(file) && message.contains("offset="), "{context}: {message}");
             assert!(
@@ -369,16 +365,15 @@ fn with_damaged_catalog() -> MemoryStorage {
 fn trees_are_listed_past_a_damaged_block_of_the_catalog() {
     let damaged = with_damaged_catalog();
     let db = open(&damaged);
-    assert!(is_damage(&db.trees().unwrap_err()));
-    let mut damages = Vec::new();
-    let trees = db.readable_trees(&mut |error| damages.push(error)).unwrap();
-    assert!(damages.len() == 1 && is_damage(&damages[0]) && damages[0].message().contains("tree=0"), "{damages:?}");
+    assert!(db.trees().unwrap_err().is_unreadable());
+    let (trees, damages) = db.readable_trees().unwrap();
+    assert!(damages.len() == 1 && damages[0].is_unreadable() && damages[0].message().contains("tree=0"), "{damages:?}");
     let listed: BTreeSet<_> = trees.iter().map(|info| info.name.clone()).collect();
     assert!(listed.len() == trees.len() && (400..600).contains(&listed.len()), "listed={}", listed.len());
     for name in (0..600).map(|number| format!("t{number:03}")) {
         match db.open_tree(&name) {
             Ok(_) => assert!(listed.contains(&name), "{name} can be opened and is not listed"),
-            Err(error) => assert!(is_damage(&error) && !listed.contains(&name), "{name}: {error}"),
+            Err(error) => assert!(error.is_unreadable() && !listed.contains(&name), "{name}: {error}"),
         }
     }
     let report = check(DIRECTORY, &options(&damaged.snapshot().crash(1)), &mut |_| {}).unwrap();
@@ -413,14 +408,11 @@ fn the_listing_of_trees_comes_to_an_end_where_a_row_has_versions_in_several_bloc
     let storage = storage.snapshot();
     let mut damaged = 0;
     for offset in used(&storage, &data_file()).1.into_iter().step_by(3000) {
-        let storage = storage.snapshot();
-        storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
-        let options = Options::new().storage(Some(Arc::new(storage))).memory_bytes(8 << 20).read_only(true);
-        let Ok(db) = Database::open(DIRECTORY, options.manual_background(true)) else { continue };
-        let mut damages = 0;
-        let trees = db.readable_trees(&mut |error| damages += u32::from(is_damage(&error))).unwrap();
-        assert!(trees.len() == 4 || damages > 0, "offset={offset} trees={}", trees.len());
-        damaged += u32::from(damages > 0);
+        let Some(db) = open_to_read(&flipped(&storage, offset)) else { continue };
+        let (trees, damages) = db.readable_trees().unwrap();
+        assert!(damages.iter().all(Error::is_unreadable), "offset={offset}: {damages:?}");
+        assert!(trees.len() == 4 || !damages.is_empty(), "offset={offset} trees={}", trees.len());
+        damaged += u32::from(!damages.is_empty());
     }
     assert!(damaged > 10, "damaged={damaged}");
 }
@@ -438,10 +430,7 @@ fn a_scan_meets_no_damage_of_the_trees_beside_its_own() {
     db.close().unwrap();
     let mut damaged_trees = 0;
     for offset in used(&storage, &data_file()).1.into_iter().step_by(1500) {
-        let storage = storage.snapshot();
-        storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
-        let options = Options::new().storage(Some(Arc::new(storage))).memory_bytes(8 << 20).read_only(true);
-        let Ok(db) = Database::open(DIRECTORY, options.manual_background(true)) else { continue };
+        let Some(db) = open_to_read(&flipped(&storage, offset)) else { continue };
         let trees: Vec<_> = TREES.iter().filter_map(|name| db.open_tree(name).ok()).collect();
         if trees.len() == TREES.len() {
             let listed = db.trees().unwrap_or_else(|error| panic!("offset={offset}: {error}"));
@@ -499,10 +488,21 @@ fn a_damaged_block_of_the_catalog_keeps_no_other_tree_from_being_written() {
 }
 
 /// What a check of `storage` with one bit flipped says.
-fn checked_with_flip(storage: &MemoryStorage, offset: u64) -> CheckReport {
+/// A copy of `storage` with a bit flipped in the byte of the data file at `offset`.
+fn flipped(storage: &MemoryStorage, offset: u64) -> MemoryStorage {
     let storage = storage.snapshot();
     storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
-    check(DIRECTORY, &options(&storage), &mut |_| {}).unwrap()
+    storage
+}
+
+fn checked_with_flip(storage: &MemoryStorage, offset: u64) -> CheckReport {
+    check(DIRECTORY, &options(&flipped(storage, offset)), &mut |_| {}).unwrap()
+}
+
+/// The database there, if it can be opened for reading.
+fn open_to_read(storage: &MemoryStorage) -> Option<Database> {
+    let options = Options::new().storage(Some(Arc::new(storage.clone()))).memory_bytes(8 << 20).read_only(true);
+    Database::open(DIRECTORY, options.manual_background(true)).ok()
 }
 
 fn data_file() -> PathBuf {
@@ -571,10 +571,8 @@ fn a_block_of_many_small_trees_damages_all_of_them() {
     let mut shared = 0;
     for offset in used(&storage, &data_file()).1.into_iter().step_by(13) {
         let report = checked_with_flip(&storage, offset);
-        let storage = storage.snapshot();
-        storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
-        let options = Options::new().storage(Some(Arc::new(storage.clone()))).memory_bytes(8 << 20).read_only(true);
-        let Ok(db) = Database::open(DIRECTORY, options.manual_background(true)) else { continue };
+        let storage = flipped(&storage, offset);
+        let Some(db) = open_to_read(&storage) else { continue };
         let mut online = Vec::new();
         db.check(&mut |found| online.push(found)).unwrap();
         let salvaged = salvage(DIRECTORY, "/new", &self::options(&storage.snapshot()), &mut |_| {}).unwrap();
@@ -583,7 +581,7 @@ fn a_block_of_many_small_trees_damages_all_of_them() {
             let Ok(tree) = db.open_tree(name) else { continue };
             assert_eq!(tree.id().0, number);
             if let Err(error) = db.get(&tree, b"key") {
-                assert!(is_damage(&error), "offset={offset}: {error}");
+                assert!(error.is_unreadable(), "offset={offset}: {error}");
                 assert!(report.damaged_trees().contains(&tree.id()), "{name} offset={offset}: {:#?}", report.findings);
                 let reaches =
                     |found: &fronddb::Finding| found.tree <= Some(tree.id()) && Some(tree.id()) <= found.tree_last;
@@ -618,8 +616,7 @@ fn what_a_damaged_tree_lost_makes_nothing_of_another_tree_a_damage() {
     drop(db);
     let mut damaged = 0;
     for offset in used(&crashed, &data_file()).1.into_iter().step_by(1500) {
-        let storage = crashed.snapshot();
-        storage.flip_bit(&data_file(), offset, (offset % 8) as u8).unwrap();
+        let storage = flipped(&crashed, offset);
         let Ok(report) = salvage(DIRECTORY, "/new", &options(&storage), &mut |_| {}) else { continue };
         let is_block = |found: &fronddb::Finding| found.message.contains("damaged block");
         let Some(block) = report.findings.iter().find(|found| is_block(found)) else { continue };
@@ -663,7 +660,7 @@ fn a_large_value_of_which_only_the_log_knows_is_checked() {
     crashed.flip_bit(&data_file(), kept, (kept % 8) as u8).unwrap();
     let db = open(&crashed);
     let tree = db.open_tree("t").unwrap();
-    assert!(is_damage(&db.get(&tree, b"kept").unwrap_err()));
+    assert!(db.get(&tree, b"kept").unwrap_err().is_unreadable());
     let mut found = Vec::new();
     db.check(&mut |finding| found.push(finding)).unwrap();
     assert_eq!(found.len(), 1, "{found:#?}");
