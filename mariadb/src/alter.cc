@@ -444,19 +444,12 @@ int check_table_version(const char *path, const LEX_CUSTRING *version)
 {
   std::string name= tree_name(path), wanted(reinterpret_cast<const char *>(version->str), version->length);
   std::vector<std::string> candidates= {name};
-  frond_list *list= nullptr;
-  const frond_tree_info *trees;
-  size_t count;
-  frond_db_trees(database, &list, &trees, &count);
-  if (list) {
-    /* A partitioned table's partitions change together. */
-    std::string partition= name + "#P#";
-    for (size_t i= 0; i < count; i++)
-      if (strncmp(trees[i].name, partition.c_str(), partition.size()) == 0 &&
-          !strchr(trees[i].name + partition.size(), '/'))
-        candidates.push_back(trees[i].name);
-    frond_list_free(list);
-  }
+  /* A partitioned table's partitions change together. */
+  std::string partition= name + "#P#";
+  for_each_readable_tree([&](const frond_tree_info &tree) {
+    if (strncmp(tree.name, partition.c_str(), partition.size()) == 0 && !strchr(tree.name + partition.size(), '/'))
+      candidates.push_back(tree.name);
+  });
   bool found= false;
   in_transaction([&](frond_txn *txn) {
     for (const std::string &candidate : candidates) {

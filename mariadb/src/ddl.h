@@ -29,6 +29,20 @@ template <typename Use> frond_status for_each_tree(Use use)
   return status;
 }
 
+/* Calls use(tree) for the committed trees, but for those whose rows in the catalog cannot be read. False: there is no list. */
+template <typename Use> bool for_each_readable_tree(Use use)
+{
+  frond_list *list= nullptr;
+  const frond_tree_info *trees;
+  size_t count= 0;
+  if (frond_db_trees(database, &list, &trees, &count) != FROND_OK && !list)
+    return false;
+  for (size_t i= 0; i < count; i++)
+    use(trees[i]);
+  frond_list_free(list);
+  return true;
+}
+
 /* A transaction by itself, durable, of the DDL statement that `thd` runs: it waits for locks as long as the statement says, and KILL
    ends the wait. While the server starts nobody says and nobody kills. */
 template <typename Work> frond_status in_ddl_transaction(THD *thd, Work work)

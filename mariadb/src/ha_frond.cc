@@ -1067,7 +1067,8 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
   const uchar *restore;
   if (!entry_primary_key(index, entry, &primary, &restore))
     return HA_ERR_CRASHED;
-  bool covered= (keyread_enabled() && !has_primary_prefix() && !has_prefix_part(table_share->key_info[index])) || share->indexes[index].clustering;
+  bool covered= share->indexes[index].clustering ||
+                (keyread_enabled() && !has_primary_prefix() && !has_prefix_part(table_share->key_info[index]));
   bool pushed= record == table->record[0] && (pushed_idx_cond || pushed_rowid_filter);
   if ((covered && !locking()) || pushed) {
     int error= read_index_columns(index, entry, primary, restore, record);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <shared_mutex>
 
+#include "ddl.h"
 #include "errors.h"
 #include "key_codec.h"
 #include "plugin.h"
@@ -326,21 +327,16 @@ const char *codec_name(frond_codec codec)
 
 bool list_trees(Trees *trees)
 {
-  frond_list *list= nullptr;
-  const frond_tree_info *items;
-  size_t count= 0;
-  /* Where the catalog is damaged, the other trees. */
-  if (frond_db_trees(database, &list, &items, &count) != FROND_OK && !list)
-    return false;
-  for (size_t i= 0; i < count; i++) {
-    Tree_view &view= (*trees)[items[i].id];
-    view.name= items[i].name;
-    view.id= items[i].id;
-    view.codec= items[i].codec;
-    view.codec_level= items[i].codec_level;
+  bool is_listed= for_each_readable_tree([&](const frond_tree_info &tree) {
+    Tree_view &view= (*trees)[tree.id];
+    view.name= tree.name;
+    view.id= tree.id;
+    view.codec= tree.codec;
+    view.codec_level= tree.codec_level;
     split_name(&view);
-  }
-  frond_list_free(list);
+  });
+  if (!is_listed)
+    return false;
 
   /* Names of indexes are in the definitions of their tables. */
   frond_txn *txn;
