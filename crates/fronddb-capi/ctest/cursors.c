@@ -1,4 +1,6 @@
 /* Cursors: every move, bounds, batch fetch both ways and into buffers of every size. */
+#include <string.h>
+
 #include "test.h"
 
 #define ROWS 2000
@@ -228,6 +230,83 @@ static void lent(frond_db *db)
   frond_tree_close(tree);
 }
 
+/* A row of FAR_ROWS: its value begins with the key of another. */
+#define FAR_ROWS 60000
+#define FAR_BYTES 400
+
+static void far_value(char *out, uint32_t i)
+{
+  uint32_t state = i * 2654435761u + 1, at;
+  for (at = 0; at < FAR_BYTES; at++) {
+    state = state * 1664525u + 1013904223u;
+    out[at] = (char) (state >> 24);
+  }
+  number(out, "far%05d", (int) (i * 7919u % FAR_ROWS));
+}
+
+static uint32_t take_far(frond_cursor *cursor, frond_move move, frond_slice key, frond_row *rows)
+{
+  static uint8_t buffer[1 << 12];
+  const uint8_t *at = buffer;
+  frond_fetch fetch;
+  uint32_t row;
+  memset(&fetch, 0, sizeof fetch);
+  fetch.buffer = buffer;
+  fetch.capacity = sizeof buffer;
+  fetch.rows_max = 20;
+  fetch.flags = FROND_FETCH_LENT;
+  OK(frond_cursor_fetch(cursor, move, key, &fetch));
+  for (row = 0; row < fetch.rows; row++)
+    at = frond_fetch_lent(at, &rows[row]);
+  return fetch.rows;
+}
+
+/* What is lent stays while the cache gives up its blocks for others, and may be what is looked for next. */
+static void lent_beyond_the_cache(void)
+{
+  frond_db *db = open_new("far");
+  frond_tree *tree;
+  frond_txn *txn;
+  frond_cursor *cursor, *other;
+  frond_row rows[20], row;
+  uint32_t expected = 0, count, i, round;
+  OK(frond_db_set_memory_bytes(db, FROND_MEMORY_BYTES_MIN));
+  OK(frond_db_create_tree(db, "far", NULL, &tree));
+  txn = begin(db);
+  for (i = 0; i < FAR_ROWS; i++) {
+    char key[32], value[FAR_BYTES];
+    number(key, "far%05d", (int) i);
+    far_value(value, i);
+    OK(frond_txn_put(txn, tree, text(key), frond_bytes(value, sizeof value)));
+  }
+  OK(frond_txn_commit(txn));
+  OK(frond_db_checkpoint(db));
+  txn = begin(db);
+  OK(frond_cursor_open(txn, tree, NULL, &cursor));
+  count = take_far(cursor, FROND_MOVE_FIRST, none(), rows);
+  for (round = 0; round < 4; round++) {
+    OK(frond_cursor_open(txn, tree, NULL, &other));
+    OK(frond_cursor_move(other, FROND_MOVE_FIRST, none(), &row));
+    for (i = 1; i < FAR_ROWS; i++)
+      OK(frond_cursor_move(other, FROND_MOVE_NEXT, none(), &row));
+    frond_cursor_close(other);
+    CHECK(count == 20);
+    for (i = 0; i < count; i++) {
+      char key[32], value[FAR_BYTES];
+      number(key, "far%05d", (int) (expected + i));
+      far_value(value, expected + i);
+      CHECK(is(rows[i].key, key) && rows[i].value.size == FAR_BYTES &&
+            memcmp(rows[i].value.data, value, FAR_BYTES) == 0);
+    }
+    expected = (expected + 3) * 7919u % FAR_ROWS;
+    count = take_far(cursor, FROND_MOVE_SEEK, frond_bytes(rows[3].value.data, 8), rows);
+  }
+  frond_cursor_close(cursor);
+  OK(frond_txn_commit(txn));
+  frond_tree_close(tree);
+  OK(frond_db_close(db));
+}
+
 static void after_the_end(frond_db *db, frond_tree *tree)
 {
   frond_txn *txn = begin(db);
@@ -323,6 +402,7 @@ void test_cursors(void)
   }
   committed_and_latest(db);
   lent(db);
+  lent_beyond_the_cache();
   frond_tree_close(tree);
   OK(frond_db_close(db));
 }
