@@ -10,7 +10,7 @@
 //!
 //! How a scan makes a marker while others write:
 //! 1. it registers a *watch* from the key where it stands, then checks that the active memtable is still
-//!    the one that it reads;
+//!    the one that it reads, and looks for that key in it anew (before, its place there was that of the next row);
 //! 2. it goes on; every write from now on calls [`DeadRanges::on_write`] **after** its message is in the
 //!    memtable and before it returns, which lowers the watch's end to the written key;
 //! 3. at the first live row it turns the watch into a marker up to that row or the watch's end.

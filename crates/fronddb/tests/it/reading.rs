@@ -27,6 +27,25 @@ fn read_keys(db: &Database, tree: &Tree) -> Result<Vec<usize>> {
     Ok(found)
 }
 
+/// A scan stands at the first of two rows with many dead keys between them, where the memtable that it reads has nothing.
+#[test]
+fn a_row_that_is_written_before_a_scan_proves_its_range_dead_stays_visible() {
+    let (_storage, db, tree) = fresh();
+    (0..300u32).for_each(|row| db.put(&tree, &row.to_be_bytes(), b"old").unwrap());
+    db.checkpoint().unwrap();
+    (0..300u32).filter(|row| ![5, 299].contains(row)).for_each(|row| db.delete(&tree, &row.to_be_bytes()).unwrap());
+    db.checkpoint().unwrap();
+    let txn = begin(&db);
+    let mut cursor = txn.cursor(&tree, CursorOptions::default()).unwrap();
+    assert!(cursor.first().unwrap() && cursor.key() == 5u32.to_be_bytes());
+    db.put(&tree, &150u32.to_be_bytes(), b"new").unwrap();
+    assert!(cursor.next().unwrap() && cursor.key() == 299u32.to_be_bytes());
+    let later = begin(&db);
+    let mut cursor = later.cursor(&tree, CursorOptions::default()).unwrap();
+    let rows: Vec<_> = collect(&mut cursor).unwrap().into_iter().map(|(key, _)| key).collect();
+    assert_eq!(rows, [5u32, 150, 299].map(|row| row.to_be_bytes().to_vec()));
+}
+
 #[test]
 fn reading_keys_loads_no_blob() {
     let (storage, db, tree) = fresh();

@@ -20,8 +20,8 @@ pub(super) struct Chain {
 }
 
 impl TreeCursor {
-    /// At a key without a row: jumps to the end of the marker around it, if there is one (true), or adds it
-    /// to the chain.
+    /// At a key without a row, which becomes part of the chain: puts all sources behind it, or behind the marker around it (true), or
+    /// leaves them where they are.
     pub(super) fn pass_dead(&mut self) -> Result<bool> {
         let Some(since) = self.dead_since.filter(|_| !self.view.uncommitted) else {
             self.end_chain(false);
@@ -42,11 +42,16 @@ impl TreeCursor {
             let mut next = self.key.clone();
             next.push(0);
             self.begin_watch(&next);
+            if self.chain.watch.is_some() {
+                // The memtable's source may stand further on already: it has not seen what was written before it until now.
+                self.jump_forward(next)?;
+                return Ok(true);
+            }
         }
         Ok(false)
     }
 
-    /// Begins to watch writes from `lower` on, unless some may already have gone to a newer memtable or a graft. Where this cursor sees
+    /// Begins to watch writes from `lower` on, where all sources must be put next, unless some may already have gone to a newer memtable or a graft. Where this cursor sees
     /// range-deletes there is no chain: what its sources jump over is dead for its view alone.
     pub(super) fn begin_watch(&mut self, lower: &[u8]) {
         let Some(leaf) = self.leaf.as_ref().filter(|leaf| leaf.ranges.is_empty()) else { return };
