@@ -9,18 +9,22 @@
 //! `lock::implicit`). *The reader comes first*: the writer sees that there are range locks in the tree and takes a point lock
 //! on its key before it writes, which waits for them; a write that fails there has had no effect.
 //!
-//! *At the same time* the order is kept by a counter per slot, of writes that have entered and writes that have left:
+//! *At the same time* the order is kept by counters, of writes that have entered and writes that have left:
 //!
 //! | writer | reader |
 //! |---|---|
 //! | W1 enters (counts up) | R1 registers its range (counts the tree's ranges up) |
-//! | W2 looks at the tree's count of ranges; if there are some: leaves, locks, enters again | R2 waits until all who had entered have left |
+//! | W2 looks at the tree's count of ranges; if there are some: leaves, locks, enters again | R2 waits until it has seen each counter pair with nobody inside |
 //! | W3 puts its messages into level 0 | R3 reads |
 //! | W4 leaves | |
 //!
 //! W1, W2, R1 and R2 are sequentially consistent. If W2 comes before R1, then so does W1, and R2 waits for W4: R3 finds the
 //! message. Otherwise W2 sees the range, and the point lock conflicts with it (V1). Nobody waits for a lock between W1
 //! and W4, so R2 is short (V2).
+//!
+//! Threads are spread over slots, and several share one. So that a reader need not wait for who comes later, a slot has two *lanes*,
+//! of which one is open: R2 opens the other one, waits for the one that was open to become empty, and then does so once more.
+//! A writer that saw a lane open and enters it late delays R2, and nothing else: that lane has been seen empty or will be.
 //!
 //! A reader that looked *before* it knew which range to lock need not look again if nobody has entered since before that look
 //! ([`CoveredGate::mark`]).
@@ -34,6 +38,7 @@ use smallvec::SmallVec;
 use super::batch::WriteBatch;
 use super::core::{TxnCore, TxnState};
 use super::options::Wait;
+use crate::base::sync::Mutex;
 use crate::base::{Result, TreeId};
 use crate::lock::Mode;
 
@@ -43,26 +48,39 @@ const SLOTS: usize = 16;
 const SPINS: u32 = 200;
 
 #[derive(Debug, Default)]
-struct Slot {
+struct Lane {
     entered: AtomicU64,
     left: AtomicU64,
+}
+
+impl Lane {
+    /// How many have been here, if nobody is inside.
+    fn empty(&self) -> Option<u64> {
+        // In this order: equal means that nobody was inside when `entered` was read.
+        let left = self.left.load(Ordering::SeqCst);
+        (self.entered.load(Ordering::SeqCst) == left).then_some(left)
+    }
 }
 
 /// Who is writing covered keys just now.
 #[derive(Debug, Default)]
 pub(crate) struct CoveredGate {
-    slots: [CachePadded<Slot>; SLOTS],
+    slots: [CachePadded<[Lane; 2]>; SLOTS],
+    /// Its last bit: the lane that is open.
+    open: CachePadded<AtomicUsize>,
+    /// One reader opens lanes at a time.
+    draining: Mutex<()>,
 }
 
 /// Held from W1 to W4; leaves when dropped.
 #[derive(Debug)]
 pub(crate) struct CoveredPass<'a> {
-    slot: &'a Slot,
+    lane: &'a Lane,
 }
 
 impl Drop for CoveredPass<'_> {
     fn drop(&mut self) {
-        self.slot.left.fetch_add(1, Ordering::SeqCst);
+        self.lane.left.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -80,19 +98,25 @@ fn home() -> usize {
 
 impl CoveredGate {
     fn enter(&self) -> CoveredPass<'_> {
-        let slot = &self.slots[home()];
-        slot.entered.fetch_add(1, Ordering::SeqCst);
-        CoveredPass { slot }
+        let lane = &self.slots[home()][self.open.load(Ordering::Relaxed) & 1];
+        lane.entered.fetch_add(1, Ordering::SeqCst);
+        CoveredPass { lane }
     }
 
     /// R2: waits until all who had entered have left.
     pub(crate) fn drain(&self) {
-        for slot in &self.slots {
-            let entered = slot.entered.load(Ordering::SeqCst);
-            let mut looks = 0;
-            while slot.left.load(Ordering::SeqCst) < entered {
-                looks += 1;
-                if looks < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+        if self.mark().is_some() {
+            return;
+        }
+        let _one = self.draining.lock();
+        for _ in 0..2 {
+            let closed = self.open.fetch_xor(1, Ordering::SeqCst) & 1;
+            for slot in &self.slots {
+                let mut looks = 0;
+                while slot[closed].empty().is_none() {
+                    looks += 1;
+                    if looks < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+                }
             }
         }
     }
@@ -100,13 +124,8 @@ impl CoveredGate {
     /// Two equal marks say that nobody wrote from before the first to after the second; `None` while somebody does.
     pub(crate) fn mark(&self) -> Option<u64> {
         let mut sum = 0u64;
-        for slot in &self.slots {
-            // In this order: equal means that nobody was inside when `left` was read.
-            let left = slot.left.load(Ordering::SeqCst);
-            if slot.entered.load(Ordering::SeqCst) != left {
-                return None;
-            }
-            sum = sum.wrapping_add(left);
+        for lane in self.slots.iter().flat_map(|slot| slot.iter()) {
+            sum = sum.wrapping_add(lane.empty()?);
         }
         Some(sum)
     }
@@ -240,6 +259,42 @@ mod tests {
             left.store(true, Ordering::SeqCst);
             drop(pass);
             assert!(drained.join().is_ok_and(|saw| saw));
+        });
+    }
+
+    #[test]
+    fn draining_takes_nobody_elses_leaving_for_that_of_who_has_entered() {
+        let gate = CoveredGate::default();
+        let pass = gate.enter();
+        let left = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let drained = scope.spawn(|| {
+                gate.drain();
+                left.load(Ordering::SeqCst)
+            });
+            // This thread's slot, as another thread that shares it.
+            for _ in 0..1000 {
+                drop(gate.enter());
+                std::thread::yield_now();
+            }
+            left.store(true, Ordering::SeqCst);
+            drop(pass);
+            assert!(drained.join().is_ok_and(|saw| saw));
+        });
+    }
+
+    #[test]
+    fn draining_ends_though_somebody_is_always_inside() {
+        let gate = CoveredGate::default();
+        std::thread::scope(|scope| {
+            let mut pass = gate.enter();
+            let drained = scope.spawn(|| gate.drain());
+            while !drained.is_finished() {
+                let next = gate.enter();
+                pass = next;
+                std::thread::yield_now();
+            }
+            drop(pass);
         });
     }
 }
