@@ -96,6 +96,7 @@ static void null_handles(void)
 
   WRONG(frond_txn_get(NULL, NULL, text("k"), &value));
   WRONG(frond_txn_contains(NULL, NULL, text("k"), &flag));
+  WRONG(frond_txn_changed_after_snapshot(NULL, NULL, text("k"), &flag));
   WRONG(frond_txn_get_many(NULL, NULL, &value, 1, &value));
   WRONG(frond_txn_get_locked(NULL, NULL, text("k"), FROND_LOCK_SHARED, FROND_WAIT_DEFAULT, &value, &flag));
   WRONG(frond_txn_lock_range(NULL, NULL, none(), none(), FROND_LOCK_SHARED, FROND_WAIT_DEFAULT));

@@ -35,6 +35,8 @@ static void single_writes(frond_db *db)
   CHECK(flag && is(value, "the empty key"));
   OK(frond_txn_contains(txn, tree, text("d"), &flag));
   CHECK(!flag);
+  OK(frond_txn_changed_after_snapshot(txn, tree, text("a"), &flag));
+  CHECK(!flag);
 
   keys[0] = text("b");
   keys[1] = text("nobody");

@@ -46,6 +46,10 @@ static void isolation(frond_db *db, frond_tree *tree)
   /* Locking reads at repeatable read see the latest row; first-updater-wins refuses it. */
   OK(frond_txn_get_locked(repeatable, tree, text("k"), FROND_LOCK_SHARED, FROND_WAIT_DEFAULT, &value, NULL));
   CHECK(is(value, "1"));
+  OK(frond_txn_changed_after_snapshot(repeatable, tree, text("k"), &skipped));
+  CHECK(skipped);
+  OK(frond_txn_changed_after_snapshot(repeatable, tree, text("l"), &skipped));
+  CHECK(!skipped);
   OK(frond_txn_commit(repeatable));
   IS(FROND_CONFLICT, frond_txn_put(strict, tree, text("k"), text("3")));
   OK(frond_txn_rollback(strict));

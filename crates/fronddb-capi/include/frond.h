@@ -388,6 +388,9 @@ enum {
 frond_status frond_txn_get(frond_txn *txn, const frond_tree *tree, frond_slice key, frond_slice *value);
 /* Whether key has a value; does not load it and leaves values lent before valid. */
 frond_status frond_txn_contains(frond_txn *txn, const frond_tree *tree, frond_slice key, bool *found);
+/* Whether others have committed a change of key after the transaction's snapshot: then a locking read or a write of it meets
+ * another row than its plain reads see. Stays so as long as key is locked. False where it has taken no snapshot that lasts. */
+frond_status frond_txn_changed_after_snapshot(frond_txn *txn, const frond_tree *tree, frond_slice key, bool *changed);
 /* Many keys by one call: values[i] answers keys[i], for i below count. On an error no value is written. */
 frond_status frond_txn_get_many(frond_txn *txn, const frond_tree *tree, const frond_slice *keys, size_t count,
                                 frond_slice *values);

@@ -50,6 +50,20 @@ pub extern "C" fn frond_txn_contains(
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn frond_txn_changed_after_snapshot(
+    txn: Option<&mut frond_txn>,
+    tree: Option<&frond_tree>,
+    key: Bytes<'_>,
+    changed: Out<'_, bool>,
+) -> Status {
+    enter("frond_txn_changed_after_snapshot", || {
+        let (txn, tree, changed) = (need(txn, "txn")?, need(tree, "tree")?, need(changed, "changed")?);
+        changed.write(txn.inner.changed_after_snapshot(&tree.inner, key.get()?)?);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_get_many(
     txn: Option<&mut frond_txn>,
     tree: Option<&frond_tree>,

@@ -101,6 +101,13 @@ pub(crate) struct TxnState {
     pub(crate) failed_operation: Option<usize>,
 }
 
+impl TxnState {
+    /// The number of the snapshot that it has taken for all of its life, if it has.
+    pub(crate) fn held_snapshot(&self) -> Option<CommitNumber> {
+        self.snapshot.as_ref().map(|snapshot| snapshot.number())
+    }
+}
+
 /// What a transaction that writes or locks has.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {

@@ -135,6 +135,14 @@ impl TxnCore {
         Ok(self.look(tree, key, true)?.is_some())
     }
 
+    pub(crate) fn changed_after_snapshot(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        check_key(key)?;
+        let state = self.active()?;
+        self.check_tree(&state, &tree.inner)?;
+        let Some(snapshot) = state.held_snapshot() else { return Ok(false) };
+        self.changed_after(&state, snapshot, &inner(tree.id(), key))
+    }
+
     /// A plain read; with `keys_only` no value that is kept apart is loaded.
     #[inline]
     fn look(&self, tree: &Tree, key: &[u8], keys_only: bool) -> Result<Option<Value>> {

@@ -141,6 +141,16 @@ impl Transaction {
         self.core.contains(tree, key)
     }
 
+    /// Whether others have committed a change of `key` after this transaction's snapshot: then a locking read or a write of it
+    /// meets another row than its plain reads see. Stays so as long as the key is locked. False where the transaction has
+    /// taken no snapshot that lasts.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn changed_after_snapshot(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        self.core.changed_after_snapshot(tree, key)
+    }
+
     /// Locks `key` and reads its latest committed value (or what this transaction wrote).
     ///
     /// # Errors

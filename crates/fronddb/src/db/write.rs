@@ -254,14 +254,18 @@ impl TxnCore {
     /// At first-updater-wins: fails when `key` changed after the snapshot.
     pub(crate) fn check_conflict(&self, state: &TxnState, snapshot: Option<CommitNumber>, key: &[u8]) -> Result<()> {
         let Some(snapshot) = snapshot else { return Ok(()) };
-        let engine = &self.engine;
-        let view = self.latest_view(state);
-        engine.counters.write_checks.add(1);
-        let newest = engine.tree.newest_change(&engine.tree.version_guard(), &view, key)?;
-        if newest.is_some_and(|number| number > snapshot) {
+        if self.changed_after(state, snapshot, key)? {
             return Err(Error::new(ErrorKind::Conflict, "the row was changed after this transaction's snapshot"));
         }
         Ok(())
+    }
+
+    /// Whether others have committed a change of the inner key after `snapshot`, which this transaction holds.
+    pub(crate) fn changed_after(&self, state: &TxnState, snapshot: CommitNumber, key: &[u8]) -> Result<bool> {
+        let engine = &self.engine;
+        let view = self.latest_view(state);
+        engine.counters.write_checks.add(1);
+        engine.tree.changed_after(&engine.tree.version_guard(), &view, key, snapshot)
     }
 
     /// What a locking read or a uniqueness check sees: everything committed, and its own.

@@ -95,11 +95,12 @@ impl PathVisitor for Getter<'_> {
     }
 }
 
-/// Finds when a key last changed.
+/// Finds when a key last changed, if that was after `since`.
 struct ChangeFinder<'a> {
     view: &'a View<'a>,
     key: &'a [u8],
     hash: u64,
+    since: CommitNumber,
     newest_range: Option<(u64, CommitNumber)>,
     found: Option<(u64, CommitNumber)>,
 }
@@ -122,6 +123,9 @@ impl PathVisitor for ChangeFinder<'_> {
         };
         let flow = match stop {
             Stop::Level0(level0) => level0.get(self.key, take),
+            Stop::Run(run) if run.meta().unresolved.is_empty() && run.meta().newest_commit <= self.since => {
+                ControlFlow::Continue(())
+            }
             Stop::Run(run) => run.get(self.key, self.hash, &mut take)?,
         };
         self.found = found;
@@ -223,15 +227,21 @@ impl BeTree {
         if keys_only { Ok(Vec::new()) } else { self.read_blob(reference) }
     }
 
-    /// The commit number of the newest committed change of `key`, deletes included; 0 for one that every
-    /// snapshot sees, `None` if nothing is known of the key.
+    /// Whether a change of `key`, deletes included, was committed after `since`, which no compaction has passed. Runs that hold
+    /// nothing as new are not read.
     ///
     /// # Errors
     /// `Corruption` and `Io` from reading blocks.
-    pub fn newest_change(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<Option<CommitNumber>> {
-        let mut finder = ChangeFinder { view, key, hash: key_hash(key), newest_range: None, found: None };
+    pub fn changed_after(
+        &self,
+        version: &Version,
+        view: &View<'_>,
+        key: &[u8],
+        since: CommitNumber,
+    ) -> Result<bool> {
+        let mut finder = ChangeFinder { view, key, hash: key_hash(key), since, newest_range: None, found: None };
         self.visit_path(version, key, &mut finder)?;
-        Ok(finder.found.max(finder.newest_range).map(|(_, number)| number))
+        Ok(finder.found.max(finder.newest_range).is_some_and(|(_, number)| number > since))
     }
 
     /// Shows `visitor` every place on the path of `key`, newest first, until it breaks.

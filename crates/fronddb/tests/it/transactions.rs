@@ -43,6 +43,49 @@ fn a_snapshot_has_no_phantoms_and_a_locking_read_sees_the_latest_row() {
 }
 
 #[test]
+fn a_key_that_others_changed_after_the_snapshot_is_told_from_one_they_did_not() {
+    let (_storage, db, tree) = fresh();
+    for key in [b"changed", b"deleted", b"covered", b"written"] {
+        db.put(&tree, key, b"1").unwrap();
+    }
+    let txn = begin(&db);
+    let changed = |key: &[u8]| txn.changed_after_snapshot(&tree, key).unwrap();
+    db.put(&tree, b"before", b"1").unwrap();
+    assert!(!changed(b"before"), "there is no snapshot yet");
+    assert_eq!(txn.get(&tree, b"none").unwrap(), None);
+    assert!(!changed(b"before") && !changed(b"none"));
+    db.put(&tree, b"changed", b"2").unwrap();
+    db.delete(&tree, b"deleted").unwrap();
+    db.put(&tree, b"new", b"2").unwrap();
+    let other = begin(&db);
+    other.delete_range(&tree, b"covered", b"d").unwrap();
+    other.commit().unwrap();
+    let undone = begin(&db);
+    undone.put(&tree, b"written", b"2").unwrap();
+    undone.rollback().unwrap();
+    txn.put(&tree, b"written", b"2").unwrap();
+    txn.put(&tree, b"changed", b"3").unwrap();
+    for round in 0..2 {
+        for (key, is_changed) in [
+            (&b"changed"[..], true),
+            (b"deleted", true),
+            (b"new", true),
+            (b"covered", true),
+            (b"written", false),
+            (b"before", false),
+        ] {
+            assert_eq!(changed(key), is_changed, "round={round} key={}", String::from_utf8_lossy(key));
+        }
+        // And from the tree.
+        db.checkpoint().unwrap();
+    }
+    txn.commit().unwrap();
+    let locking = at(&db, Isolation::Serializable);
+    assert!(locking.get(&tree, b"new").unwrap().is_some());
+    assert!(!locking.changed_after_snapshot(&tree, b"new").unwrap(), "it has none");
+}
+
+#[test]
 fn updates_are_not_lost_and_dirty_writes_wait() {
     let (_storage, db, tree) = fresh();
     let first = at(&db, Isolation::ReadCommitted);
