@@ -560,13 +560,27 @@ bool ha_frond::restore_differs(const Key_codec &codec, const uchar *a, const uch
   return !same(slice(compare_key), slice(compare_other));
 }
 
-/* The entry of a secondary index follows its row from the old to the new record. */
-void ha_frond::add_update(uint index, const uchar *old_record, const uchar *new_record, bool primary_moved)
+/* Whether others changed a row, which is locked, after the snapshot that plain reads of the transaction see. What it writes goes over the
+   latest row, so these reads see of the row: what it writes, and the entries that the row had in the snapshot. So all entries
+   are written, also those that are the latest row's already, and is_entry_seen tells the others from them. */
+int ha_frond::look_overtaken(const Bytes &key, bool *overtaken)
+{
+  *overtaken= false;
+  if (session->read_committed() || table_share->keys == (has_primary_key() ? 1U : 0U))
+    return 0;
+  frond_status status= frond_txn_changed_after_snapshot(txn(), share->primary, slice(key), overtaken);
+  if (status == FROND_OK && *overtaken)
+    session->overtook(share->primary);
+  return failure(status);
+}
+
+/* The entry of a secondary index follows its row from the old to the new record; `whole`: it is written even where it stays the same. */
+void ha_frond::add_update(uint index, const uchar *old_record, const uchar *new_record, bool whole)
 {
   const Key_codec &codec= *codecs[index];
   const Index_tree &tree= share->indexes[index];
   bool moved= codec.differs(old_record, new_record);
-  if (!moved && !primary_moved && !tree.clustering && !restore_differs(codec, old_record, new_record))
+  if (!moved && !whole && !tree.clustering && !restore_differs(codec, old_record, new_record))
     return;
   bool checked= tree.unique && !codec.has_null(new_record);
   if (!moved && checked) {
@@ -701,6 +715,9 @@ int ha_frond::begin_load()
     return error;
   frond_status status= Bulk_load::begin(txn(), share, table_share, tables, &load);
   session->set_wait(statement_wait_ms);
+  /* Its snapshot may have rows there that others have deleted since. */
+  if (status == FROND_OK && !session->read_committed() && thd_test_options(ha_thd(), OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
+    session->overtook(share->primary);
   return status == FROND_LOCK_TIMEOUT ? 0 : failure(status);
 }
 
@@ -780,6 +797,9 @@ int ha_frond::write_row(const uchar *record)
     if (!is_primary(index))
       add_insertion(index, record, new_primary_key);
   int error= load ? write_failure(writes.load(load.get())) : run_writes(nullptr, record);
+  bool overtaken;
+  if (!error && !load && has_primary_key())
+    error= look_overtaken(new_primary_key, &overtaken);
   if (error)
     return error;
   share->saw_auto_increment(auto_increment_of(record));
@@ -830,6 +850,10 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
   } else {
     new_primary_key= primary_key;
   }
+  bool overtaken= false;
+  int error= look_overtaken(primary_key, &overtaken);
+  if (error)
+    return error;
   if (moved) {
     writes.begin(share->primary, FROND_OP_DELETE, 0, table_share->primary_key);
     writes.bytes().append_bytes(primary_key);
@@ -840,10 +864,12 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
   rows.encode(new_record, writes.bytes());
   for (uint index= 0; index < table_share->keys; index++)
     if (!is_primary(index))
-      add_update(index, old_record, new_record, retold);
-  int error= share->keep_auto_increment(auto_increment_of(old_record));
+      add_update(index, old_record, new_record, retold || overtaken);
+  error= share->keep_auto_increment(auto_increment_of(old_record));
   if (!error)
     error= run_writes(old_record, new_record);
+  if (!error && moved)
+    error= look_overtaken(new_primary_key, &overtaken);
   if (error)
     return error;
   share->saw_auto_increment(auto_increment_of(new_record));
@@ -863,7 +889,10 @@ int ha_frond::delete_row(const uchar *record)
   for (uint index= 0; index < table_share->keys; index++)
     if (!is_primary(index))
       add_deletion(index, record, primary_key);
-  int error= share->keep_auto_increment(auto_increment_of(record));
+  bool overtaken;
+  int error= look_overtaken(primary_key, &overtaken);
+  if (!error)
+    error= share->keep_auto_increment(auto_increment_of(record));
   if (!error)
     error= run_writes(record, nullptr);
   if (!error)
@@ -1061,12 +1090,48 @@ int ha_frond::check_pushed(bool *skip)
   }
 }
 
+/* Whether an entry is that of its row as plain reads see it, in a table of which the transaction has overtaken a row. */
+int ha_frond::is_entry_seen(uint index, frond_slice entry_key, frond_slice primary, const uchar *record, bool *seen)
+{
+  frond_slice value;
+  primary_key.clear();
+  primary_key.append(primary.data, primary.size);
+  frond_status status= frond_txn_get(txn(), share->primary, slice(primary_key), &value);
+  if (status != FROND_OK)
+    return failure(status);
+  *seen= false;
+  if (!value.data)
+    return 0;
+  /* Virtual columns are computed of the record in this place alone. */
+  uchar *place= table->record[0];
+  Bytes kept;
+  if (record != place)
+    kept.append(place, table_share->reclength);
+  int error= rows.decode(primary_key.data(), primary_key.size(), value.data, value.size, nullptr, place);
+  if (!error && !compute_virtual_parts(index))
+    error= HA_ERR_INTERNAL_ERROR;
+  if (!error) {
+    append_present_key(index, place);
+    *seen= same(slice(compare_key), entry_key);
+  }
+  if (record != place)
+    memcpy(place, kept.data(), kept.size());
+  return error;
+}
+
 int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool *skip)
 {
   frond_slice primary;
   const uchar *restore;
   if (!entry_primary_key(index, entry, &primary, &restore))
     return HA_ERR_CRASHED;
+  if (unlikely(!locking() && session->has_overtaken(share->primary))) {
+    bool seen;
+    int error= is_entry_seen(index, entry.key, primary, record, &seen);
+    *skip= !seen;
+    if (error || !seen)
+      return error;
+  }
   bool covered= share->indexes[index].clustering ||
                 (keyread_enabled() && !has_primary_prefix() && !has_prefix_part(table_share->key_info[index]));
   bool pushed= record == table->record[0] && (pushed_idx_cond || pushed_rowid_filter);

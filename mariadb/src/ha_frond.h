@@ -202,7 +202,8 @@ private:
   /* Writes */
   void add_insertion(uint index, const uchar *record, const frond::Bytes &primary);
   void add_deletion(uint index, const uchar *record, const frond::Bytes &primary);
-  void add_update(uint index, const uchar *old_record, const uchar *new_record, bool primary_moved);
+  void add_update(uint index, const uchar *old_record, const uchar *new_record, bool whole);
+  int look_overtaken(const frond::Bytes &key, bool *overtaken);
   bool is_same_row(const uchar *a, const uchar *b) const;
   bool primary_differs(const uchar *old_record, const uchar *new_record);
   bool restore_differs(const frond::Key_codec &codec, const uchar *a, const uchar *b);
@@ -227,6 +228,7 @@ private:
   int walk(Move move, const frond::Scan_bounds &bounds, uchar *record, bool one_prefix= false);
   int step(Move move, uchar *record);
   int read_walked(const frond_row &row, uchar *record, bool *skip);
+  int is_entry_seen(uint index, frond_slice entry_key, frond_slice primary, const uchar *record, bool *seen);
   int read_entry(uint index, const frond_row &entry, uchar *record, bool *skip);
   int lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip);
   bool is_walked(const frond::Bytes &key) const;

@@ -151,6 +151,7 @@ void Session::forget()
   xid.clear();
   ordered= false;
   counted.clear();
+  overtaken.clear();
   drop_waiting();
 }
 

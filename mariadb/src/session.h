@@ -71,6 +71,11 @@ public:
   /* The transaction has changed how many rows a table has: who set the flag is told when that is undone. */
   void counted_rows(const std::shared_ptr<std::atomic<bool>> &miscounted) { counted.insert(miscounted); }
 
+  /* The transaction has written a row of a table that others had changed after its snapshot: in what its plain reads see, entries of the
+     row as it was in the snapshot are left beside those that it wrote. */
+  void overtook(const frond_tree *rows) { overtaken.insert(frond_tree_id(rows)); }
+  bool has_overtaken(const frond_tree *rows) const { return !overtaken.empty() && overtaken.count(frond_tree_id(rows)) > 0; }
+
   /* The key that the last write found taken. It is the session's, because a row that moves between partitions fails in
      one handler and is asked for at another. */
   uint duplicate_key= MAX_KEY;
@@ -114,6 +119,7 @@ private:
   std::string xid;
   std::vector<std::string> dropped; /* temporary tables */
   std::unordered_set<std::shared_ptr<std::atomic<bool>>> counted;
+  std::unordered_set<uint32_t> overtaken; /* trees of rows */
   frond_durability durability= FROND_DURABILITY_DEFAULT;
   /* What commit_ordered came to, for commit() to report. */
   bool ordered= false;

@@ -232,13 +232,7 @@ impl BeTree {
     ///
     /// # Errors
     /// `Corruption` and `Io` from reading blocks.
-    pub fn changed_after(
-        &self,
-        version: &Version,
-        view: &View<'_>,
-        key: &[u8],
-        since: CommitNumber,
-    ) -> Result<bool> {
+    pub fn changed_after(&self, version: &Version, view: &View<'_>, key: &[u8], since: CommitNumber) -> Result<bool> {
         let mut finder = ChangeFinder { view, key, hash: key_hash(key), since, newest_range: None, found: None };
         self.visit_path(version, key, &mut finder)?;
         Ok(finder.found.max(finder.newest_range).is_some_and(|(_, number)| number > since))
