@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::states::AbortedSteps;
+use super::steps::Steps;
 use crate::base::TxnId;
 
 /// How much is in the backlog.
@@ -30,8 +30,7 @@ pub struct BacklogStats {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum What {
     Whole,
-    /// Ascending, disjoint, not touching.
-    Steps(Vec<(u32, u32)>),
+    Steps(Steps),
 }
 
 #[derive(Debug)]
@@ -57,36 +56,23 @@ pub(super) struct Backlog {
     flushed_below: u64,
 }
 
-/// Adds `from..=to` to disjoint ascending intervals.
-pub(super) fn add_interval(intervals: &mut Vec<(u32, u32)>, from: u32, to: u32) {
-    let (mut from, mut to) = (from, to);
-    intervals.retain(|(low, high)| {
-        let touches = *low <= to.saturating_add(1) && from <= high.saturating_add(1);
-        if touches {
-            from = from.min(*low);
-            to = to.max(*high);
-        }
-        !touches
-    });
-    let index = intervals.partition_point(|(low, _)| *low < from);
-    intervals.insert(index, (from, to));
-}
-
 impl Backlog {
     /// Notes that `txn` aborted while `memtable` was active.
     pub(super) fn abort(&mut self, txn: TxnId, memtable: u64) {
         self.put(txn, What::Whole, memtable);
     }
 
-    /// Notes that steps of `txn` aborted; returns all its aborted steps.
-    pub(super) fn abort_steps(&mut self, txn: TxnId, from: u32, to: u32, memtable: u64) -> Vec<(u32, u32)> {
-        let mut intervals = match self.aborted.get(&txn).map(|aborted| &aborted.what) {
-            Some(What::Steps(intervals)) => intervals.clone(),
-            _ => Vec::new(),
-        };
-        add_interval(&mut intervals, from, to);
-        self.put(txn, What::Steps(intervals.clone()), memtable);
-        intervals
+    /// Notes that steps of `txn`, which goes on, aborted while `memtable` was active.
+    pub(super) fn abort_steps(&mut self, txn: TxnId, from: u32, to: u32, memtable: u64) {
+        let mut steps = Steps::default();
+        if let Some(before) = self.aborted.remove(&txn) {
+            self.waiting.remove(&(before.memtable, txn));
+            if let What::Steps(earlier) = before.what {
+                steps = earlier;
+            }
+        }
+        steps.add(from, to);
+        self.put(txn, What::Steps(steps), memtable);
     }
 
     /// Enters what an image says, to be given a memtable later.
@@ -164,18 +150,6 @@ impl Backlog {
         self.aborted.iter().map(|(txn, aborted)| (*txn, &aborted.what))
     }
 
-    /// All aborted intervals, ascending.
-    pub(super) fn intervals(&self) -> impl Iterator<Item = AbortedSteps> {
-        self.iter().flat_map(|(txn, what)| {
-            let whole = [(0, u32::MAX)];
-            let intervals = match what {
-                What::Whole => &whole[..],
-                What::Steps(intervals) => intervals,
-            };
-            intervals.iter().map(|(from, to)| AbortedSteps { txn, from: *from, to: *to }).collect::<Vec<_>>()
-        })
-    }
-
     /// Those of which something is aborted and that at least `runs_min` runs of the root list, ascending.
     pub(super) fn held_by(&self, runs_min: u32) -> Vec<TxnId> {
         self.aborted.keys().copied().filter(|txn| self.runs(*txn) >= runs_min).collect()
@@ -199,7 +173,6 @@ impl Backlog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn an_id_is_forgotten_when_neither_memtable_nor_run_nor_reader_can_hold_it() {
@@ -217,20 +190,5 @@ mod tests {
         assert_eq!(backlog.run_released(&[b]), [], "memtable 6 may hold it");
         assert_eq!(backlog.memtables_flushed_below(7), [b]);
         assert_eq!(backlog.stats(), BacklogStats::default());
-    }
-
-    proptest! {
-        #[test]
-        fn intervals_are_a_set(adds in prop::collection::vec((0u32..50, 0u32..6), 1..20)) {
-            let mut intervals = Vec::new();
-            let mut model = BTreeSet::new();
-            for (from, length) in adds {
-                add_interval(&mut intervals, from, from + length);
-                model.extend(from..=from + length);
-                prop_assert!(intervals.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0), "{intervals:?}");
-                let set: BTreeSet<u32> = intervals.iter().flat_map(|(from, to)| *from..=*to).collect();
-                prop_assert_eq!(&set, &model);
-            }
-        }
     }
 }

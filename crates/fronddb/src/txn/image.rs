@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 
 use super::backlog::{Backlog, What};
 use super::status::{Open, StatusTable, XID_BYTES_MAX};
+use super::steps::Steps;
 use crate::base::codec::{Decoder, put_bytes, put_varint};
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TxnId};
 use crate::format::Status;
@@ -53,14 +54,14 @@ impl StatusTable {
         put_varint(&mut out, inner.backlog.iter().count() as u64);
         for (txn, what) in inner.backlog.iter() {
             put_varint(&mut out, txn.0);
-            let intervals: &[(u32, u32)] = match what {
-                What::Whole => &[],
-                What::Steps(intervals) => intervals,
+            let What::Steps(steps) = what else {
+                put_varint(&mut out, 0);
+                continue;
             };
-            put_varint(&mut out, intervals.len() as u64);
-            for (from, to) in intervals {
-                put_varint(&mut out, u64::from(*from));
-                put_varint(&mut out, u64::from(*to));
+            put_varint(&mut out, steps.len() as u64);
+            for (from, to) in steps.iter() {
+                put_varint(&mut out, u64::from(from));
+                put_varint(&mut out, u64::from(to));
             }
         }
         let mut held: BTreeMap<TxnId, u32> = BTreeMap::new();
@@ -279,13 +280,14 @@ fn decode_what(decoder: &mut Decoder<'_>) -> Result<What> {
     if count == 0 {
         return Ok(What::Whole);
     }
-    let mut intervals: Vec<(u32, u32)> = Vec::with_capacity(count);
+    let (mut steps, mut before) = (Steps::default(), None);
     for _ in 0..count {
         let (from, to) = (decoder.varint_u32()?, decoder.varint_u32()?);
-        if from > to || intervals.last().is_some_and(|(_, last)| from <= *last) {
+        if from > to || before.is_some_and(|last| from <= last) {
             return Err(Error::corruption(format!("intervals of steps out of order, from={from} to={to}")));
         }
-        intervals.push((from, to));
+        steps.add(from, to);
+        before = Some(to);
     }
-    Ok(What::Steps(intervals))
+    Ok(What::Steps(steps))
 }

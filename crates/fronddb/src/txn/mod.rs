@@ -21,6 +21,7 @@ mod image;
 mod snapshots;
 mod states;
 mod status;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod transaction;

@@ -18,6 +18,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::backlog::What;
+use super::steps::Steps;
 use crate::base::sync::ArcSwap;
 use crate::base::sync::RwLock;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,11 +40,11 @@ const STEPS: u64 = 4;
 const NUMBER_SHIFT: u32 = 3;
 
 /// Aborted steps `from..=to` of a transaction; all steps of one that was aborted whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct AbortedSteps {
-    pub(super) txn: TxnId,
-    pub(super) from: u32,
-    pub(super) to: u32,
+#[derive(Debug, Clone, Copy)]
+struct AbortedSteps {
+    txn: TxnId,
+    from: u32,
+    to: u32,
 }
 
 #[derive(Debug)]
@@ -58,11 +60,12 @@ struct Published {
     chunks: Vec<Arc<Chunk>>,
     /// Chunks below this number that are not in the list are settled.
     chunks_end: u64,
+    /// Ascending by transaction and first step; intervals of one are disjoint.
     passed: Arc<[AbortedSteps]>,
 }
 
-/// Aborted steps of some transactions: disjoint intervals, ascending.
-type StepGroup = RwLock<HashMap<u64, Vec<(u32, u32)>>>;
+/// Aborted steps of some transactions.
+type StepGroup = RwLock<HashMap<u64, Steps>>;
 
 /// The states of all ids.
 #[derive(Debug)]
@@ -99,9 +102,9 @@ impl Published {
     }
 
     fn is_passed_aborted(&self, txn: u64, step: u32) -> bool {
-        let start = self.passed.partition_point(|aborted| aborted.txn.0 < txn);
-        let of_txn = self.passed.iter().skip(start).take_while(|aborted| aborted.txn.0 == txn);
-        of_txn.into_iter().any(|aborted| (aborted.from..=aborted.to).contains(&step))
+        let behind = self.passed.partition_point(|aborted| (aborted.txn.0, aborted.from) <= (txn, step));
+        let last = behind.checked_sub(1).and_then(|index| self.passed.get(index));
+        last.is_some_and(|aborted| aborted.txn.0 == txn && step <= aborted.to)
     }
 
     fn settled(&self, txn: u64, step: u32) -> Status {
@@ -152,8 +155,8 @@ impl States {
     }
 
     fn is_step_aborted(&self, txn: u64, step: u32) -> bool {
-        if let Some(intervals) = self.step_group(txn).read().get(&txn) {
-            return intervals.iter().any(|(from, to)| (*from..=*to).contains(&step));
+        if let Some(steps) = self.step_group(txn).read().get(&txn) {
+            return steps.contains(step);
         }
         self.published.load().is_passed_aborted(txn, step)
     }
@@ -209,9 +212,9 @@ impl States {
         }
     }
 
-    /// Replaces the aborted steps of an id whose chunk is there (S3).
-    pub(super) fn set_steps(&self, txn: TxnId, intervals: &[(u32, u32)]) {
-        self.step_group(txn.0).write().insert(txn.0, intervals.to_vec());
+    /// Adds aborted steps `from..=to` of an id whose chunk is there (S3).
+    pub(super) fn add_steps(&self, txn: TxnId, from: u32, to: u32) {
+        self.step_group(txn.0).write().entry(txn.0).or_default().add(from, to);
         if let Some(state) = self.published.load().state(txn.0) {
             state.fetch_or(STEPS, Ordering::Release);
         }
@@ -224,7 +227,12 @@ impl States {
 
     /// Moves the low-water mark and drops settled chunks. `next` is the next id; `aborted` lists all that is aborted
     /// and not forgotten, ascending, in case that some of it passes now.
-    pub(super) fn advance(&self, horizon: CommitNumber, next: u64, aborted: impl Iterator<Item = AbortedSteps>) {
+    pub(super) fn advance<'a>(
+        &self,
+        horizon: CommitNumber,
+        next: u64,
+        aborted: impl Iterator<Item = (TxnId, &'a What)>,
+    ) {
         let mut published = Published::clone(&self.published.load());
         let is_settled = |state: &AtomicU64| match decode(state.load(Ordering::Acquire)) {
             Status::Active => false,
@@ -239,11 +247,18 @@ impl States {
         });
         let low_water = published.low_water;
         let is_passed = |txn: TxnId| txn.0 < low_water || published.chunk(txn.0 / CHUNK).is_none();
-        let passed: Arc<[AbortedSteps]> = aborted.filter(|aborted| is_passed(aborted.txn)).collect();
-        let is_whole = |aborted: &AbortedSteps| (aborted.from, aborted.to) == (0, u32::MAX);
-        let left_map: Vec<TxnId> = passed.iter().filter(|one| !is_whole(one)).map(|one| one.txn).collect();
+        let (mut passed, mut left_map) = (Vec::new(), Vec::new());
+        for (txn, what) in aborted.filter(|(txn, _)| is_passed(*txn)) {
+            match what {
+                What::Whole => passed.push(AbortedSteps { txn, from: 0, to: u32::MAX }),
+                What::Steps(steps) => {
+                    passed.extend(steps.iter().map(|(from, to)| AbortedSteps { txn, from, to }));
+                    left_map.push(txn);
+                }
+            }
+        }
         let any_passed = !passed.is_empty();
-        published.passed = passed;
+        published.passed = passed.into();
         self.published.store(Arc::new(published));
         self.any_passed.store(any_passed, Ordering::Release);
         self.low_water.store(low_water, Ordering::Release);

@@ -97,10 +97,12 @@ impl StatusTable {
         for (txn, what) in backlog.iter() {
             match what {
                 super::backlog::What::Whole => states.set(txn, Status::Aborted),
-                super::backlog::What::Steps(intervals) => states.set_steps(txn, intervals),
+                super::backlog::What::Steps(steps) => {
+                    steps.iter().for_each(|(from, to)| states.add_steps(txn, from, to));
+                }
             }
         }
-        states.advance(CommitNumber(0), next_txn, backlog.intervals());
+        states.advance(CommitNumber(0), next_txn, backlog.iter());
         let xids = open.iter().filter_map(|(txn, open)| Some((open.xid.clone()?, *txn))).collect();
         StatusTable {
             states,
@@ -204,8 +206,8 @@ impl StatusTable {
         (from, to): (u32, u32),
         memtable: u64,
     ) {
-        let intervals = inner.backlog.abort_steps(txn, from, to, memtable);
-        self.states.set_steps(txn, &intervals);
+        inner.backlog.abort_steps(txn, from, to, memtable);
+        self.states.add_steps(txn, from, to);
     }
 
     /// Prepares under a global name, which must be free.
@@ -308,7 +310,7 @@ impl StatusTable {
     /// Lets memory of states go that no snapshot from `horizon` on needs. For a background thread, from time to time.
     pub fn advance(&self, horizon: CommitNumber) {
         let inner = self.inner.lock();
-        self.states.advance(horizon, inner.next_txn, inner.backlog.intervals());
+        self.states.advance(horizon, inner.next_txn, inner.backlog.iter());
     }
 
     /// Every id below is committed and seen by all snapshots, or aborted.

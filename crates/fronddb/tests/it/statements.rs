@@ -6,7 +6,7 @@ use fronddb::{
     CursorOptions, Database, ErrorKind, Isolation, LockMode, Locked, Sees, Transaction, Tree, TxnOptions, Wait,
 };
 
-use crate::support::{collect, fresh};
+use crate::support::{begin, collect, fresh, open};
 
 const LEVELS: [Isolation; 4] =
     [Isolation::ReadUncommitted, Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable];
@@ -93,6 +93,32 @@ fn a_cursor_sees_the_committed_snapshot_of_the_statement_or_the_latest_where_it_
         reader.rollback().unwrap();
         db.delete(&tree, b"c").unwrap();
     }
+}
+
+/// A statement that fails is undone beside any number of others, and reads of what the transaction wrote stay quick.
+#[test]
+fn a_transaction_may_undo_every_other_of_very_many_statements() {
+    const STATEMENTS: u32 = 60_000;
+    let (storage, db, tree) = fresh();
+    let txn = begin(&db);
+    for number in 0..STATEMENTS {
+        txn.put(&tree, &number.to_be_bytes(), b"kept").unwrap();
+        let savepoint = txn.savepoint().unwrap();
+        txn.put(&tree, &number.to_be_bytes(), b"undone").unwrap();
+        txn.rollback_to(savepoint).unwrap();
+        txn.release(savepoint).unwrap();
+    }
+    let are_kept = |txn: &Transaction, tree: &Tree| {
+        (0..STATEMENTS).all(|number| value(txn, tree, &number.to_be_bytes()).as_deref() == Some(b"kept"))
+    };
+    assert!(are_kept(&txn, &tree));
+    db.checkpoint().unwrap();
+    assert!(are_kept(&txn, &tree));
+    txn.prepare(b"many").unwrap();
+    drop(db);
+    let db = open(&storage.crash(1));
+    db.commit_prepared(b"many").unwrap();
+    assert!(are_kept(&begin(&db), &db.open_tree("t").unwrap()));
 }
 
 #[test]
