@@ -204,8 +204,9 @@ impl TxnCore {
         state.writer.get_or_insert_with(|| {
             let txn = self.engine.statuses.begin();
             let locker = self.engine.locks.labelled_locker(txn, self.id);
-            self.txn.store(txn.0, Ordering::Release);
-            if self.cancelled.load(Ordering::Acquire) {
+            // Sequentially consistent, as in `cancel`: one of the two sees what the other has stored.
+            self.txn.store(txn.0, Ordering::SeqCst);
+            if self.cancelled.load(Ordering::SeqCst) {
                 locker.cancel();
             }
             Writer { txn, locker, logged: false }
@@ -214,9 +215,10 @@ impl TxnCore {
 
     /// Ends the wait that it is in, or the next one.
     pub(crate) fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Release);
-        if let Some(txn) = self.txn() {
-            self.engine.locks.cancel(txn);
+        self.cancelled.store(true, Ordering::SeqCst);
+        let txn = self.txn.load(Ordering::SeqCst);
+        if txn != 0 {
+            self.engine.locks.cancel(TxnId(txn));
         }
     }
 
@@ -304,9 +306,10 @@ impl TxnCore {
     pub(crate) fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
         let mut state = self.active()?;
         let at = find_mark(&state, savepoint)?;
-        state.savepoints.truncate(at + 1);
         let from = state.savepoints[at].step;
-        self.abort_steps(&mut state, from)
+        self.abort_steps(&mut state, from)?;
+        state.savepoints.truncate(at + 1);
+        Ok(())
     }
 
     pub(crate) fn release(&self, savepoint: Savepoint) -> Result<()> {

@@ -46,10 +46,10 @@ impl TxnCore {
             return Err(Error::new(ErrorKind::KeyExists, format!("tree exists, name={name}")));
         }
         let engine = &self.engine;
-        let id = TreeId(engine.next_tree.fetch_add(1, Ordering::Relaxed));
-        if id.0 == u32::MAX {
-            return Err(Error::internal("tree ids are used up"));
-        }
+        let id = engine.next_tree.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| next.checked_add(1));
+        let id = id
+            .map(TreeId)
+            .map_err(|_| Error::invalid("every number of a tree has been used; dump and load the database"))?;
         let codec = options.codec.unwrap_or(engine.options.default_codec);
         let row = Row { id, codec, metadata: options.metadata.clone() };
         let step = self.write_rows(state, |batch, catalog| {
@@ -340,5 +340,29 @@ impl Engine {
         }
         self.catalog.undo(&gone);
         self.load_codecs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    use crate::base::{ErrorKind, Result};
+    use crate::db::database::Database;
+    use crate::db::options::{Options, TreeOptions};
+    use crate::io::MemoryStorage;
+
+    #[test]
+    fn no_number_of_a_tree_is_given_twice() -> Result<()> {
+        let storage = Arc::new(MemoryStorage::new());
+        let db = Database::open("/db", Options::new().create_if_missing(true).storage(Some(storage)))?;
+        db.engine().next_tree.store(u32::MAX - 1, Ordering::Relaxed);
+        assert_eq!(db.create_tree("last", &TreeOptions::default())?.id().0, u32::MAX - 1);
+        for name in ["one too many", "another"] {
+            let refused = db.create_tree(name, &TreeOptions::default());
+            assert_eq!(refused.err().map(|error| error.kind()), Some(ErrorKind::InvalidArgument));
+        }
+        Ok(())
     }
 }

@@ -23,7 +23,7 @@ use crate::base::compress::Codec;
 use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TreeId, TxnId};
 use crate::format::blob::BlobRef;
 use crate::format::record::{MessageBatch, Record};
-use crate::format::{Kind, Message, RangeDelete, Stamp, View};
+use crate::format::{Kind, Message, RangeDelete, Stamp, View, program};
 use crate::lock::{Granted, Mode};
 use crate::run::write_blob;
 
@@ -114,7 +114,11 @@ impl Earlier<'_> {
             match write.kind {
                 Kind::Put | Kind::InsertIfAbsent => self.exists.insert(write.key, true),
                 Kind::Delete | Kind::SingleDelete => self.exists.insert(write.key, false),
-                Kind::Update => None,
+                // One that gives a value where there is none; another leaves things as they are.
+                Kind::Update => match program::apply(write.payload, None) {
+                    Ok(Some(_)) => self.exists.insert(write.key, true),
+                    _ => None,
+                },
             };
         }
         self.exists.get(key).copied()

@@ -4,8 +4,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use fronddb::{
-    BulkOptions, CursorOptions, Database, ErrorKind, Isolation, LockMode, Locked, Result, Transaction, Tree,
-    TreeOptions, TxnOptions, Wait, WriteBatch,
+    BulkOptions, CursorOptions, Database, ErrorKind, Isolation, LockMode, Locked, Op, Program, Result, Transaction,
+    Tree, TreeOptions, TxnOptions, Wait, WriteBatch,
 };
 
 use crate::support::{begin, collect, fresh, open};
@@ -83,6 +83,30 @@ fn a_key_that_others_changed_after_the_snapshot_is_told_from_one_they_did_not() 
     let locking = at(&db, Isolation::Serializable);
     assert!(locking.get(&tree, b"new").unwrap().is_some());
     assert!(!locking.changed_after_snapshot(&tree, b"new").unwrap(), "it has none");
+}
+
+#[test]
+fn an_insert_sees_the_row_that_an_update_of_the_same_batch_gives() {
+    let (_storage, db, tree) = fresh();
+    let mut first = Vec::new();
+    Program { ops: vec![Op::IfNull { value: b"first".to_vec() }] }.encode(&mut first);
+    let mut more = Vec::new();
+    Program { ops: vec![Op::Append { bytes: b"more".to_vec() }] }.encode(&mut more);
+    let insert = |key: &[u8], prepare: &dyn Fn(&mut WriteBatch)| {
+        let mut batch = WriteBatch::new();
+        prepare(&mut batch);
+        batch.insert(&tree, key, b"second").unwrap();
+        kind(begin(&db).write(&batch))
+    };
+    assert_eq!(insert(b"a", &|batch| batch.update(&tree, b"a", &first).unwrap()), Some(ErrorKind::KeyExists));
+    assert_eq!(insert(b"a", &|batch| batch.update(&tree, b"a", &more).unwrap()), None, "there is no row to append to");
+    db.put(&tree, b"b", b"was").unwrap();
+    let gone_and_given = |batch: &mut WriteBatch| {
+        batch.delete(&tree, b"b").unwrap();
+        batch.update(&tree, b"b", &first).unwrap();
+    };
+    assert_eq!(insert(b"b", &gone_and_given), Some(ErrorKind::KeyExists));
+    assert_eq!(insert(b"b", &|batch| batch.delete(&tree, b"b").unwrap()), None);
 }
 
 #[test]
