@@ -317,11 +317,7 @@ impl Engine {
     pub(crate) fn begin_once(&self) -> Result<()> {
         let mut begun = self.begun.lock();
         if !*begun {
-            match self.load_codecs() {
-                // Trees whose rows cannot be read get the default; the others go on.
-                Err(error) if error.is_unreadable() => self.events.damage(&error),
-                result => result?,
-            }
+            self.load_codecs()?;
             self.keep_segment_for_recovered()?;
             self.keep_report();
             self.recall_hot();

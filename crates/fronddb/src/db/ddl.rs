@@ -304,13 +304,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells the writers of runs which trees have a codec of their own. Background work begins with this.
-    ///
-    /// # Errors
-    /// The first damage of the catalog, when it is done with the rows that can be read.
+    /// Tells the writers of runs which trees have a codec of their own; those whose rows cannot be read get the default. Background work
+    /// begins with this.
     pub(crate) fn load_codecs(&self) -> Result<()> {
         let damage = self.for_each_row(|_, row| self.set_codec(row.id, row.codec))?;
-        damage.into_iter().next().map_or(Ok(()), Err)
+        damage.iter().for_each(|error| self.events.damage(error));
+        Ok(())
     }
 
     /// Blocks of the tree that are written from now on have this codec.
@@ -333,9 +332,12 @@ impl Engine {
     /// The same when the changes are not known one by one: forgets, and looks which trees are gone.
     pub(crate) fn reload_catalog(&self) -> Result<()> {
         let mut gone = Vec::new();
-        for tree in self.catalog.forget() {
-            if tree != CATALOG && self.read_latest(CATALOG, &catalog::id_key(tree))?.is_none() {
-                gone.push(tree);
+        for tree in self.catalog.forget().into_iter().filter(|tree| *tree != CATALOG) {
+            match self.read_latest(CATALOG, &catalog::id_key(tree)) {
+                Ok(Some(_)) => {}
+                Ok(None) => gone.push(tree),
+                Err(error) if error.is_unreadable() => self.events.damage(&error),
+                Err(error) => return Err(error),
             }
         }
         self.catalog.undo(&gone);

@@ -380,6 +380,22 @@ fn trees_are_listed_past_a_damaged_block_of_the_catalog() {
     assert_eq!(report.trees, trees.len() as u64);
 }
 
+/// Its commit record is written: nothing that is damaged elsewhere makes a failure of it.
+#[test]
+fn a_prepared_transaction_is_committed_beside_a_damaged_block_of_the_catalog() {
+    let damaged = with_damaged_catalog();
+    let db = open(&damaged);
+    let name = db.readable_trees().unwrap().0[0].name.clone();
+    let txn = begin(&db);
+    txn.put(&db.open_tree(&name).unwrap(), b"key", b"value").unwrap();
+    txn.prepare(b"xid").unwrap();
+    drop(db);
+    let db = open(&damaged.crash(1));
+    let tree = db.open_tree(&name).unwrap();
+    db.commit_prepared(b"xid").unwrap();
+    assert_eq!(db.get(&tree, b"key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
 /// Rows of the catalog with versions in several blocks: each damage of a database in which a snapshot held them.
 #[test]
 fn the_listing_of_trees_comes_to_an_end_where_a_row_has_versions_in_several_blocks() {
