@@ -232,7 +232,7 @@ int refuse_unsupported(const TABLE *form, const Alter_info *alter)
   if (!kind)
     return 0;
   my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "FROND", kind);
-  return HA_ERR_UNSUPPORTED;
+  return HA_ERR_WRONG_COMMAND; /* which the server says as a warning, too */
 }
 
 /* All tables lie in the engine's own directory. */
