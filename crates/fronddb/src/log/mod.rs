@@ -76,13 +76,14 @@ use self::compression::Compression;
 use self::frame::Header;
 use self::pool::Pool;
 use self::ring::Ring;
+use self::segment::Segment;
 use self::waiters::Waiters;
 use self::writer::Writer;
 use crate::base::compress::Codec;
 use crate::base::memory::Purpose;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{Error, ErrorKind, Lsn, Result};
-use crate::io::{File, Storage};
+use crate::io::Storage;
 
 /// Longest record, in bytes.
 pub const RECORD_BYTES_MAX: usize = (256 << 20) - 64;
@@ -446,23 +447,23 @@ impl Log {
 
     /// Syncs what is written; under the sync role.
     fn sync_pass(&self) -> Result<()> {
-        let (files, written) = {
+        let (segments, written) = {
             let writer = self.writer.lock();
             (writer.unsynced(), self.written.load(Ordering::Acquire))
         };
-        self.sync_files(&files, written)?;
-        self.writer.lock().forget_synced(&files);
+        self.sync_segments(&segments, written)?;
+        self.writer.lock().forget_synced(&segments);
         Ok(())
     }
 
-    /// Syncs `files`, which are all that hold bytes below `written` that are not durable (G3). One thread at a time,
+    /// Syncs `segments`, which are all that hold bytes below `written` that are not durable (G3). One thread at a time,
     /// because the system reports a lost write to one sync only: the other must not believe its own success.
-    fn sync_files(&self, files: &[Arc<dyn File>], written: u64) -> Result<()> {
+    fn sync_segments(&self, segments: &[Arc<Segment>], written: u64) -> Result<()> {
         let _syncing = self.syncing.lock();
         self.check_poison()?;
         let start = self.options.clock.micros();
-        for file in files {
-            self.or_poison(file.sync_data())?;
+        for segment in segments {
+            self.or_poison(segment.file.sync_data())?;
         }
         let micros = self.options.clock.micros().saturating_sub(start);
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
