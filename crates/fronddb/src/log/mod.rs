@@ -10,7 +10,7 @@
 //!
 //! # How it works
 //!
-//! *Append.* One atomic add reserves the record's position, which is its LSN and its place in the ring. The copy runs
+//! *Append.* One atomic exchange reserves the record's position, which is its LSN and its place in the ring. The copy runs
 //! in parallel with other copies. No thread of its own writes: whoever waits for a record becomes the writer if nobody
 //! is, takes all complete frames out of the ring, writes them in one piece and, if durability is waited for, syncs.
 //! Who comes meanwhile waits, and one of those becomes the next: group commit (DeWitt et al., SIGMOD 1984) that clocks
@@ -35,6 +35,7 @@
 //! - G1: durable <= written <= consumed <= end, and each only grows.
 //! - G2: a position is given out once per epoch; frames are checked against both.
 //! - G3: `durable` moves only after a successful sync of every file that holds bytes below it.
+//! - G4: what is appended ends below `room_end`, up to where segments are there, whatever the disk does.
 //!
 //! Latches, in the order in which they may be taken: sync role, write role, writer, syncing, boundaries, pool (`preparing`, `state`),
 //! a segment's `filling`, `cause`, the queues of [`waiters`]; `compressors` alone.
@@ -64,7 +65,6 @@ mod tests;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
@@ -81,6 +81,7 @@ use self::waiters::Waiters;
 use self::writer::Writer;
 use crate::base::compress::Codec;
 use crate::base::memory::Purpose;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::io::Storage;
@@ -278,10 +279,7 @@ impl Log {
         if bytes > self.ring_frame_max {
             return self.append_large(header, stored, bytes);
         }
-        if self.tail.load(Ordering::Relaxed) + bytes > self.room_end.load(Ordering::Relaxed) {
-            self.make_room(bytes)?;
-        }
-        let lsn = self.tail.fetch_add(bytes, Ordering::Relaxed);
+        let lsn = self.reserve(bytes)?;
         let end = lsn + bytes;
         if !self.ring.has_room_for(end) {
             self.wait_for_ring(end)?;
@@ -291,14 +289,36 @@ impl Log {
         Ok(Appended { lsn: Lsn(lsn), end: Lsn(end) })
     }
 
+    /// Takes the next `bytes` positions. That there is room for them is looked at in the same step: of threads that see the last room
+    /// one has it (G4).
+    #[inline]
+    fn reserve(&self, bytes: u64) -> Result<u64> {
+        let mut lsn = self.tail.load(Ordering::Acquire);
+        loop {
+            // Read after the tail, which the exchange below finds unchanged.
+            if lsn + bytes > self.room_end.load(Ordering::Relaxed) {
+                self.make_room(bytes)?;
+                lsn = self.tail.load(Ordering::Acquire);
+                continue;
+            }
+            match self.tail.compare_exchange_weak(lsn, lsn + bytes, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(lsn),
+                Err(tail) => lsn = tail,
+            }
+        }
+    }
+
     #[cold]
     fn wait_for_ring(&self, end: u64) -> Result<()> {
         self.counters.ring_waits.fetch_add(1, Ordering::Relaxed);
         while !self.ring.has_room_for(end) {
             self.check_poison()?;
-            match self.writer.try_lock() {
-                Some(mut writer) => self.drain(&mut writer)?,
-                None => crate::base::sync::yield_now(),
+            if let Some(mut writer) = self.writer.try_lock() {
+                self.drain(&mut writer)?;
+            }
+            if !self.ring.has_room_for(end) {
+                // Another writes, or has not copied its record yet.
+                crate::base::sync::yield_now();
             }
         }
         Ok(())
@@ -321,7 +341,7 @@ impl Log {
                 continue;
             }
             self.pool.enlarge_next(bytes.next_multiple_of(4096))?;
-            if self.tail.compare_exchange(lsn, lsn + bytes, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            if self.tail.compare_exchange(lsn, lsn + bytes, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 break lsn;
             }
         };
@@ -471,54 +491,6 @@ impl Log {
         self.counters.sync_micros_max.fetch_max(micros, Ordering::Relaxed);
         self.durable.fetch_max(written, Ordering::Release);
         Ok(())
-    }
-
-    /// Begins a new segment with the next record, and returns that record's position. Call it with the level-0 gate
-    /// held exclusively, see above. Without a record since the last rotation nothing changes. A full disk is no reason to
-    /// fail, unless something `must_follow`: appends do then, until there is a segment.
-    ///
-    /// # Errors
-    /// `NoSpace`, `Io` when no segment could be prepared: nothing changed. `Poisoned`.
-    pub fn rotate(&self, must_follow: bool) -> Result<Lsn> {
-        self.check_poison()?;
-        let at = self.tail.load(Ordering::Acquire);
-        if self.is_overflowing() {
-            // It is to have another segment than what follows.
-            self.write_up_to(Lsn(at))?;
-        }
-        let mut boundaries = self.boundaries.lock();
-        if at != boundaries.latest {
-            if self.pool.prepared() <= boundaries.pending.len() {
-                match self.pool.prepare_one(None) {
-                    // Level 0 can be emptied all the same, which is what makes space; nothing can be appended until then.
-                    Err(error) if error.kind() == ErrorKind::NoSpace && !must_follow => {}
-                    result => result?,
-                }
-            }
-            boundaries.latest = at;
-            boundaries.pending.push_back(at);
-            if boundaries.pending.len() == 1 {
-                self.next_boundary.store(at, Ordering::Release);
-            }
-        }
-        drop(boundaries);
-        self.update_room();
-        Ok(Lsn(at))
-    }
-
-    fn is_boundary(&self, position: u64) -> bool {
-        self.next_boundary.load(Ordering::Acquire) <= position
-    }
-
-    /// A segment begins at `position`.
-    fn boundary_reached(&self, position: u64) {
-        let mut boundaries = self.boundaries.lock();
-        while boundaries.pending.front().is_some_and(|boundary| *boundary <= position) {
-            boundaries.pending.pop_front();
-        }
-        self.next_boundary.store(boundaries.pending.front().copied().unwrap_or(NO_BOUNDARY), Ordering::Release);
-        drop(boundaries);
-        self.update_room();
     }
 
     /// The position after the last record.

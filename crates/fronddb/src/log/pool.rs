@@ -16,9 +16,11 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::segment::{self, HEADER_BYTES, Segment};
 use crate::base::page_buf::PageBuf;
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{Error, Lsn, Result};
 use crate::io::{OpenMode, Storage};
 
@@ -36,6 +38,15 @@ pub(super) struct Live {
     pub(super) closed_at: Option<u64>,
     /// `None` for one of an earlier opening.
     pub(super) segment: Option<Arc<Segment>>,
+}
+
+/// What [`Pool::ready`] finds.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) prepared: usize,
+    /// Capacities.
+    pub(super) spare: SmallVec<[u64; 4]>,
+    pub(super) newest: Option<Live>,
 }
 
 #[derive(Debug, Default)]
@@ -77,12 +88,36 @@ impl Pool {
         self.state.lock().prepared.len()
     }
 
+    /// The next number; who prepares a segment meanwhile is waited for.
+    pub(super) fn next_number(&self) -> u64 {
+        *self.preparing.lock()
+    }
+
+    /// What lies ready, how much of it is spare beyond the first `claimed`, and the newest live segment.
+    pub(super) fn ready(&self, claimed: usize) -> Ready {
+        let state = self.state.lock();
+        let spare = state.prepared.iter().skip(claimed).map(|segment| segment.capacity).collect();
+        Ready { prepared: state.prepared.len(), spare, newest: state.live.back().cloned() }
+    }
+
+    /// Makes one more prepared segment of the usual size, unless there is one more since the next number was `seen`.
+    ///
+    /// # Errors
+    /// `NoSpace`; then nothing changed.
+    pub(super) fn prepare_after(&self, seen: u64) -> Result<()> {
+        let next = self.preparing.lock();
+        if *next == seen { self.prepare(next, None) } else { Ok(()) }
+    }
+
     /// Makes one more prepared segment, of `capacity` or the usual size.
     ///
     /// # Errors
     /// `NoSpace`; then nothing changed.
     pub(super) fn prepare_one(&self, capacity: Option<u64>) -> Result<()> {
-        let mut next = self.preparing.lock();
+        self.prepare(self.preparing.lock(), capacity)
+    }
+
+    fn prepare(&self, mut next: MutexGuard<'_, u64>, capacity: Option<u64>) -> Result<()> {
         let number = *next;
         let capacity = capacity.unwrap_or(self.segment_bytes);
         let path = segment::path_of(&self.dir, number);

@@ -166,8 +166,7 @@ impl Writer {
     /// Goes on in the next prepared segment, whose header is staged before its first frame.
     fn begin_segment(&mut self, log: &Log) -> Result<()> {
         self.write_out(log)?;
-        let segment = log.pool.take(self.position)?;
-        log.boundary_reached(self.position);
+        let segment = log.take_segment(self.position)?;
         let header = segment::Header {
             uuid: log.options.uuid,
             number: segment.number,
