@@ -37,7 +37,7 @@
 //! - G3: `durable` moves only after a successful sync of every file that holds bytes below it.
 //! - G4: what is appended ends below `room_end`, up to where segments are there, whatever the disk does.
 //!
-//! Latches, in the order in which they may be taken: sync role, write role, writer, syncing, boundaries, pool (`preparing`, `state`),
+//! Latches, in the order in which they may be taken: sync role, write role, writer, syncing, boundaries, pool (`preparing`, `is_closed`, `state`),
 //! a segment's `filling`, `cause`, the queues of [`waiters`]; `compressors` alone.
 //!
 //! # On failure
@@ -446,6 +446,12 @@ impl Log {
         let end = self.sync()?;
         let _ = self.pool.cut(end);
         Ok(())
+    }
+
+    /// Ends all changes of its files, those under way first; then the directory may be another's (L4). What is not written by now
+    /// is lost, as in a crash.
+    pub fn close(&self) {
+        self.pool.close();
     }
 
     fn wake_all(&self) {

@@ -9,8 +9,10 @@
 //! - L2: a name is durable before its segment is begun.
 //! - L3: from the log's creation on its directory is never without a segment, also after a crash: the last one is removed only
 //!   when the name of another is durable. So a directory without any is the wrong one.
+//! - L4: after [`Pool::close`] nothing in the directory is changed any more: it may be somebody else's by then.
 //!
-//! Latches: `preparing` is held over calls to files and directories, and taken before `state`, which never is.
+//! Latches: `preparing` is held over calls to files and directories, `is_closed` shared over those that change something; then comes
+//! `state`, which is held over none.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -20,8 +22,8 @@ use smallvec::SmallVec;
 
 use super::segment::{self, HEADER_BYTES, Segment};
 use crate::base::page_buf::PageBuf;
-use crate::base::sync::{Mutex, MutexGuard};
-use crate::base::{Error, Lsn, Result};
+use crate::base::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::io::{OpenMode, Storage};
 
 /// Prepared segments that released ones are kept for.
@@ -64,12 +66,28 @@ pub(super) struct Pool {
     segment_bytes: u64,
     /// The next number.
     preparing: Mutex<u64>,
+    is_closed: RwLock<bool>,
     state: Mutex<State>,
 }
 
 impl Pool {
     pub(super) fn new(storage: Arc<dyn Storage>, dir: PathBuf, direct: bool, segment_bytes: u64, next: u64) -> Pool {
-        Pool { storage, dir, direct, segment_bytes, preparing: Mutex::new(next), state: Mutex::default() }
+        let (preparing, is_closed, state) = (Mutex::new(next), RwLock::new(false), Mutex::default());
+        Pool { storage, dir, direct, segment_bytes, preparing, is_closed, state }
+    }
+
+    /// Ends all changes, those under way first (L4).
+    pub(super) fn close(&self) {
+        *self.is_closed.write() = true;
+    }
+
+    /// A pass for a change of a file or of names. Who holds one takes neither another nor `preparing`.
+    pub(super) fn changing(&self) -> Result<RwLockReadGuard<'_, bool>> {
+        let is_closed = self.is_closed.read();
+        if *is_closed {
+            return Err(Error::new(ErrorKind::Closed, "database is closed"));
+        }
+        Ok(is_closed)
     }
 
     /// Adds a segment that an earlier opening wrote, in order of positions.
@@ -118,6 +136,7 @@ impl Pool {
     }
 
     fn prepare(&self, mut next: MutexGuard<'_, u64>, capacity: Option<u64>) -> Result<()> {
+        let _pass = self.changing()?;
         let number = *next;
         let capacity = capacity.unwrap_or(self.segment_bytes);
         let path = segment::path_of(&self.dir, number);
@@ -148,6 +167,7 @@ impl Pool {
         if first.capacity >= capacity {
             return Ok(());
         }
+        let _pass = self.changing()?;
         first.file.allocate(0, HEADER_BYTES + capacity)?;
         let larger = first.enlarged(capacity);
         let mut state = self.state.lock();
@@ -186,6 +206,7 @@ impl Pool {
     /// Gives the space of the prepared segment that would be taken last back.
     pub(super) fn remove_last_prepared(&self) -> Result<()> {
         let _next = self.preparing.lock();
+        let _pass = self.changing()?;
         let last = self.state.lock().prepared.pop_back();
         let Some(last) = last else { return Ok(()) };
         self.storage.remove(&segment::path_of(&self.dir, last.number))?;
@@ -205,6 +226,7 @@ impl Pool {
     /// Recycles or removes the segments that end at or below `before`.
     pub(super) fn release(&self, before: Lsn) -> Result<()> {
         let mut next = self.preparing.lock();
+        let _pass = self.changing()?;
         let mut changed = false;
         loop {
             let mut state = self.state.lock();
@@ -287,6 +309,7 @@ impl Pool {
 
     /// Cuts the last live segment off behind its last record, at `end`.
     pub(super) fn cut(&self, end: Lsn) -> Result<()> {
+        let _pass = self.changing()?;
         let Some(last) = self.state.lock().live.back().cloned() else { return Ok(()) };
         let mode = OpenMode { direct: self.direct, ..OpenMode::default() };
         let file = match last.segment {

@@ -214,6 +214,7 @@ impl Log {
     }
 
     fn fill_ahead(&self, segment: &Segment, offset: u64) -> Result<bool> {
+        let _pass = self.pool.changing()?;
         let step = self.options.fill_bytes;
         self.or_poison(segment.fill_ahead(offset, FILL_STEPS_AHEAD * step, step))
     }

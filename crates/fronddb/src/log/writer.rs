@@ -203,6 +203,7 @@ impl Writer {
         let Some(segment) = &self.segment else { return Ok(()) };
         let length = self.staged.next_multiple_of(PAGE);
         self.staging[self.staged..length].fill(0);
+        let _pass = log.pool.changing()?;
         segment.write(&self.staging[..length], self.offset, log.options.fill_bytes, self.cached)?;
         log.counters.batches.fetch_add(1, Ordering::Relaxed);
         log.counters.written_bytes.fetch_add(length as u64, Ordering::Relaxed);
