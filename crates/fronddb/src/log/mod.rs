@@ -166,12 +166,24 @@ impl Log {
         Log::open(storage, dir, options, LogTail::empty(start))
     }
 
+    /// True when there are segments in `dir`, whosever they are.
+    ///
+    /// # Errors
+    /// What the storage reports.
+    pub fn exists(storage: &dyn Storage, dir: &Path) -> Result<bool> {
+        Ok(storage.exists(dir)? && Log::any_segment(storage, dir)?.is_some())
+    }
+
+    fn any_segment(storage: &dyn Storage, dir: &Path) -> Result<Option<String>> {
+        Ok(storage.list(dir)?.into_iter().find(|name| segment::number_of(name).is_some()))
+    }
+
     /// An error if there are segments in `dir`.
     ///
     /// # Errors
     /// `InvalidArgument`; `Io`.
     pub fn refuse_segments(storage: &dyn Storage, dir: &Path) -> Result<()> {
-        match storage.list(dir)?.iter().find(|name| segment::number_of(name).is_some()) {
+        match Log::any_segment(storage, dir)? {
             Some(name) => {
                 let shown = dir.join(name).display().to_string();
                 Err(Error::invalid(format!(
