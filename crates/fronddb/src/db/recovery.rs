@@ -13,6 +13,8 @@
 //!
 //! - R1: replay is idempotent: a crash during or after recovery, before the next publication, replays the same log.
 //! - R2: a blob that a replayed message refers to is marked as used before anything is allocated.
+//! - R3: the names of a creation are durable before anything is acknowledged, also where that was interrupted after the last of them
+//!   was given and another opening goes on.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -268,6 +270,9 @@ impl Recovery<'_> {
         let log_end = opened.log_end();
         let store = opened.store;
         let superblock = store.superblock();
+        if superblock.generation == 1 && !self.options.read_only && !self.report.created {
+            self.storage.sync_dir(&self.directory)?;
+        }
         let statuses = self.statuses(&store, &superblock)?;
         let env = self.tree_env(&store, &statuses, &superblock);
         let root = superblock.body.root.map(|ptr| Node::load(&env, ptr)).transpose()?;

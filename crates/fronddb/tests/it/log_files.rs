@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fronddb::io::{
-    CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage, read_file,
+    CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage, read_file,
 };
 use fronddb::{CheckOptions, Database, Error, ErrorKind, LogAction, Options, TreeOptions, check, log_records, salvage};
 
@@ -220,6 +220,11 @@ fn works(storage: &MemoryStorage, log: Option<&str>, context: &str) {
         let tree = db.open_tree("t").unwrap();
         assert!(begin(&db).get(&tree, b"k").unwrap().is_some(), "{context}");
         db.close().unwrap();
+        // What the interrupted creation did is as durable as what came after.
+        let lost = storage.crash_with(CrashMode::Lost, 0);
+        let db = Database::open(DIRECTORY, named(&lost, log).create_if_missing(false));
+        let found = db.and_then(|db| db.get(&db.open_tree("t")?, b"k").map(|value| value.is_some()));
+        assert!(matches!(found, Ok(true)), "{context}, after a power loss: {found:?}");
     }
     let report = check(DIRECTORY, &offline(storage, log), &mut |_| {}).unwrap();
     assert!(report.is_clean(), "{context}: {report:?}");
