@@ -209,7 +209,9 @@ impl<'a> Offline<'a> {
             let message = format!("no database there, directory={}", self.directory.display());
             return Err(Error::new(ErrorKind::NotFound, message));
         }
-        self.storage.lock(&self.directory.join(recovery::LOCK_FILE))
+        let lock = self.storage.lock(&self.directory.join(recovery::LOCK_FILE))?;
+        let log_lock = recovery::lock_log(&*self.storage, self.directory, &self.log_directory)?;
+        Ok(Box::new((log_lock, lock)))
     }
 
     pub(super) fn open_store(&self) -> Result<Opened> {

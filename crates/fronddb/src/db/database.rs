@@ -56,9 +56,12 @@ impl Handle {
             (None, None) => Ok(()),
         };
         engine.keep_hot();
-        // What a caller's thread still publishes, flushes or writes ends before the directory may be another's.
+        // What a caller's thread still publishes, flushes or writes ends before the directories may be another's.
         engine.checkpoints.wait_published();
         engine.store.close();
+        if let Some(log) = &engine.log {
+            log.close();
+        }
         engine.directory_lock.lock().take();
         synced
     }
@@ -417,5 +420,44 @@ impl Database {
     /// As [`Database::step_background`].
     pub fn wait_idle(&self) -> Result<()> {
         self.engine().wait_idle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::MemoryStorage;
+
+    #[test]
+    fn what_began_before_the_close_leaves_the_log_to_who_opens_the_directory_next() -> Result<()> {
+        let storage = MemoryStorage::new();
+        let open = |storage: &MemoryStorage| {
+            let options = Options::new().create_if_missing(true).storage(Some(Arc::new(storage.clone())));
+            Database::open("/db", options.memory_bytes(MEMORY_BYTES_MIN).manual_background(true))
+        };
+        let before = open(&storage)?;
+        before.create_tree("t", &TreeOptions::default())?;
+        let engine = before.engine().clone();
+        let log = engine.log()?;
+        assert!(log.prepare_step()?, "a segment lies ready");
+        let end = log.end_lsn();
+        before.close()?;
+
+        let db = open(&storage)?;
+        let tree = db.open_tree("t")?;
+        (0..50u8).try_for_each(|row| db.put(&tree, &[row], &[row]))?;
+        let files = storage.files();
+        // What a step, or whoever else passed the check before, does next.
+        let done = [log.prepare_step().map(drop), log.keep_segment(true), log.release(end), log.rotate(true).map(drop)];
+        let crashed = open(&storage.snapshot())?;
+        let tree = crashed.open_tree("t")?;
+        for row in 0..50u8 {
+            assert_eq!(crashed.get(&tree, &[row])?.as_deref(), Some(&[row][..]));
+        }
+        assert_eq!(storage.files(), files);
+        let kinds = done.map(|done| done.map_err(|error| error.kind()));
+        assert!(kinds.contains(&Err(ErrorKind::Closed)), "{kinds:?}");
+        assert!(engine.poison.get().is_none());
+        Ok(())
     }
 }

@@ -166,8 +166,8 @@ impl Engine {
         poisoned(first)
     }
 
-    /// Passes a result of the log on: what the log could not do for want of space can be tried again, every
-    /// other failure of it poisons.
+    /// Passes a result of the log on: what the log could not do for want of space can be tried again, what it refused changed
+    /// nothing, every other failure of it poisons.
     #[inline]
     pub(crate) fn logged<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|error| match error.kind() {
@@ -175,7 +175,7 @@ impl Engine {
                 self.disk_is_full(&error);
                 error
             }
-            ErrorKind::InvalidArgument => error,
+            ErrorKind::InvalidArgument | ErrorKind::Closed => error,
             _ => self.poison(&error),
         })
     }

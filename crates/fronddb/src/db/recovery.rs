@@ -13,9 +13,11 @@
 //!
 //! - R1: replay is idempotent: a crash during or after recovery, before the next publication, replays the same log.
 //! - R2: a blob that a replayed message refers to is marked as used before anything is allocated.
+//! - R3: the names of a creation are durable before anything is acknowledged, also where that was interrupted after the last of them
+//!   was given and another opening goes on.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -52,6 +54,8 @@ use crate::txn::{Snapshots, StatusTable};
 const READERS: usize = 4;
 /// The file whose lock says that a directory is in use.
 pub(super) const LOCK_FILE: &str = "LOCK";
+/// The file whose lock says that a log outside of its database's directory is in use. It may stand beside a [`LOCK_FILE`].
+const LOG_LOCK_FILE: &str = "LOG-LOCK";
 /// Where the report of the last recovery is kept.
 const REPORT_FILE: &str = "recovery.json";
 /// Directory of log segments, where no other is given.
@@ -158,17 +162,19 @@ impl Recovery<'_> {
             if self.options.error_if_exists {
                 return Err(Error::invalid(format!("the database exists, directory={shown}")));
             }
-            return Ok(lock);
+            let log_lock = lock_log(&*storage, &self.directory, &self.log_directory)?;
+            return Ok(Box::new((log_lock, lock)));
         }
+        self.clear_log_directory()?;
+        let log_lock = lock_log_directory(&*storage, &self.directory, &self.log_directory)?;
         self.create()?;
         self.report.created = true;
-        Ok(lock)
+        Ok(Box::new((log_lock, lock)))
     }
 
     /// Makes the files of an empty database: the log before the data file that refers to it has its name, and before that
     /// the note by which the log is known again if this is interrupted.
     fn create(&self) -> Result<()> {
-        self.clear_log_directory()?;
         let uuid = draw_uuid();
         let start = Lsn(0);
         let body = SuperblockBody { log_start: start, ..SuperblockBody::default() };
@@ -264,6 +270,9 @@ impl Recovery<'_> {
         let log_end = opened.log_end();
         let store = opened.store;
         let superblock = store.superblock();
+        if superblock.generation == 1 && !self.options.read_only && !self.report.created {
+            self.storage.sync_dir(&self.directory)?;
+        }
         let statuses = self.statuses(&store, &superblock)?;
         let env = self.tree_env(&store, &statuses, &superblock);
         let root = superblock.body.root.map(|ptr| Node::load(&env, ptr)).transpose()?;
@@ -541,6 +550,26 @@ struct Parts {
     start: Lsn,
     locks: HashMap<TxnId, Vec<HeldLock>>,
     grafts: Grafts,
+}
+
+/// Locks the log of the database in `directory`, if it lies elsewhere: a copy of the database would find the same log there, and go on
+/// in it. Where there is no log nothing is made: who reads it finds that out.
+pub(super) fn lock_log(
+    storage: &dyn Storage,
+    directory: &Path,
+    log_directory: &Path,
+) -> Result<Option<Box<dyn Send + Sync>>> {
+    if Log::exists(storage, log_directory)? { lock_log_directory(storage, directory, log_directory) } else { Ok(None) }
+}
+
+fn lock_log_directory(
+    storage: &dyn Storage,
+    directory: &Path,
+    log_directory: &Path,
+) -> Result<Option<Box<dyn Send + Sync>>> {
+    let is_named = |part| matches!(part, Component::Normal(_));
+    let is_inside = log_directory.strip_prefix(directory).is_ok_and(|rest| rest.components().all(is_named));
+    if is_inside { Ok(None) } else { storage.lock(&log_directory.join(LOG_LOCK_FILE)).map(Some) }
 }
 
 /// The lock table's part of a memory budget, in bytes.

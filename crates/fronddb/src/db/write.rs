@@ -11,6 +11,8 @@
 //!   happen in one hold of the gate.
 //! - W3: writers of one key are ordered by its lock, or by the lock that covers it; so per key the order of
 //!   positions is the order of writing.
+//! - W4: the space of a large value is not given back when a restart may find the record that names it: not after a record was
+//!   appended, and not after a failure of the log other than a refusal.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -67,7 +69,7 @@ fn with_record<T>(use_it: impl FnOnce(&mut MessageBatch) -> T) -> T {
 }
 
 /// Large values of a batch that have been written, by the index of their write. Gives their space back
-/// unless it is [`Blobs::keep`]t.
+/// unless it is [`Blobs::keep`]t, as it must be from when the log may have the record that names it (W4).
 struct Blobs<'a> {
     engine: &'a Engine,
     references: Vec<(usize, BlobRef, Vec<u8>)>,
@@ -77,6 +79,13 @@ impl Blobs<'_> {
     fn payload(&self, index: usize) -> Option<&[u8]> {
         let at = self.references.binary_search_by_key(&index, |(write, ..)| *write).ok()?;
         self.references.get(at).map(|(.., payload)| payload.as_slice())
+    }
+
+    /// After the log failed with `error`: keeps all, unless the log has nothing of the record for sure.
+    fn keep_unless_refused(self, error: &Error) {
+        if !is_refusal(error) {
+            self.keep();
+        }
     }
 
     fn keep(self) {
@@ -95,6 +104,11 @@ impl Drop for Blobs<'_> {
         let extents = self.references.iter().flat_map(|(_, reference, _)| &reference.extents);
         extents.for_each(|extent| self.engine.store.free_unpublished(*extent));
     }
+}
+
+/// Whether the log has nothing of a record that it failed to append: what else goes wrong may do so after the record was written.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::InvalidArgument | ErrorKind::Closed)
 }
 
 /// What earlier writes of a batch say about its keys. Read only as far as asked, because keys that were not
@@ -186,13 +200,20 @@ impl TxnCore {
         let pass = self.enter_covered(&mut state, batch)?;
         let writer = self.writer(&mut state).clone();
         let engine = &self.engine;
-        let (end, messages) = with_record(|record| {
+        let appended = with_record(|record| {
             fill(record, batch, &skipped, &blobs);
             engine.append_commit(&writer, state.step, record, |insert| {
                 for_each_message(batch, &skipped, &blobs, insert);
             })
-        })?;
+        });
         drop(pass);
+        let (end, messages) = match appended {
+            Ok(appended) => appended,
+            Err(error) => {
+                blobs.keep_unless_refused(&error);
+                return Err(error);
+            }
+        };
         blobs.keep();
         self.count_messages(messages);
         engine.counters.messages.add(messages);
@@ -338,9 +359,8 @@ impl TxnCore {
         let messages = match applied {
             Ok(messages) => messages,
             Err(error) if long => {
-                // Pieces that went in are undone; their large values belong to them. What else than a full log may have left the
-                // failed piece there too.
-                if error.kind() == ErrorKind::NoSpace {
+                // Pieces that went in are undone; their large values belong to them.
+                if is_refusal(&error) {
                     blobs.keep_first(logged)
                 } else {
                     blobs.keep()
@@ -350,7 +370,10 @@ impl TxnCore {
                 }
                 return Err(error);
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                blobs.keep_unless_refused(&error);
+                return Err(error);
+            }
         };
         blobs.keep();
         self.count_messages(messages);
@@ -562,24 +585,4 @@ pub(crate) fn tree_bounds(tree: TreeId) -> (Vec<u8>, Vec<u8>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::db::options::TreeOptions;
-    use crate::db::tree_handle::Tree;
-
-    #[test]
-    fn a_thread_keeps_the_memory_of_small_writes_and_not_of_large_ones() {
-        let tree = Tree::for_tests(TreeId(7), "t", TreeOptions::default());
-        let held = || (with_single(|batch| Ok(batch.memory_bytes())), with_record(|record| record.memory_bytes()));
-        for (bytes, kept) in [(10 << 10, true), (2 * KEPT_BYTES_MAX, false)] {
-            let value = vec![7; bytes];
-            with_single(|batch| batch.put(&tree, b"key", &value)).expect("within limits");
-            let stamp = Stamp::Settled;
-            let message =
-                Message { key: b"\0\0\0\x07key", seq: 1, stamp, kind: Kind::Put, blob: false, payload: &value };
-            with_record(|record| record.add(&message));
-            let (single, record) = held();
-            assert_eq!((single.expect("held") >= bytes, record >= bytes), (kept, kept), "bytes={bytes}");
-        }
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@
 //!
 //! # How it works
 //!
-//! *Append.* One atomic add reserves the record's position, which is its LSN and its place in the ring. The copy runs
+//! *Append.* One atomic exchange reserves the record's position, which is its LSN and its place in the ring. The copy runs
 //! in parallel with other copies. No thread of its own writes: whoever waits for a record becomes the writer if nobody
 //! is, takes all complete frames out of the ring, writes them in one piece and, if durability is waited for, syncs.
 //! Who comes meanwhile waits, and one of those becomes the next: group commit (DeWitt et al., SIGMOD 1984) that clocks
@@ -35,8 +35,9 @@
 //! - G1: durable <= written <= consumed <= end, and each only grows.
 //! - G2: a position is given out once per epoch; frames are checked against both.
 //! - G3: `durable` moves only after a successful sync of every file that holds bytes below it.
+//! - G4: what is appended ends below `room_end`, up to where segments are there, whatever the disk does.
 //!
-//! Latches, in the order in which they may be taken: sync role, write role, writer, syncing, boundaries, pool (`preparing`, `state`),
+//! Latches, in the order in which they may be taken: sync role, write role, writer, syncing, boundaries, pool (`preparing`, `is_closed`, `state`),
 //! a segment's `filling`, `cause`, the queues of [`waiters`]; `compressors` alone.
 //!
 //! # On failure
@@ -64,7 +65,6 @@ mod tests;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
@@ -76,13 +76,15 @@ use self::compression::Compression;
 use self::frame::Header;
 use self::pool::Pool;
 use self::ring::Ring;
+use self::segment::Segment;
 use self::waiters::Waiters;
 use self::writer::Writer;
 use crate::base::compress::Codec;
 use crate::base::memory::Purpose;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{Error, ErrorKind, Lsn, Result};
-use crate::io::{File, Storage};
+use crate::io::Storage;
 
 /// Longest record, in bytes.
 pub const RECORD_BYTES_MAX: usize = (256 << 20) - 64;
@@ -164,12 +166,24 @@ impl Log {
         Log::open(storage, dir, options, LogTail::empty(start))
     }
 
+    /// True when there are segments in `dir`, whosever they are.
+    ///
+    /// # Errors
+    /// What the storage reports.
+    pub fn exists(storage: &dyn Storage, dir: &Path) -> Result<bool> {
+        Ok(storage.exists(dir)? && Log::any_segment(storage, dir)?.is_some())
+    }
+
+    fn any_segment(storage: &dyn Storage, dir: &Path) -> Result<Option<String>> {
+        Ok(storage.list(dir)?.into_iter().find(|name| segment::number_of(name).is_some()))
+    }
+
     /// An error if there are segments in `dir`.
     ///
     /// # Errors
     /// `InvalidArgument`; `Io`.
     pub fn refuse_segments(storage: &dyn Storage, dir: &Path) -> Result<()> {
-        match storage.list(dir)?.iter().find(|name| segment::number_of(name).is_some()) {
+        match Log::any_segment(storage, dir)? {
             Some(name) => {
                 let shown = dir.join(name).display().to_string();
                 Err(Error::invalid(format!(
@@ -277,10 +291,7 @@ impl Log {
         if bytes > self.ring_frame_max {
             return self.append_large(header, stored, bytes);
         }
-        if self.tail.load(Ordering::Relaxed) + bytes > self.room_end.load(Ordering::Relaxed) {
-            self.make_room(bytes)?;
-        }
-        let lsn = self.tail.fetch_add(bytes, Ordering::Relaxed);
+        let lsn = self.reserve(bytes)?;
         let end = lsn + bytes;
         if !self.ring.has_room_for(end) {
             self.wait_for_ring(end)?;
@@ -290,14 +301,36 @@ impl Log {
         Ok(Appended { lsn: Lsn(lsn), end: Lsn(end) })
     }
 
+    /// Takes the next `bytes` positions. That there is room for them is looked at in the same step: of threads that see the last room
+    /// one has it (G4).
+    #[inline]
+    fn reserve(&self, bytes: u64) -> Result<u64> {
+        let mut lsn = self.tail.load(Ordering::Acquire);
+        loop {
+            // Read after the tail, which the exchange below finds unchanged.
+            if lsn + bytes > self.room_end.load(Ordering::Relaxed) {
+                self.make_room(bytes)?;
+                lsn = self.tail.load(Ordering::Acquire);
+                continue;
+            }
+            match self.tail.compare_exchange_weak(lsn, lsn + bytes, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(lsn),
+                Err(tail) => lsn = tail,
+            }
+        }
+    }
+
     #[cold]
     fn wait_for_ring(&self, end: u64) -> Result<()> {
         self.counters.ring_waits.fetch_add(1, Ordering::Relaxed);
         while !self.ring.has_room_for(end) {
             self.check_poison()?;
-            match self.writer.try_lock() {
-                Some(mut writer) => self.drain(&mut writer)?,
-                None => crate::base::sync::yield_now(),
+            if let Some(mut writer) = self.writer.try_lock() {
+                self.drain(&mut writer)?;
+            }
+            if !self.ring.has_room_for(end) {
+                // Another writes, or has not copied its record yet.
+                crate::base::sync::yield_now();
             }
         }
         Ok(())
@@ -320,7 +353,7 @@ impl Log {
                 continue;
             }
             self.pool.enlarge_next(bytes.next_multiple_of(4096))?;
-            if self.tail.compare_exchange(lsn, lsn + bytes, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            if self.tail.compare_exchange(lsn, lsn + bytes, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 break lsn;
             }
         };
@@ -427,6 +460,12 @@ impl Log {
         Ok(())
     }
 
+    /// Ends all changes of its files, those under way first; then the directory may be another's (L4). What is not written by now
+    /// is lost, as in a crash.
+    pub fn close(&self) {
+        self.pool.close();
+    }
+
     fn wake_all(&self) {
         self.wait_sync.wake_all();
         self.wait_write.wake_all();
@@ -446,23 +485,23 @@ impl Log {
 
     /// Syncs what is written; under the sync role.
     fn sync_pass(&self) -> Result<()> {
-        let (files, written) = {
+        let (segments, written) = {
             let writer = self.writer.lock();
             (writer.unsynced(), self.written.load(Ordering::Acquire))
         };
-        self.sync_files(&files, written)?;
-        self.writer.lock().forget_synced(&files);
+        self.sync_segments(&segments, written)?;
+        self.writer.lock().forget_synced(&segments);
         Ok(())
     }
 
-    /// Syncs `files`, which are all that hold bytes below `written` that are not durable (G3). One thread at a time,
+    /// Syncs `segments`, which are all that hold bytes below `written` that are not durable (G3). One thread at a time,
     /// because the system reports a lost write to one sync only: the other must not believe its own success.
-    fn sync_files(&self, files: &[Arc<dyn File>], written: u64) -> Result<()> {
+    fn sync_segments(&self, segments: &[Arc<Segment>], written: u64) -> Result<()> {
         let _syncing = self.syncing.lock();
         self.check_poison()?;
         let start = self.options.clock.micros();
-        for file in files {
-            self.or_poison(file.sync_data())?;
+        for segment in segments {
+            self.or_poison(segment.file.sync_data())?;
         }
         let micros = self.options.clock.micros().saturating_sub(start);
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
@@ -470,54 +509,6 @@ impl Log {
         self.counters.sync_micros_max.fetch_max(micros, Ordering::Relaxed);
         self.durable.fetch_max(written, Ordering::Release);
         Ok(())
-    }
-
-    /// Begins a new segment with the next record, and returns that record's position. Call it with the level-0 gate
-    /// held exclusively, see above. Without a record since the last rotation nothing changes. A full disk is no reason to
-    /// fail, unless something `must_follow`: appends do then, until there is a segment.
-    ///
-    /// # Errors
-    /// `NoSpace`, `Io` when no segment could be prepared: nothing changed. `Poisoned`.
-    pub fn rotate(&self, must_follow: bool) -> Result<Lsn> {
-        self.check_poison()?;
-        let at = self.tail.load(Ordering::Acquire);
-        if self.is_overflowing() {
-            // It is to have another segment than what follows.
-            self.write_up_to(Lsn(at))?;
-        }
-        let mut boundaries = self.boundaries.lock();
-        if at != boundaries.latest {
-            if self.pool.prepared() <= boundaries.pending.len() {
-                match self.pool.prepare_one(None) {
-                    // Level 0 can be emptied all the same, which is what makes space; nothing can be appended until then.
-                    Err(error) if error.kind() == ErrorKind::NoSpace && !must_follow => {}
-                    result => result?,
-                }
-            }
-            boundaries.latest = at;
-            boundaries.pending.push_back(at);
-            if boundaries.pending.len() == 1 {
-                self.next_boundary.store(at, Ordering::Release);
-            }
-        }
-        drop(boundaries);
-        self.update_room();
-        Ok(Lsn(at))
-    }
-
-    fn is_boundary(&self, position: u64) -> bool {
-        self.next_boundary.load(Ordering::Acquire) <= position
-    }
-
-    /// A segment begins at `position`.
-    fn boundary_reached(&self, position: u64) {
-        let mut boundaries = self.boundaries.lock();
-        while boundaries.pending.front().is_some_and(|boundary| *boundary <= position) {
-            boundaries.pending.pop_front();
-        }
-        self.next_boundary.store(boundaries.pending.front().copied().unwrap_or(NO_BOUNDARY), Ordering::Release);
-        drop(boundaries);
-        self.update_room();
     }
 
     /// The position after the last record.

@@ -9,17 +9,21 @@
 //! - L2: a name is durable before its segment is begun.
 //! - L3: from the log's creation on its directory is never without a segment, also after a crash: the last one is removed only
 //!   when the name of another is durable. So a directory without any is the wrong one.
+//! - L4: after [`Pool::close`] nothing in the directory is changed any more: it may be somebody else's by then.
 //!
-//! Latches: `preparing` is held over calls to files and directories, and taken before `state`, which never is.
+//! Latches: `preparing` is held over calls to files and directories, `is_closed` shared over those that change something; then comes
+//! `state`, which is held over none.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::segment::{self, HEADER_BYTES, Segment};
 use crate::base::page_buf::PageBuf;
-use crate::base::sync::Mutex;
-use crate::base::{Error, Lsn, Result};
+use crate::base::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::io::{OpenMode, Storage};
 
 /// Prepared segments that released ones are kept for.
@@ -38,6 +42,15 @@ pub(super) struct Live {
     pub(super) segment: Option<Arc<Segment>>,
 }
 
+/// What [`Pool::ready`] finds.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) prepared: usize,
+    /// Capacities.
+    pub(super) spare: SmallVec<[u64; 4]>,
+    pub(super) newest: Option<Live>,
+}
+
 #[derive(Debug, Default)]
 struct State {
     prepared: VecDeque<Arc<Segment>>,
@@ -53,12 +66,28 @@ pub(super) struct Pool {
     segment_bytes: u64,
     /// The next number.
     preparing: Mutex<u64>,
+    is_closed: RwLock<bool>,
     state: Mutex<State>,
 }
 
 impl Pool {
     pub(super) fn new(storage: Arc<dyn Storage>, dir: PathBuf, direct: bool, segment_bytes: u64, next: u64) -> Pool {
-        Pool { storage, dir, direct, segment_bytes, preparing: Mutex::new(next), state: Mutex::default() }
+        let (preparing, is_closed, state) = (Mutex::new(next), RwLock::new(false), Mutex::default());
+        Pool { storage, dir, direct, segment_bytes, preparing, is_closed, state }
+    }
+
+    /// Ends all changes, those under way first (L4).
+    pub(super) fn close(&self) {
+        *self.is_closed.write() = true;
+    }
+
+    /// A pass for a change of a file or of names. Who holds one takes neither another nor `preparing`.
+    pub(super) fn changing(&self) -> Result<RwLockReadGuard<'_, bool>> {
+        let is_closed = self.is_closed.read();
+        if *is_closed {
+            return Err(Error::new(ErrorKind::Closed, "database is closed"));
+        }
+        Ok(is_closed)
     }
 
     /// Adds a segment that an earlier opening wrote, in order of positions.
@@ -77,12 +106,37 @@ impl Pool {
         self.state.lock().prepared.len()
     }
 
+    /// The next number; who prepares a segment meanwhile is waited for.
+    pub(super) fn next_number(&self) -> u64 {
+        *self.preparing.lock()
+    }
+
+    /// What lies ready, how much of it is spare beyond the first `claimed`, and the newest live segment.
+    pub(super) fn ready(&self, claimed: usize) -> Ready {
+        let state = self.state.lock();
+        let spare = state.prepared.iter().skip(claimed).map(|segment| segment.capacity).collect();
+        Ready { prepared: state.prepared.len(), spare, newest: state.live.back().cloned() }
+    }
+
+    /// Makes one more prepared segment of the usual size, unless there is one more since the next number was `seen`.
+    ///
+    /// # Errors
+    /// `NoSpace`; then nothing changed.
+    pub(super) fn prepare_after(&self, seen: u64) -> Result<()> {
+        let next = self.preparing.lock();
+        if *next == seen { self.prepare(next, None) } else { Ok(()) }
+    }
+
     /// Makes one more prepared segment, of `capacity` or the usual size.
     ///
     /// # Errors
     /// `NoSpace`; then nothing changed.
     pub(super) fn prepare_one(&self, capacity: Option<u64>) -> Result<()> {
-        let mut next = self.preparing.lock();
+        self.prepare(self.preparing.lock(), capacity)
+    }
+
+    fn prepare(&self, mut next: MutexGuard<'_, u64>, capacity: Option<u64>) -> Result<()> {
+        let _pass = self.changing()?;
         let number = *next;
         let capacity = capacity.unwrap_or(self.segment_bytes);
         let path = segment::path_of(&self.dir, number);
@@ -113,6 +167,7 @@ impl Pool {
         if first.capacity >= capacity {
             return Ok(());
         }
+        let _pass = self.changing()?;
         first.file.allocate(0, HEADER_BYTES + capacity)?;
         let larger = first.enlarged(capacity);
         let mut state = self.state.lock();
@@ -151,6 +206,7 @@ impl Pool {
     /// Gives the space of the prepared segment that would be taken last back.
     pub(super) fn remove_last_prepared(&self) -> Result<()> {
         let _next = self.preparing.lock();
+        let _pass = self.changing()?;
         let last = self.state.lock().prepared.pop_back();
         let Some(last) = last else { return Ok(()) };
         self.storage.remove(&segment::path_of(&self.dir, last.number))?;
@@ -170,6 +226,7 @@ impl Pool {
     /// Recycles or removes the segments that end at or below `before`.
     pub(super) fn release(&self, before: Lsn) -> Result<()> {
         let mut next = self.preparing.lock();
+        let _pass = self.changing()?;
         let mut changed = false;
         loop {
             let mut state = self.state.lock();
@@ -252,6 +309,7 @@ impl Pool {
 
     /// Cuts the last live segment off behind its last record, at `end`.
     pub(super) fn cut(&self, end: Lsn) -> Result<()> {
+        let _pass = self.changing()?;
         let Some(last) = self.state.lock().live.back().cloned() else { return Ok(()) };
         let mode = OpenMode { direct: self.direct, ..OpenMode::default() };
         let file = match last.segment {

@@ -1,9 +1,12 @@
-//! Space for what is appended: segments are prepared ahead and given back.
+//! Space for what is appended: segments are prepared ahead, claimed by rotations, taken by the writer and given back.
+
+use std::sync::Arc;
 
 use super::pool::Live;
-use super::{Boundaries, Log, frame};
+use super::segment::Segment;
+use super::{Boundaries, Log, NO_BOUNDARY, frame};
 use crate::base::sync::atomic::Ordering;
-use crate::base::{Lsn, Result};
+use crate::base::{ErrorKind, Lsn, Result};
 
 /// Lets other appends wait; dropped before the writer is released.
 #[derive(Debug)]
@@ -20,28 +23,79 @@ impl Drop for Alone<'_> {
 const FILL_STEPS_AHEAD: u64 = 8;
 
 impl Log {
-    /// Says up to where appends are sure to find space: everywhere while there is a prepared segment that no rotation
-    /// has claimed or is to have, else to the end of the newest segment less what may be on its way there, or to the end of the large record
-    /// that has it to itself; and not past a rotation that found no segment.
+    /// Begins a new segment with the next record, and returns that record's position. Call it with the level-0 gate
+    /// held exclusively, see above. Without a record since the last rotation nothing changes. A full disk is no reason to
+    /// fail, unless something `must_follow`: appends do then, until there is a segment.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io` when no segment could be prepared: nothing changed. `Poisoned`.
+    pub fn rotate(&self, must_follow: bool) -> Result<Lsn> {
+        self.check_poison()?;
+        let at = self.tail.load(Ordering::Acquire);
+        if self.is_overflowing() {
+            // It is to have another segment than what follows.
+            self.write_up_to(Lsn(at))?;
+        }
+        let mut boundaries = self.boundaries.lock();
+        if at != boundaries.latest {
+            let seen = self.pool.next_number();
+            if self.pool.prepared() <= boundaries.pending.len() {
+                match self.pool.prepare_after(seen) {
+                    // Level 0 can be emptied all the same, which is what makes space; nothing can be appended until then.
+                    Err(error) if error.kind() == ErrorKind::NoSpace && !must_follow => {}
+                    result => result?,
+                }
+            }
+            boundaries.latest = at;
+            boundaries.pending.push_back(at);
+            if boundaries.pending.len() == 1 {
+                self.next_boundary.store(at, Ordering::Release);
+            }
+        }
+        drop(boundaries);
+        self.update_room();
+        Ok(Lsn(at))
+    }
+
+    pub(super) fn is_boundary(&self, position: u64) -> bool {
+        self.next_boundary.load(Ordering::Acquire) <= position
+    }
+
+    /// Takes the next segment, whose first record is at `position`. What is known of rotations and of segments changes together.
+    pub(super) fn take_segment(&self, position: u64) -> Result<Arc<Segment>> {
+        let mut boundaries = self.boundaries.lock();
+        let segment = self.pool.take(position)?;
+        while boundaries.pending.front().is_some_and(|boundary| *boundary <= position) {
+            boundaries.pending.pop_front();
+        }
+        self.next_boundary.store(boundaries.pending.front().copied().unwrap_or(NO_BOUNDARY), Ordering::Release);
+        drop(boundaries);
+        self.update_room();
+        Ok(segment)
+    }
+
+    /// Says up to where appends are sure to find space: to the end of the newest segment, or of the large record that has it to itself,
+    /// and of the prepared ones that no rotation has claimed or is to have; and not past a rotation that found no segment.
     pub(super) fn update_room(&self) {
         let boundaries = self.boundaries.lock();
-        let prepared = self.pool.prepared();
+        let ready = self.pool.ready(boundaries.pending.len() + self.kept());
         let room_end = if boundaries.is_large_coming {
             0
-        } else if prepared > boundaries.pending.len() + self.kept() {
-            u64::MAX
-        } else if let Some(boundary) = boundaries.pending.get(prepared) {
+        } else if let Some(boundary) = boundaries.pending.get(ready.prepared) {
             *boundary
         } else {
-            let (end, is_exact) = self.newest_end(&boundaries);
-            if is_exact { end } else { end.saturating_sub(self.ring.bytes()) }
+            let (end, is_exact) = self.newest_end(&boundaries, ready.newest.as_ref());
+            // A frame that does not fit leaves less than its length in the segment before. Where a segment begins to be kept, one
+            // frame may have been let past it.
+            let spare: u64 = ready.spare.iter().map(|capacity| capacity.saturating_sub(self.ring_frame_max)).sum();
+            end.saturating_sub(if is_exact { 0 } else { self.ring_frame_max }) + spare
         };
         self.room_end.store(room_end, Ordering::Relaxed);
     }
 
-    /// Where the newest segment is full, begun or claimed by a rotation; and whether nothing is on its way there.
-    fn newest_end(&self, boundaries: &Boundaries) -> (u64, bool) {
-        match (boundaries.pending.back(), self.pool.live().last()) {
+    /// Where the newest segment is full, begun or claimed by a rotation; and whether nothing goes there any more.
+    fn newest_end(&self, boundaries: &Boundaries, newest: Option<&Live>) -> (u64, bool) {
+        match (boundaries.pending.back(), newest) {
             (Some(boundary), _) => (boundary + self.options.segment_bytes, false),
             (None, Some(Live { closed_at: Some(end), .. })) => (*end, true),
             (None, Some(live)) => (live.start + live.segment.as_ref().map_or(0, |segment| segment.capacity), false),
@@ -51,7 +105,9 @@ impl Log {
 
     /// Whether what is in the ring will take a prepared segment.
     pub(super) fn is_overflowing(&self) -> bool {
-        self.tail.load(Ordering::Acquire) > self.newest_end(&self.boundaries.lock()).0
+        let boundaries = self.boundaries.lock();
+        let ready = self.pool.ready(0);
+        self.tail.load(Ordering::Acquire) > self.newest_end(&boundaries, ready.newest.as_ref()).0
     }
 
     /// From now on a prepared segment is kept for the next rotation, so that what has to follow that has room whatever the disk does;
@@ -65,8 +121,12 @@ impl Log {
             return Ok(());
         }
         self.update_room();
-        while keep && !self.keeps_segment() {
-            self.pool.prepare_one(None)?;
+        while self.is_keeping_segment() {
+            let seen = self.pool.next_number();
+            if self.keeps_segment() {
+                break;
+            }
+            self.pool.prepare_after(seen)?;
             self.update_room();
         }
         Ok(())
@@ -110,20 +170,22 @@ impl Log {
         Alone(self)
     }
 
-    /// Finds space for a frame of `bytes`.
+    /// Finds space for a frame of `bytes`. Of threads that find none one prepares a segment, and the others wait for it.
     #[cold]
     pub(super) fn make_room(&self, bytes: u64) -> Result<()> {
-        while self.boundaries.lock().is_large_coming {
-            drop(self.writer.lock());
+        loop {
+            while self.boundaries.lock().is_large_coming {
+                drop(self.writer.lock());
+            }
+            let seen = self.pool.next_number();
+            self.update_room();
+            if self.reaches(bytes) {
+                return Ok(());
+            }
+            if !self.boundaries.lock().is_large_coming {
+                self.pool.prepare_after(seen)?;
+            }
         }
-        if self.reaches(bytes) {
-            return Ok(());
-        }
-        if self.lacks_segment() {
-            self.pool.prepare_one(None)?;
-        }
-        self.update_room();
-        Ok(())
     }
 
     /// Does one bounded piece of background work, if there is any: prepares the next segment, or writes zeros ahead of
@@ -133,22 +195,28 @@ impl Log {
     /// `NoSpace`, `Io` when no segment could be prepared: nothing changed. `Poisoned`.
     pub fn prepare_step(&self) -> Result<bool> {
         self.check_poison()?;
+        let seen = self.pool.next_number();
         if self.lacks_segment() {
-            self.pool.prepare_one(None)?;
+            self.pool.prepare_after(seen)?;
             self.update_room();
             return Ok(true);
         }
-        let ahead = FILL_STEPS_AHEAD * self.options.fill_bytes;
         let place = self.writer.try_lock().and_then(|writer| writer.place());
         if let Some((segment, offset)) = place
-            && self.or_poison(segment.fill_ahead(offset, ahead, self.options.fill_bytes))?
+            && self.fill_ahead(&segment, offset)?
         {
             return Ok(true);
         }
         match self.pool.next() {
-            Some(next) => self.or_poison(next.fill_ahead(0, ahead, self.options.fill_bytes)),
+            Some(next) => self.fill_ahead(&next, 0),
             None => Ok(false),
         }
+    }
+
+    fn fill_ahead(&self, segment: &Segment, offset: u64) -> Result<bool> {
+        let _pass = self.pool.changing()?;
+        let step = self.options.fill_bytes;
+        self.or_poison(segment.fill_ahead(offset, FILL_STEPS_AHEAD * step, step))
     }
 
     /// Removes a prepared segment that nothing is sure to need, if there is one: the disk is full, and others need its space more. Call

@@ -12,7 +12,8 @@
 //!
 //! - W1: `staging[..staged]` is what the file holds, or will hold after the next write, at `offset`.
 //! - W2: `position` = `consumed` of the ring; below `written`, all is handed to the operating system.
-//! - W3: every file with bytes below `written` and not durable is in `unsynced`.
+//! - W3: every segment with bytes below `written` and not durable is in `unsynced`. It goes by their numbers: the file of one
+//!   may be another's by the time at which it is synced.
 //! - W4: but for a record that is too large for the ring, nothing is written that ends above `durable + unsynced_bytes_max`
 //!   or, if that is more, above `durable` and the staging buffer; so frames vouch for what lies not too far below them: see
 //!   [`super::evidence`].
@@ -25,7 +26,6 @@ use super::{Log, RING_SHARE, Wanted};
 use crate::base::Result;
 use crate::base::page_buf::PageBuf;
 use crate::base::sync::atomic::Ordering;
-use crate::io::File;
 
 const PAGE: usize = 4096;
 /// So many passes for commits that do not sync go past the page cache after one for a commit that does.
@@ -46,7 +46,7 @@ pub(super) struct Writer {
     direct_passes: u32,
     /// Records go into the page cache.
     cached: bool,
-    unsynced: Vec<Arc<dyn File>>,
+    unsynced: Vec<Arc<Segment>>,
 }
 
 /// Room for a header page, a partial page, the longest frame of the ring, and what fills its last page.
@@ -87,16 +87,16 @@ impl Writer {
         self.staging.len()
     }
 
-    /// The files to sync so that everything written becomes durable; the current one last.
-    pub(super) fn unsynced(&self) -> Vec<Arc<dyn File>> {
+    /// The segments to sync so that everything written becomes durable; the current one last.
+    pub(super) fn unsynced(&self) -> Vec<Arc<Segment>> {
         self.unsynced.clone()
     }
 
-    /// After `files`, an answer of [`Writer::unsynced`], were synced: those that were not written to any more even then need no
+    /// After `segments`, an answer of [`Writer::unsynced`], were synced: those that were not written to any more even then need no
     /// further sync. The last one may have been written to since, also when it is no longer the current one (W3).
-    pub(super) fn forget_synced(&mut self, files: &[Arc<dyn File>]) {
-        let complete = files.split_last().map_or(&[][..], |(_, complete)| complete);
-        self.unsynced.retain(|file| !complete.iter().any(|synced| Arc::ptr_eq(synced, file)));
+    pub(super) fn forget_synced(&mut self, segments: &[Arc<Segment>]) {
+        let complete = segments.split_last().map_or(&[][..], |(_, complete)| complete);
+        self.unsynced.retain(|segment| !complete.iter().any(|synced| synced.number == segment.number));
     }
 
     /// Offset in the current segment up to which records were written, and the segment.
@@ -166,8 +166,7 @@ impl Writer {
     /// Goes on in the next prepared segment, whose header is staged before its first frame.
     fn begin_segment(&mut self, log: &Log) -> Result<()> {
         self.write_out(log)?;
-        let segment = log.pool.take(self.position)?;
-        log.boundary_reached(self.position);
+        let segment = log.take_segment(self.position)?;
         let header = segment::Header {
             uuid: log.options.uuid,
             number: segment.number,
@@ -182,7 +181,7 @@ impl Writer {
         debug_assert_eq!(HEADER_BYTES, PAGE as u64);
         self.start = self.position;
         self.begin_next = false;
-        self.unsynced.push(Arc::clone(&segment.file));
+        self.unsynced.push(Arc::clone(&segment));
         self.segment = Some(segment);
         Ok(())
     }
@@ -204,6 +203,7 @@ impl Writer {
         let Some(segment) = &self.segment else { return Ok(()) };
         let length = self.staged.next_multiple_of(PAGE);
         self.staging[self.staged..length].fill(0);
+        let _pass = log.pool.changing()?;
         segment.write(&self.staging[..length], self.offset, log.options.fill_bytes, self.cached)?;
         log.counters.batches.fetch_add(1, Ordering::Relaxed);
         log.counters.written_bytes.fetch_add(length as u64, Ordering::Relaxed);
@@ -221,9 +221,9 @@ impl Writer {
     /// Makes everything written durable while nothing else is written.
     fn sync(&mut self, log: &Log) -> Result<()> {
         let written = log.written.load(Ordering::Acquire);
-        let files = self.unsynced();
-        log.sync_files(&files, written)?;
-        self.forget_synced(&files);
+        let segments = self.unsynced();
+        log.sync_segments(&segments, written)?;
+        self.forget_synced(&segments);
         Ok(())
     }
 }

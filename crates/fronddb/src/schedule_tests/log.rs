@@ -9,7 +9,7 @@ use super::{below, explore};
 use crate::base::clock::Clock;
 use crate::base::memory::MemoryBudget;
 use crate::base::sync::{Mutex, RwLock};
-use crate::base::{Lsn, Result};
+use crate::base::{ErrorKind, Lsn, Result};
 use crate::io::{CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
 use crate::log::{Log, LogOptions, LogReader};
 
@@ -153,4 +153,65 @@ fn failing_sync() {
 #[test]
 fn a_failed_sync_fails_everybody_who_waits_for_it() {
     explore(1, failing_sync);
+}
+
+/// Threads append when there is room for one of them, and no more space. Each of the others is told so before its record has a
+/// place in the log, which goes on.
+fn full_disk() {
+    let memory = MemoryStorage::new();
+    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
+    let log = Arc::new(Log::create(storage, Path::new(DIRECTORY), options(), Lsn(0)).expect("create"));
+    memory.set_capacity(memory.occupied_bytes());
+    let record = |byte: u8| vec![byte; 1000];
+    let mut count = 0;
+    while count == 0 || log.has_room_for(2 * 1000) {
+        log.append(&record(1)).and_then(|_| log.sync()).expect("append");
+        count += 1;
+    }
+    let threads: Vec<_> = (0..12u8)
+        .map(|writer| {
+            let log = log.clone();
+            thread::spawn(move || log.append(&record(writer + 2)).map(drop))
+        })
+        .collect();
+    let told: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
+    log.sync().expect("what was appended finds its space");
+    count += told.iter().filter(|told| told.is_ok()).count();
+    assert!(
+        told.iter().filter_map(|told| told.as_ref().err()).all(|error| error.kind() == ErrorKind::NoSpace),
+        "{told:?}"
+    );
+    assert_eq!(records(&memory.crash_with(CrashMode::Lost, 1)).expect("readable").len(), count);
+}
+
+#[test]
+fn a_full_disk_is_told_to_each_thread_before_its_record_is_appended() {
+    explore(1, full_disk);
+}
+
+/// Threads find no room in the present segment, and none prepared.
+fn next_segment() {
+    let memory = MemoryStorage::new();
+    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
+    let log = Arc::new(Log::create(storage, Path::new(DIRECTORY), options(), Lsn(0)).expect("create"));
+    log.append(&[1; 1000]).expect("append");
+    log.sync().expect("sync");
+    while log.has_room_for(1000) {
+        log.append(&[1; 1000]).expect("append");
+    }
+    log.sync().expect("sync");
+    let segments = memory.files().len();
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let log = log.clone();
+            thread::spawn(move || log.append(&[2; 1000]).map(drop))
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic").expect("append"));
+    assert_eq!(memory.files().len(), segments + 1, "one segment for all");
+}
+
+#[test]
+fn threads_that_lack_a_segment_prepare_one_together() {
+    explore(1, next_segment);
 }

@@ -15,6 +15,7 @@ mod locks;
 mod log;
 mod memtable;
 mod snapshots;
+mod store;
 mod tree;
 
 use shuttle::rand::Rng as _;

@@ -25,7 +25,7 @@
 //!
 //! No locks in here: the store keeps all of it in one mutex. Loading reads one or two pages under that mutex.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::bitmap::{BITMAP_BYTES, Bitmap, REGION_PAGES};
 use super::data_file::DataFile;
@@ -90,6 +90,15 @@ pub(super) struct Growth {
     pub(super) wanted: u64,
 }
 
+/// What became of an extent that the log names.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// How many of those that it is named for have not been dropped.
+    pub(super) count: u32,
+    /// One of them is in the image.
+    pub(super) is_added: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Allocator {
     pub(super) regions: Vec<Region>,
@@ -102,6 +111,7 @@ pub(super) struct Allocator {
     /// What the log names (first page, and one past the last), and of it what it names twice: see [`Allocator::mark_used`].
     named: BTreeMap<u64, u64>,
     named_twice: Vec<Extent>,
+    pub(super) names: HashMap<Extent, Names>,
     used_pages: u64,
     damaged: Vec<Error>,
 }
@@ -137,6 +147,7 @@ impl Allocator {
             reserve,
             named: BTreeMap::new(),
             named_twice: Vec::new(),
+            names: HashMap::new(),
             used_pages: 0,
             damaged: Vec::new(),
         };
@@ -387,9 +398,11 @@ impl Allocator {
     ///
     /// Pages may be named twice, when the log of the generation before the newest is replayed: a value that was dead in the newest
     /// generation lay there, and after a restart another. The dead one's space must not be given back then, so what is named
-    /// twice stays taken until the next opening.
+    /// twice stays taken until the next opening. It leaves the image when all that this very extent is named for are dropped: only
+    /// then it is sure that the one that lives is.
     pub(super) fn mark_used(&mut self, extent: Extent, data: &DataFile) -> Result<()> {
         let (_, image) = self.state_for_change(extent, data)?;
+        self.names.entry(extent).or_default().count += 1;
         let before = self.named.range(..extent.end()).next_back().map(|(start, end)| (*start, *end));
         match before.filter(|(_, end)| *end > extent.start) {
             Some((start, end)) => {
@@ -423,7 +436,12 @@ impl Allocator {
 
     /// Nothing more will be named by the log.
     pub(super) fn end_naming(&mut self) {
-        self.named = BTreeMap::new();
+        if !self.named.is_empty() {
+            self.named = BTreeMap::new();
+            let mut names = std::mem::take(&mut self.names);
+            names.retain(|extent, _| self.is_named_twice(*extent));
+            self.names = names;
+        }
     }
 
     /// Whether the space of an extent stays taken whatever its owner says.

@@ -4,6 +4,8 @@
 //!   `Poisoned` and the first cause; reads go on.
 //! - F2: an address outside the file is `Corruption`, since addresses come from stored data.
 //! - F3: after [`DataFile::close`] nothing is written, synced or cut any more: the file may be somebody else's by then.
+//! - F4: no sync succeeds beside or after one that failed. The system tells a lost write to one sync only, whoever wrote it; so they
+//!   are made one at a time, and the other must not believe its own success.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use super::frame::{self, FrameKind};
 use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
-use crate::base::sync::{RwLock, RwLockReadGuard};
+use crate::base::sync::{Mutex, RwLock, RwLockReadGuard};
 use crate::base::{BlockPtr, Error, ErrorKind, Result};
 use crate::io::File;
 
@@ -41,6 +43,8 @@ pub(super) struct DataFile {
     poison: OnceLock<Error>,
     /// Held shared during each change of the file.
     is_closed: RwLock<bool>,
+    /// Held during a sync, inside of `is_closed` (F4).
+    syncing: Mutex<()>,
     pub(super) counters: Counters,
 }
 
@@ -49,7 +53,8 @@ impl DataFile {
         let pages = AtomicU64::new(file.len()? / PAGE_BYTES);
         let path = path.to_path_buf();
         let (poison, is_closed) = (OnceLock::new(), RwLock::new(false));
-        Ok(DataFile { file, path, read_only, pages, poison, is_closed, counters: Counters::default() })
+        let (syncing, counters) = (Mutex::new(()), Counters::default());
+        Ok(DataFile { file, path, read_only, pages, poison, is_closed, syncing, counters })
     }
 
     pub(super) fn refused_direct(&self) -> bool {
@@ -140,6 +145,9 @@ impl DataFile {
     /// Makes everything written durable, or poisons: after a failed sync nobody knows what is on the disk.
     pub(super) fn sync(&self) -> Result<()> {
         let _pass = self.changing()?;
+        let _syncing = self.syncing.lock();
+        // The one that was waited for may have failed.
+        self.check_writable()?;
         count(&self.counters.syncs, 1);
         self.file.sync_data().map_err(|error| self.poison(error))
     }

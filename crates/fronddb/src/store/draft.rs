@@ -7,8 +7,9 @@
 //! Takes the allocator's lock for each step and keeps none in between: other threads allocate meanwhile, which changes
 //! `used` bitmaps only. One publication at a time changes images.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::allocator::Names;
 use super::bitmap::Bitmap;
 use super::space_map::Entry;
 use super::{EXTENT_PAGES_MAX, Store, allocator};
@@ -24,6 +25,9 @@ pub(super) struct Draft<'a> {
     /// What leaves the image or, if not in it, its protection by the log; `true`: the store's own, which nobody reads.
     removed: Vec<(Extent, bool)>,
     seen: HashSet<Extent>,
+    /// Of what the log names twice: what was added, and how often each was dropped.
+    added_of_named: Vec<Extent>,
+    dropped_of_named: HashMap<Extent, u32>,
 }
 
 /// A region that changes.
@@ -35,7 +39,15 @@ pub(super) struct Drafted {
 
 impl<'a> Draft<'a> {
     pub(super) fn new(store: &'a Store) -> Draft<'a> {
-        Draft { store, regions: BTreeMap::new(), old_maps: Vec::new(), removed: Vec::new(), seen: HashSet::new() }
+        Draft {
+            store,
+            regions: BTreeMap::new(),
+            old_maps: Vec::new(),
+            removed: Vec::new(),
+            seen: HashSet::new(),
+            added_of_named: Vec::new(),
+            dropped_of_named: HashMap::new(),
+        }
     }
 
     fn contradiction(&self, what: &str, extent: Extent) -> Error {
@@ -70,12 +82,15 @@ impl<'a> Draft<'a> {
             return Err(self.contradiction("adds what is in the image", extent));
         }
         drafted.image.set(start, extent.pages);
+        if self.store.allocator.lock().is_named_twice(extent) {
+            self.added_of_named.push(extent);
+        }
         Ok(())
     }
 
     pub(super) fn remove(&mut self, extent: Extent, own: bool) -> Result<()> {
         if self.store.allocator.lock().is_named_twice(extent) {
-            return Ok(());
+            return self.drop_named(extent);
         }
         let (_, start) = allocator::place(extent);
         let drafted = self.touch(extent)?;
@@ -85,6 +100,24 @@ impl<'a> Draft<'a> {
             return Err(self.contradiction("removes what is not in the image", extent));
         }
         self.removed.push((extent, own));
+        Ok(())
+    }
+
+    /// One of those that an extent is named for by the log, which names its pages twice, is dropped. Its space stays taken.
+    fn drop_named(&mut self, extent: Extent) -> Result<()> {
+        let dropped = self.dropped_of_named.entry(extent).or_default();
+        *dropped += 1;
+        let dropped = *dropped;
+        let is_added = self.added_of_named.contains(&extent);
+        let is_last = {
+            let allocator = self.store.allocator.lock();
+            let is_last = |names: &Names| names.count <= dropped && (names.is_added || is_added);
+            allocator.names.get(&extent).is_some_and(is_last)
+        };
+        if is_last {
+            let (_, start) = allocator::place(extent);
+            self.touch(extent)?.image.clear(start, extent.pages);
+        }
         Ok(())
     }
 
@@ -174,6 +207,15 @@ impl<'a> Draft<'a> {
             region.entry = drafted.entry;
             if let Some(loaded) = &mut region.loaded {
                 loaded.image = drafted.image;
+            }
+        }
+        for extent in self.added_of_named {
+            allocator.names.entry(extent).or_default().is_added = true;
+        }
+        for (extent, dropped) in self.dropped_of_named {
+            if let Some(names) = allocator.names.get_mut(&extent) {
+                names.count = names.count.saturating_sub(dropped);
+                names.is_added &= names.count > 0;
             }
         }
         let mut free = Vec::new();

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage, read_file};
+use fronddb::io::{
+    CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage, read_file,
+};
 use fronddb::{CheckOptions, Database, Error, ErrorKind, LogAction, Options, TreeOptions, check, log_records, salvage};
 
 use crate::support::{DIRECTORY, begin, open, options};
@@ -29,9 +31,10 @@ fn make(storage: &MemoryStorage, directory: &str, log: &str) {
     std::mem::forget(db);
 }
 
-/// Files of a directory with what is in them.
+/// Files of a directory with what is in them, but for that by which a log is locked.
 fn content(storage: &MemoryStorage, dir: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let files = storage.files().into_iter().map(|(path, _)| path).filter(|path| path.starts_with(dir));
+    let files = files.filter(|path| !path.ends_with("LOG-LOCK"));
     files.map(|path| (path.clone(), read_file(storage, &path).unwrap())).collect()
 }
 
@@ -128,6 +131,43 @@ fn the_log_of_another_database_is_refused_and_left_alone() {
     is_refused(&third, "/third/log", &["another database", "/third/log/"]);
 }
 
+#[test]
+fn a_log_that_is_in_use_is_refused_to_a_copy_of_its_database() {
+    let storage = MemoryStorage::new();
+    let db = Database::open(DIRECTORY, named(&storage, LOG)).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    db.put(&tree, b"before", b"1").unwrap();
+    storage.create_dir_all(Path::new("/copy")).unwrap();
+    for (path, bytes) in content(&storage, DIRECTORY) {
+        let mode = OpenMode { create: true, ..OpenMode::default() };
+        let copy = storage.open(&Path::new("/copy").join(path.file_name().unwrap()), mode).unwrap();
+        copy.write_at(&bytes, 0).unwrap();
+    }
+    let before = content(&storage, LOG);
+    let tried = [
+        Database::open("/copy", named(&storage, LOG)).map(drop),
+        Database::open("/copy", named(&storage, LOG).create_if_missing(false).read_only(true)).map(drop),
+        log_records("/copy", &offline(&storage, LOG), &mut |_| true),
+        check("/copy", &offline(&storage, LOG), &mut |_| {}).map(drop),
+        salvage("/copy", "/rescued", &offline(&storage, LOG), &mut |_| {}).map(drop),
+    ];
+    for (number, tried) in tried.into_iter().enumerate() {
+        let error = tried.expect_err("in use");
+        assert_eq!(error.kind(), ErrorKind::AlreadyOpen, "{number}: {error}");
+        assert!(error.to_string().contains("/fast/log/LOG-LOCK"), "{number}: {error}");
+    }
+    assert_eq!(content(&storage, LOG), before);
+    db.put(&tree, b"after", b"2").unwrap();
+    db.close().unwrap();
+    // Where there is no log to lock, nothing is made: it may be where one is to be mounted.
+    storage.create_dir_all(Path::new("/slow/log")).unwrap();
+    assert_eq!(Database::open(DIRECTORY, named(&storage, "/slow/log")).unwrap_err().kind(), ErrorKind::Corruption);
+    assert_eq!(storage.list(Path::new("/slow/log")).unwrap(), [""; 0]);
+    let db = Database::open(DIRECTORY, named(&storage, LOG)).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    assert!(db.get(&tree, b"before").unwrap().is_some() && db.get(&tree, b"after").unwrap().is_some());
+}
+
 /// The begun segment with the highest number.
 fn last_segment(storage: &MemoryStorage, log: &str) -> PathBuf {
     let number = |path: &Path| path.file_stem().unwrap().to_str().unwrap().parse::<u64>().unwrap();
@@ -180,6 +220,11 @@ fn works(storage: &MemoryStorage, log: Option<&str>, context: &str) {
         let tree = db.open_tree("t").unwrap();
         assert!(begin(&db).get(&tree, b"k").unwrap().is_some(), "{context}");
         db.close().unwrap();
+        // What the interrupted creation did is as durable as what came after.
+        let lost = storage.crash_with(CrashMode::Lost, 0);
+        let db = Database::open(DIRECTORY, named(&lost, log).create_if_missing(false));
+        let found = db.and_then(|db| db.get(&db.open_tree("t")?, b"k").map(|value| value.is_some()));
+        assert!(matches!(found, Ok(true)), "{context}, after a power loss: {found:?}");
     }
     let report = check(DIRECTORY, &offline(storage, log), &mut |_| {}).unwrap();
     assert!(report.is_clean(), "{context}: {report:?}");

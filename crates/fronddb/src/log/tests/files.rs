@@ -207,3 +207,26 @@ fn a_released_segment_gets_another_name_and_is_written_again_as_it_is() {
     let again = |event: &Event| matches!(event, Event::Write { file, offset: 0, .. } if Some(*file) == opened);
     assert!(after.iter().any(again), "the segment that is begun is the one that was released");
 }
+
+#[test]
+fn a_segment_that_is_begun_again_while_its_last_sync_is_noted_is_synced_again() {
+    let (memory, storage) = memory();
+    let log = create(&storage).expect("create");
+    log.append(b"first").expect("append");
+    log.sync().expect("sync");
+    let boundary = log.rotate(false).expect("rotate");
+    let at = log.append(b"second").expect("append");
+    log.wait_written(at.end).expect("written");
+    // As a pass of `sync_pass` does, which is held up before its last step.
+    let synced = log.writer.lock().unsynced();
+    log.sync_segments(&synced, at.end.0).expect("sync");
+    log.release(boundary).expect("release");
+    log.rotate(false).expect("rotate");
+    let at = log.append(b"third").expect("append");
+    log.wait_written(at.end).expect("written");
+    assert_eq!(log.pool.live().len(), 2, "the first segment's file is the third's");
+    log.writer.lock().forget_synced(&synced);
+    log.wait_durable(at.end).expect("durable");
+    let (records, _) = read_from(&memory.crash_with(CrashMode::Lost, 0), boundary).expect("read");
+    assert_eq!(records.iter().map(|(_, record)| record.as_slice()).collect::<Vec<_>>(), [&b"second"[..], b"third"]);
+}

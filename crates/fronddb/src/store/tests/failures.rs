@@ -221,6 +221,41 @@ fn space_that_the_log_names_twice_is_not_given_back_for_the_dead_one() {
     publish(&store, &pieces[..pieces.len() - 1], &SpaceChanges { added: vec![], removed: vec![alive] }).unwrap();
 }
 
+/// The value that lives is dropped before the next opening: the image has none of it any more, whichever went first.
+#[test]
+fn space_that_the_log_names_twice_leaves_the_image_with_the_last_that_it_is_named_for() {
+    for (dead, alive) in [((0, 4), (2, 5)), ((0, 4), (0, 7)), ((0, 4), (0, 4)), ((2, 1), (0, 7))] {
+        for dead_first in [true, false] {
+            let storage = MemoryStorage::new();
+            let (store, pieces) = grown(&shared(&storage));
+            let start = pieces.iter().map(|piece| piece.extent.end()).max().unwrap() + 40;
+            let extent = |(first, pages)| Extent { start: start + first, pages };
+            let (dead, alive) = (extent(dead), extent(alive));
+            drop(store);
+            let store = open(&shared(&storage)).unwrap().store;
+            store.mark_used(dead).unwrap();
+            store.mark_used(alive).unwrap();
+            write(&store, Piece { extent: alive, tag: 3 }).unwrap();
+            let with: Vec<Piece> = pieces.iter().copied().chain([Piece { extent: alive, tag: 3 }]).collect();
+            let early = if dead_first { vec![dead] } else { vec![] };
+            publish(&store, &with, &SpaceChanges { added: vec![alive], removed: early.clone() }).unwrap();
+            store.release(&early);
+            let again = open(&shared(&storage.snapshot())).unwrap().store;
+            assert!(with.iter().all(|piece| is_intact(&again, *piece).unwrap()));
+            verify(&again).unwrap();
+
+            let late = if dead_first { vec![alive] } else { vec![alive, dead] };
+            publish(&store, &pieces, &SpaceChanges { added: vec![], removed: late.clone() }).unwrap();
+            store.release(&late);
+            publish(&store, &pieces, &SpaceChanges::default()).unwrap();
+            verify(&store).unwrap();
+            let again = open(&shared(&storage)).unwrap().store;
+            verify(&again).unwrap();
+            again.allocate(alive.pages, Urgency::Ordinary).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_full_disk_fails_ordinary_allocations_and_keeps_publications_possible() {
     let storage = MemoryStorage::new();

@@ -1,0 +1,60 @@
+//! What a thread keeps, and who keeps the space of large values.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::base::page_buf::PageBuf;
+use crate::db::database::Database;
+use crate::db::options::{Options, TreeOptions, TxnOptions};
+use crate::db::tree_handle::Tree;
+use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
+use crate::store::Urgency;
+
+#[test]
+fn a_thread_keeps_the_memory_of_small_writes_and_not_of_large_ones() {
+    let tree = Tree::for_tests(TreeId(7), "t", TreeOptions::default());
+    let held = || (with_single(|batch| Ok(batch.memory_bytes())), with_record(|record| record.memory_bytes()));
+    for (bytes, kept) in [(10 << 10, true), (2 * KEPT_BYTES_MAX, false)] {
+        let value = vec![7; bytes];
+        with_single(|batch| batch.put(&tree, b"key", &value)).expect("within limits");
+        let stamp = Stamp::Settled;
+        let message = Message { key: b"\0\0\0\x07key", seq: 1, stamp, kind: Kind::Put, blob: false, payload: &value };
+        with_record(|record| record.add(&message));
+        let (single, record) = held();
+        assert_eq!((single.expect("held") >= bytes, record >= bytes), (kept, kept), "bytes={bytes}");
+    }
+}
+
+/// A sync of the log fails after the record, which is too large for the ring, was written: a restart may find it.
+#[test]
+fn a_large_value_keeps_its_space_when_the_log_may_have_its_record() -> Result<()> {
+    for with_commit in [true, false] {
+        let (memory, plan) = (MemoryStorage::new(), FaultPlan::new());
+        let open = |storage: Arc<dyn Storage>| {
+            let options = Options::new().create_if_missing(true).storage(Some(storage)).manual_background(true);
+            Database::open("/db", options.memory_bytes(8 << 20).blob_bytes_min(4 << 10).log_compression(false))
+        };
+        let db = open(Arc::new(FaultStorage::new(Arc::new(memory.clone()), plan.clone())))?;
+        let tree = db.create_tree("t", &TreeOptions::default())?;
+        let large = vec![1; 8 << 10];
+        let mut batch = WriteBatch::new();
+        batch.put(&tree, b"large", &large)?;
+        (0..100u8).try_for_each(|row| batch.put(&tree, &[row], &[row; 1 << 10]))?;
+        plan.add(FaultRule::once(CallClass::Sync, 1, Fault::Error).on(".log"));
+        let txn = db.begin(TxnOptions::default())?;
+        let written = if with_commit { db.write(&batch, TxnOptions::default()) } else { txn.core().write(&batch) };
+        assert_eq!((written.expect_err("poisoned").kind(), plan.fired()), (ErrorKind::Poisoned, 1));
+        // Work that is under way may still take space.
+        let store = &db.engine().store;
+        for _ in 0..64 {
+            let taken = store.allocate(1, Urgency::Compaction)?;
+            store.write(taken, 0, &PageBuf::from_slice(&[0xff; 4096]))?;
+        }
+        let db = open(Arc::new(memory.snapshot()))?;
+        let tree = db.open_tree("t")?;
+        let found = db.get(&tree, b"large")?;
+        assert_eq!(found.as_deref(), with_commit.then_some(large.as_slice()));
+        assert_eq!(db.get(&tree, &[7])?.is_some(), with_commit);
+    }
+    Ok(())
+}
