@@ -373,7 +373,7 @@ impl Recovery<'_> {
         Ok((readings, reader.into_inner().finish()?))
     }
 
-    /// Reads the log up to the first damage: what comes out is a prefix of what was written.
+    /// Reads the log up to the first damage, or the first place that the disk does not give back: what comes out is a prefix of what was written.
     fn read_damaged_log(
         store: &Store,
         reader: Result<LogReader>,
@@ -381,8 +381,9 @@ impl Recovery<'_> {
         tolerated: &Mutex<Vec<Error>>,
     ) -> Result<(Vec<Reading>, LogTail)> {
         let mut reading = Reading::new();
+        let is_lost = |error: &Error| error.kind() == ErrorKind::Corruption || crate::io::is_lost(error);
         let mut reader = match reader {
-            Err(error) if error.kind() == ErrorKind::Corruption => {
+            Err(error) if is_lost(&error) => {
                 tolerated.lock().push(error);
                 return Ok((vec![reading], LogTail::empty(start)));
             }
@@ -397,7 +398,7 @@ impl Recovery<'_> {
             Ok(())
         };
         match read() {
-            Err(error) if error.kind() == ErrorKind::Corruption => tolerated.lock().push(error),
+            Err(error) if is_lost(&error) => tolerated.lock().push(error),
             done => done?,
         }
         reader.give_up();

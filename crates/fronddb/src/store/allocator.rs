@@ -199,7 +199,7 @@ impl Allocator {
                 // A region that could not be read earlier, perhaps by a passing error, serves again.
                 Ok(loaded) => self.keep(index, loaded),
                 Err(error) => {
-                    if !self.regions[index].bad {
+                    if !self.regions[index].bad && error.is_unreadable() {
                         self.damaged.push(error.clone());
                     }
                     self.regions[index].bad = true;
@@ -221,10 +221,15 @@ impl Allocator {
         self.note_room(index);
     }
 
-    /// The bitmaps of a region that must change: if they cannot be read, not at the second attempt either, everything in it is
-    /// assumed to be in the image.
+    /// The bitmaps of a region that must change: if they are damaged, at the second attempt too, everything in it is assumed to
+    /// be in the image.
     fn load_or_assume(&mut self, index: usize, data: &DataFile) -> Result<&mut Loaded> {
-        if self.load(index, data).is_err() && self.load(index, data).is_err() {
+        if self.load(index, data).is_err()
+            && let Err(error) = self.load(index, data)
+        {
+            if !error.is_unreadable() {
+                return Err(error);
+            }
             let limit = self.limit(index);
             let mut image = Bitmap::empty();
             image.set(0, limit);

@@ -4,6 +4,8 @@
 //!   `Poisoned` and the first cause; reads go on.
 //! - F2: an address outside the file is `Corruption`, since addresses come from stored data.
 //! - F3: after [`DataFile::close`] nothing is written, synced or cut any more: the file may be somebody else's by then.
+//! - F4: a read that the disk does not answer, not at the second attempt either, is `Corruption` of what lies there
+//!   ([`io::is_lost`]): whoever can do without it goes on. Any other failure of a read says nothing about what is stored, and passes.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +16,7 @@ use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::{RwLock, RwLockReadGuard};
 use crate::base::{BlockPtr, Error, ErrorKind, Result};
-use crate::io::File;
+use crate::io::{self, File};
 
 #[derive(Debug, Default)]
 pub(super) struct Counters {
@@ -119,13 +121,19 @@ impl DataFile {
         Ok(())
     }
 
-    /// Fills `buf` from a page-aligned offset.
+    /// Fills `buf` from a page-aligned offset (F4).
     pub(super) fn read(&self, buf: &mut PageBuf, offset: u64) -> Result<()> {
         let bytes = buf.padded().len() as u64;
         self.check_range(offset, bytes)?;
         count(&self.counters.reads, 1);
         count(&self.counters.read_bytes, bytes);
-        self.file.read_at(buf.padded_mut(), offset)
+        let read = self.file.read_at(buf.padded_mut(), offset);
+        let read = read.or_else(|_| self.file.read_at(buf.padded_mut(), offset));
+        read.map_err(|error| match io::is_lost(&error) {
+            true => self.name(error.into_damage().context(format!("cannot be read, offset={offset} bytes={bytes}"))),
+            false if error.kind() == ErrorKind::Io => error.into_passing_read(),
+            false => error,
+        })
     }
 
     /// Writes the whole pages of `buf` at a page-aligned offset.

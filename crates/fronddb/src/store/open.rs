@@ -219,8 +219,11 @@ impl Store {
         }
         let entries = summary(&data, &chosen)?;
         let before = slots.valid.iter().find(|slot| slot.generation + 1 == chosen.generation);
-        // A summary of the generation before that cannot be read is no loss: nobody could fall back to it.
-        let before = before.and_then(|before| summary(&data, before).ok()).unwrap_or_default();
+        let before = match before.map(|before| summary(&data, before)).transpose() {
+            // No loss: nobody could fall back to it.
+            Err(error) if error.is_unreadable() => Vec::new(),
+            before => before?.unwrap_or_default(),
+        };
         let unwanted = unwanted(&slots, chosen.generation);
         let unwanted = if options.keep_slots || options.read_only {
             unwanted
@@ -248,15 +251,29 @@ impl Store {
 
 fn read_slots(data: &DataFile) -> Result<Slots> {
     let mut buf = PageBuf::zeroed(SLOTS_BYTES as usize);
-    data.read(&mut buf, 0)?;
+    let all = match data.read(&mut buf, 0) {
+        Err(error) if error.is_unreadable() => None,
+        read => read.map(|()| Some(buf))?,
+    };
+    let decode = |offset: u64| {
+        let read = |slot: &[u8]| Superblock::decode(offset, slot).map_err(|error| data.name(error));
+        match &all {
+            Some(all) => read(&all[offset as usize..offset as usize + SUPERBLOCK_BYTES]),
+            // One by one: what lies beside a bad sector is sound.
+            None => {
+                let mut slot = PageBuf::zeroed(SUPERBLOCK_BYTES);
+                data.read(&mut slot, offset)?;
+                read(&slot)
+            }
+        }
+    };
     let mut slots = Slots { valid: Vec::new(), damaged: Vec::new() };
     for offset in (0..SLOTS).map(|slot| slot * SLOT_STRIDE_BYTES) {
-        let bytes = &buf[offset as usize..offset as usize + SUPERBLOCK_BYTES];
-        match Superblock::decode(offset, bytes) {
+        match decode(offset) {
             Ok(Slot::Empty) => {}
             Ok(Slot::Valid(superblock)) => slots.valid.push(*superblock),
-            Err(error) if error.kind() == ErrorKind::UnsupportedFormat => return Err(data.name(error)),
-            Err(error) => slots.damaged.push((offset, data.name(error))),
+            Err(error) if error.kind() == ErrorKind::Corruption => slots.damaged.push((offset, error)),
+            Err(error) => return Err(error),
         }
     }
     slots.valid.sort_by_key(|superblock| std::cmp::Reverse(superblock.generation));
