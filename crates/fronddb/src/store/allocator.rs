@@ -99,9 +99,11 @@ pub(super) struct Allocator {
     previous: Vec<Entry>,
     pub(super) pending: Pending,
     pub(super) reserve: Reserve,
-    /// What the log names (first page, and one past the last), and of it what it names twice: see [`Allocator::mark_used`].
+    /// What the log names (first page, and one past the last), and of it what nobody is given: see [`Allocator::mark_used`].
     named: BTreeMap<u64, u64>,
-    named_twice: Vec<Extent>,
+    kept: Vec<Extent>,
+    /// The disk may hold no room for what the log names from this page on.
+    unbacked_from: u64,
     used_pages: u64,
     damaged: Vec<Error>,
 }
@@ -136,7 +138,8 @@ impl Allocator {
             pending: Pending::new(generation),
             reserve,
             named: BTreeMap::new(),
-            named_twice: Vec::new(),
+            kept: Vec::new(),
+            unbacked_from: u64::MAX,
             used_pages: 0,
             damaged: Vec::new(),
         };
@@ -392,16 +395,19 @@ impl Allocator {
     ///
     /// Pages may be named twice, when the log of the generation before the newest is replayed: a value that was dead in the newest
     /// generation lay there, and after a restart another. The dead one's space must not be given back then, so what is named
-    /// twice stays taken until the next opening.
+    /// twice stays taken until the next opening. So does what the disk holds no room for ([`Allocator::stretch`]).
     pub(super) fn mark_used(&mut self, extent: Extent, data: &DataFile) -> Result<()> {
         let (_, image) = self.state_for_change(extent, data)?;
         let before = self.named.range(..extent.end()).next_back().map(|(start, end)| (*start, *end));
         match before.filter(|(_, end)| *end > extent.start) {
             Some((start, end)) => {
-                self.named_twice.push(extent);
+                self.kept.push(extent);
                 self.named.insert(start.min(extent.start), end.max(extent.end()));
             }
             None => {
+                if extent.end() > self.unbacked_from {
+                    self.kept.push(extent);
+                }
                 self.named.insert(extent.start, extent.end());
             }
         }
@@ -432,8 +438,8 @@ impl Allocator {
     }
 
     /// Whether the space of an extent stays taken whatever its owner says.
-    pub(super) fn is_named_twice(&self, extent: Extent) -> bool {
-        self.named_twice.iter().any(|other| other.start < extent.end() && extent.start < other.end())
+    pub(super) fn stays_taken(&self, extent: Extent) -> bool {
+        self.kept.iter().any(|other| other.start < extent.end() && extent.start < other.end())
     }
 
     /// How the file must grow to hold a run of `pages` at its end.
@@ -454,6 +460,17 @@ impl Allocator {
 
     /// The file has grown, and the disk holds room for the new pages.
     pub(super) fn extend(&mut self, pages: u64) {
+        self.grow(pages, true);
+    }
+
+    /// The file reaches further, but the disk holds no room for the new pages: they are hollow, and what the log names of them is
+    /// given to nobody.
+    pub(super) fn stretch(&mut self, pages: u64) {
+        self.unbacked_from = self.unbacked_from.min(self.file_pages);
+        self.grow(pages, false);
+    }
+
+    fn grow(&mut self, pages: u64, is_backed: bool) {
         let old = self.file_pages;
         self.file_pages = old.max(pages);
         let known = self.regions.len();
@@ -476,7 +493,11 @@ impl Allocator {
                 }));
             }
             if let Some(loaded) = &mut region.loaded {
-                loaded.hollow.clear(start, added);
+                if is_backed {
+                    loaded.hollow.clear(start, added);
+                } else {
+                    loaded.hollow.set(start, added);
+                }
                 loaded.runs = Runs::new(&loaded.used, start + added);
             }
             self.note_room(index);

@@ -62,6 +62,10 @@ impl DataFile {
         &self.path
     }
 
+    pub(super) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     pub(super) fn pages(&self) -> u64 {
         self.pages.load(Ordering::Acquire)
     }
@@ -157,6 +161,14 @@ impl DataFile {
         let _pass = self.changing()?;
         self.file.allocate(start * PAGE_BYTES, pages * PAGE_BYTES)?;
         self.pages.fetch_max(start + pages, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Makes the file reach a page, where the disk may hold no room for what it has not yet.
+    pub(super) fn stretch(&self, end: u64) -> Result<()> {
+        let _pass = self.changing()?;
+        self.file.set_len(end * PAGE_BYTES)?;
+        self.pages.fetch_max(end, Ordering::AcqRel);
         Ok(())
     }
 

@@ -74,7 +74,7 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn remove(&mut self, extent: Extent, own: bool) -> Result<()> {
-        if self.store.allocator.lock().is_named_twice(extent) {
+        if self.store.allocator.lock().stays_taken(extent) {
             return Ok(());
         }
         let (_, start) = allocator::place(extent);
