@@ -238,6 +238,11 @@ impl Recovery<'_> {
         for error in &candidates.damaged {
             self.events.tell(LogLevel::Warning, || format!("a superblock is passed over: {error}"));
         }
+        if let Some(error) = candidates.overtaken {
+            // A salvage takes what is there, and says that some of it may be wrong.
+            let Some(tolerated) = &self.tolerated else { return Err(error) };
+            tolerated.lock().push(error);
+        }
         let mut skipped = candidates.damaged.len() as u32;
         let mut first_damage = None;
         for generation in candidates.generations {

@@ -12,7 +12,9 @@
 //! of the one before, which stays intact until the next is durable (S1).
 //!
 //! *Which generations may be tried* when the newest turns out to be damaged says [`Store::candidates`]: the newest and the one
-//! before (S1), and not that one if a damaged slot may have held a newer one, because then its space may have been used again.
+//! before (S1), and not that one if a damaged slot may have held a newer one, because then its space may have been used again. If the
+//! slots of two newer generations are damaged, that may be so of the newest valid one as well: nobody writes on from there
+//! ([`Candidates::overtaken`]).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -79,12 +81,21 @@ pub struct Candidates {
     pub generations: Vec<u64>,
     /// What is wrong with slots that are neither valid nor empty.
     pub damaged: Vec<Error>,
+    /// Why not even the newest valid generation can be trusted, if so: two newer ones may be lost, and have used its space again.
+    pub overtaken: Option<Error>,
 }
 
 /// What the slots hold.
 struct Slots {
     valid: Vec<Superblock>,
     damaged: Vec<(u64, Error)>,
+}
+
+impl Slots {
+    /// What is wrong with the slot of a generation.
+    fn damage_of(&self, generation: u64) -> Option<&Error> {
+        self.damaged.iter().find(|(offset, _)| *offset == slot_offset(generation)).map(|(_, error)| error)
+    }
 }
 
 impl Opened {
@@ -184,10 +195,12 @@ impl Store {
         let data = DataFile::new(storage.open(&path, mode)?, &path, true)?;
         let slots = read_slots(&data)?;
         let newest = choose(&data, &slots, None)?.generation;
-        let next_is_damaged = slots.damaged.iter().any(|(offset, _)| *offset == slot_offset(newest + 1));
+        let overtaken = overtaken(&data, &slots, newest);
+        let next_is_damaged = slots.damage_of(newest + 1).is_some();
         let before = slots.valid.get(1).filter(|before| before.generation + 1 == newest && !next_is_damaged);
         let generations = std::iter::once(newest).chain(before.map(|before| before.generation)).collect();
-        Ok(Candidates { generations, damaged: slots.damaged.into_iter().map(|(_, error)| error).collect() })
+        let damaged = slots.damaged.into_iter().map(|(_, error)| error).collect();
+        Ok(Candidates { generations, damaged, overtaken })
     }
 
     /// Erases slots that must not come back to life, durably.
@@ -202,13 +215,20 @@ impl Store {
     ///
     /// # Errors
     /// `UnsupportedFormat` when a newer version wrote it, `Corruption` when no slot, or not the generation asked for, is valid, the
-    /// file was cut, or the summary is damaged; else what the storage reports.
+    /// file was cut, or the summary is damaged, or when none was asked for and the store is not only read, and two newer ones than the
+    /// newest valid one may be lost; else what the storage reports.
     pub fn open(storage: &Arc<dyn Storage>, dir: &Path, options: &StoreOptions) -> Result<Opened> {
         let path = dir.join(DATA_FILE);
         let mode = OpenMode { direct: options.direct, read_only: options.read_only, ..OpenMode::default() };
         let data = DataFile::new(storage.open(&path, mode)?, &path, options.read_only)?;
         let slots = read_slots(&data)?;
         let chosen = choose(&data, &slots, options.generation)?;
+        if options.generation.is_none()
+            && !options.read_only
+            && let Some(error) = overtaken(&data, &slots, chosen.generation)
+        {
+            return Err(error);
+        }
         if data.pages() < chosen.end_page {
             return Err(data.corruption(format!(
                 "the file was cut, generation={} pages={} expected={}",
@@ -290,6 +310,18 @@ fn choose(data: &DataFile, slots: &Slots, wanted: Option<u64>) -> Result<Superbl
         let wanted = wanted.map_or_else(String::new, |generation| format!(" of generation {generation}"));
         data.corruption(format!("no valid superblock{wanted}: {}", reasons.join("; ")))
     })
+}
+
+/// Whether the two generations after the newest valid one may be lost: then what it no longer shares with them may have been used
+/// again (S1), by blocks that are as sound as its own.
+fn overtaken(data: &DataFile, slots: &Slots, newest: u64) -> Option<Error> {
+    let (next, after) = (slots.damage_of(newest + 1)?, slots.damage_of(newest + 2)?);
+    Some(data.corruption(format!(
+        "two superblocks that may be newer than the newest valid one are damaged, and its space may have been used again: \
+         salvage it, generation={newest}: {}; {}",
+        next.message(),
+        after.message()
+    )))
 }
 
 fn summary(data: &DataFile, superblock: &Superblock) -> Result<Vec<Entry>> {

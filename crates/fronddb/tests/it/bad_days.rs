@@ -442,6 +442,68 @@ fn no_generation_before_the_one_before_the_newest_is_tried() {
     assert_eq!(superblock(&storage, generation).generation, generation);
 }
 
+/// A generation two before the newest lost its space to that one: its blocks are there, and may be others'.
+#[test]
+fn a_generation_that_two_lost_ones_may_have_overtaken_is_salvaged_and_not_opened() {
+    let (storage, generation) = generations();
+    let data = Path::new(DIRECTORY).join("data.frond");
+    let lost = |generations: &[u64]| {
+        let storage = storage.snapshot();
+        let damage = |generation: &u64| storage.overwrite(&data, slot_offset(*generation), &[0x5a; 4096]).unwrap();
+        generations.iter().for_each(damage);
+        storage
+    };
+    let two = lost(&[generation, generation - 1]);
+    for is_read_only in [false, true] {
+        let options = options(&two).create_if_missing(false).read_only(is_read_only);
+        let error = Database::open(DIRECTORY, options).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert!(error.message().contains("salvage it") && error.message().contains("data.frond"), "{error}");
+    }
+    assert_eq!(superblock(&two, generation - 2).generation, generation - 2, "nothing has changed");
+    let check_options = || fronddb::CheckOptions {
+        storage: Some(Arc::new(two.clone())),
+        memory_bytes: 8 << 20,
+        ..fronddb::CheckOptions::default()
+    };
+    let says_so = |findings: &[fronddb::Finding]| findings.iter().any(|found| found.message.contains("salvage it"));
+    let report = fronddb::check(DIRECTORY, &check_options(), &mut |_| {}).unwrap();
+    assert!(says_so(&report.findings), "{:#?}", report.findings);
+    let report = fronddb::salvage(DIRECTORY, "/new", &check_options(), &mut |_| {}).unwrap();
+    assert!(says_so(&report.findings) && report.rows() > 500, "rows={} {:#?}", report.rows(), report.findings);
+    // One that may be newer, and one that is surely older.
+    let db = open(&lost(&[generation, generation - 2]));
+    assert_eq!(db.recovery_report().unwrap().generation, generation - 1);
+    assert_all_there(&db);
+    let db = open(&lost(&[generation - 1, generation - 2]));
+    assert_eq!(db.recovery_report().unwrap().generation, generation);
+    assert_all_there(&db);
+}
+
+#[test]
+fn slots_that_were_never_written_are_no_lost_generations() {
+    let (storage, db, tree) = fresh();
+    let mut young = 0;
+    loop {
+        db.put(&tree, b"key", b"v").unwrap();
+        let generation = db.statistics().unwrap().generation;
+        if generation > 3 {
+            break;
+        }
+        let image = storage.snapshot();
+        if generation > 1 {
+            let data = Path::new(DIRECTORY).join("data.frond");
+            image.overwrite(&data, slot_offset(generation), &[0x5a; 4096]).unwrap();
+            young += 1;
+        }
+        let again = open(&image);
+        assert_eq!(again.recovery_report().unwrap().superblocks_skipped, u32::from(generation > 1));
+        assert!(again.get(&again.open_tree("t").unwrap(), b"key").unwrap().is_some());
+        db.checkpoint().unwrap();
+    }
+    assert!(young > 0);
+}
+
 #[test]
 fn unsynced_commits_are_covered_by_a_later_sync_and_torn_off_as_a_whole() {
     let commit = |db: &Database, tree: &fronddb::Tree, key: u32, durability| {
