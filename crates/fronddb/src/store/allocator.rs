@@ -254,8 +254,11 @@ impl Allocator {
             return Err(data.corruption(format!("the file ends before pages in use, region={index}")));
         }
         let before = self.previous.get(index).filter(|before| **before != entry && before.map_page != 0);
-        // A bitmap of the generation before that cannot be read is no loss: nobody could fall back to it.
-        let before = before.and_then(|before| space_map::read_bitmap(data, index, *before).ok());
+        let before = match before.map(|before| space_map::read_bitmap(data, index, *before)).transpose() {
+            // That generation may still be opened, so it keeps all that may be its.
+            Err(error) if error.is_unreadable() => Some(Bitmap::empty().neither(&Bitmap::empty())),
+            before => before?,
+        };
         let held = before.map(|before| {
             let mut held = before.without(&image);
             let limit = self.limit(index);

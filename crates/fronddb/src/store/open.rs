@@ -7,9 +7,10 @@
 //!
 //! *Opening* reads the slots and takes up the newest valid generation, or the one asked for. Slots that are newer
 //! than it or damaged are erased: space that only they reference is free from here on, so they must not come back to life (a damaged
-//! slot could after a passing read error). Who may have to go on with an older generation asks for that to be left
-//! until the generation has proved usable ([`StoreOptions::keep_slots`]). Then two summaries are read: of the generation, and
-//! of the one before, which stays intact until the next is durable (S1).
+//! slot could after a passing read error). So is the slot of the generation before, if its summary is damaged. Who may have
+//! to go on with an older generation asks for that to be left until the generation has proved usable
+//! ([`StoreOptions::keep_slots`]). Then two summaries are read: of the generation, and of the one before, which stays intact
+//! until the next is durable (S1).
 //!
 //! *Which generations may be tried* when the newest turns out to be damaged says [`Store::candidates`]: the newest and the one
 //! before (S1), and not that one if a damaged slot may have held a newer one, because then its space may have been used again. If the
@@ -239,12 +240,16 @@ impl Store {
         }
         let entries = summary(&data, &chosen)?;
         let before = slots.valid.iter().find(|slot| slot.generation + 1 == chosen.generation);
-        let before = match before.map(|before| summary(&data, before)).transpose() {
-            // No loss: nobody could fall back to it.
-            Err(error) if error.is_unreadable() => Vec::new(),
-            before => before?.unwrap_or_default(),
+        let mut unwanted = unwanted(&slots, chosen.generation);
+        let before = match before.map(|before| (before, summary(&data, before))) {
+            Some((before, Err(error))) if error.is_unreadable() => {
+                // Nobody can open it, so its space is not kept; then nobody may, if the summary comes back to life.
+                unwanted.push(before.offset());
+                Vec::new()
+            }
+            Some((_, entries)) => entries?,
+            None => Vec::new(),
         };
-        let unwanted = unwanted(&slots, chosen.generation);
         let unwanted = if options.keep_slots || options.read_only {
             unwanted
         } else {

@@ -9,6 +9,7 @@ use crate::format::superblock::{SUPERBLOCK_BYTES, slot_offset};
 use crate::io::{
     CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage, read_file,
 };
+use crate::store::frame::FrameKind;
 use crate::store::{SpaceChanges, Store, StoreOptions, Urgency};
 
 fn byte(out: &mut Vec<u8>, byte: u8) -> crate::base::Result<()> {
@@ -143,6 +144,44 @@ fn with_damaged_bitmap() -> (MemoryStorage, Vec<Piece>) {
     });
     storage.flip_bit(&data_path(), map.unwrap().offset() + 200, 1).unwrap();
     (storage, pieces)
+}
+
+/// Whether its own map can be read or not, the generation before the newest keeps its space while it may be opened again.
+#[test]
+fn space_of_the_generation_before_is_kept_although_its_map_is_damaged() {
+    for kind in [FrameKind::Region, FrameKind::Summary] {
+        let storage = MemoryStorage::new();
+        let (store, mut pieces) = grown(&shared(&storage));
+        let map = store.stored_image().unwrap().own.into_iter().find(|own| {
+            let bytes = store.read(own.offset() + 6, 2).unwrap();
+            bytes[..] == (kind as u16).to_le_bytes()
+        });
+        let before = pieces.clone();
+        let removed = pieces.remove(0).extent;
+        publish(&store, &pieces, &SpaceChanges { added: vec![], removed: vec![removed] }).unwrap();
+        store.release(&[removed]);
+        let generation = store.superblock().generation;
+        drop(store);
+        storage.flip_bit(&data_path(), map.unwrap().offset() + 40, 1).unwrap();
+        let store = open(&shared(&storage)).unwrap().store;
+        assert_eq!(store.superblock().generation, generation);
+        for tag in 0..100 {
+            new_piece(&store, 3, 1000 + tag).unwrap();
+        }
+        // The newest is found damaged.
+        let left = shared(&storage.snapshot());
+        let candidates = Store::candidates(&left, dir(), &options()).unwrap().generations;
+        if candidates.contains(&(generation - 1)) {
+            let older = StoreOptions { generation: Some(generation - 1), ..options() };
+            let older = Store::open(&left, dir(), &older).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+            assert!(before.iter().all(|piece| is_intact(&older.store, *piece).unwrap()), "{kind:?}");
+        }
+        assert_eq!(candidates.len(), 1 + usize::from(kind == FrameKind::Region), "{kind:?}");
+        // From the next generation on it is nobody's.
+        publish(&store, &pieces, &SpaceChanges::default()).unwrap();
+        let room = store.statistics();
+        assert!(room.used_bytes < 2 << 20, "{kind:?}: {room:?}");
+    }
 }
 
 #[test]
