@@ -7,7 +7,8 @@
 //!
 //! *Opening* reads the slots and takes up the newest valid generation, or the one asked for. Slots that are newer
 //! than it or damaged are erased: space that only they reference is free from here on, so they must not come back to life (a damaged
-//! slot could after a passing read error). So is the slot of the generation before, if its summary is damaged. Who may have
+//! slot could after a passing read error). So are the slots of older generations if there may have been a newer one, which may have
+//! used their space again, and that of the generation before, if its summary is damaged. Who may have
 //! to go on with an older generation asks for that to be left until the generation has proved usable
 //! ([`StoreOptions::keep_slots`]). Then two summaries are read: of the generation, and of the one before, which stays intact
 //! until the next is durable (S1).
@@ -71,7 +72,7 @@ pub struct Opened {
     pub superblocks: Vec<Superblock>,
     /// What is wrong with slots that are neither valid nor empty.
     pub damaged: Vec<Error>,
-    /// Offsets of slots that are still to be erased: newer than what was taken up, or damaged.
+    /// Offsets of slots that are still to be erased: newer than what was taken up, damaged, or not to be opened any more.
     pub unwanted: Vec<u64>,
 }
 
@@ -244,7 +245,9 @@ impl Store {
         let before = match before.map(|before| (before, summary(&data, before))) {
             Some((before, Err(error))) if error.is_unreadable() => {
                 // Nobody can open it, so its space is not kept; then nobody may, if the summary comes back to life.
-                unwanted.push(before.offset());
+                if !unwanted.contains(&before.offset()) {
+                    unwanted.push(before.offset());
+                }
                 Vec::new()
             }
             Some((_, entries)) => entries?,
@@ -338,15 +341,27 @@ fn summary(data: &DataFile, superblock: &Superblock) -> Result<Vec<Entry>> {
     space_map::decode_summary(&bytes).map_err(|error| data.name(error))
 }
 
-/// The slots that are newer than the generation taken up, or damaged.
+/// The slots that are newer than the generation taken up, or damaged. Before them, while they say that there was or may have been
+/// a newer one, those of older generations, whose space that one may have used again.
 fn unwanted(slots: &Slots, generation: u64) -> Vec<u64> {
-    let newer = slots.valid.iter().filter(|superblock| superblock.generation > generation).map(Superblock::offset);
-    newer.chain(slots.damaged.iter().map(|(offset, _)| *offset)).collect()
+    let offsets = |is_wanted: &dyn Fn(u64) -> bool| -> Vec<u64> {
+        slots.valid.iter().filter(|slot| is_wanted(slot.generation)).map(Superblock::offset).collect()
+    };
+    let newer = offsets(&|other| other > generation);
+    let mut unwanted = Vec::new();
+    if !newer.is_empty() || slots.damage_of(generation + 1).is_some() {
+        unwanted = offsets(&|other| other < generation);
+    }
+    unwanted.extend(newer);
+    unwanted.extend(slots.damaged.iter().map(|(offset, _)| *offset));
+    unwanted
 }
 
+/// Erases slots, in this order also if the machine stops.
 fn erase(data: &DataFile, unwanted: &[u64]) -> Result<()> {
     for offset in unwanted {
         data.write(&PageBuf::zeroed(SUPERBLOCK_BYTES), *offset)?;
+        data.sync()?;
     }
-    if unwanted.is_empty() { Ok(()) } else { data.sync() }
+    Ok(())
 }

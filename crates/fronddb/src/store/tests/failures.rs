@@ -67,6 +67,25 @@ fn an_older_generation_can_be_asked_for_and_newer_ones_do_not_come_back() {
     assert_eq!(Store::open(&shared(&storage), dir(), &missing).unwrap_err().kind(), ErrorKind::Corruption);
 }
 
+/// What two generations before a lost one had may have been used again, also when nobody sees any more that there was a newer one.
+#[test]
+fn the_generation_before_an_older_one_that_is_taken_up_does_not_come_back() {
+    for is_lost in [true, false] {
+        let storage = MemoryStorage::new();
+        grown(&shared(&storage));
+        let candidates = || Store::candidates(&shared(&storage), dir(), &options()).unwrap().generations;
+        assert_eq!(candidates(), [5, 4]);
+        if is_lost {
+            storage.flip_bit(&data_path(), slot_offset(5) + 100, 3).unwrap();
+        }
+        let taken_up = StoreOptions { generation: Some(4), ..options() };
+        let opened = Store::open(&shared(&storage), dir(), &taken_up).unwrap();
+        assert_eq!(candidates(), [4], "is_lost={is_lost}");
+        publish(&opened.store, &[], &SpaceChanges::default()).unwrap();
+        assert_eq!(candidates(), [5, 4], "is_lost={is_lost}");
+    }
+}
+
 #[test]
 fn a_newer_version_is_refused() {
     let storage = MemoryStorage::new();
