@@ -314,7 +314,8 @@ fn choose(data: &DataFile, slots: &Slots, wanted: Option<u64>) -> Result<Superbl
         Some(generation) => slots.valid.iter().find(|superblock| superblock.generation == generation),
     };
     chosen.cloned().ok_or_else(|| {
-        let reasons: Vec<String> = slots.damaged.iter().map(|(_, error)| error.message().to_owned()).collect();
+        // What the system said as well.
+        let reasons: Vec<String> = slots.damaged.iter().map(|(_, error)| error.to_string()).collect();
         let wanted = wanted.map_or_else(String::new, |generation| format!(" of generation {generation}"));
         data.corruption(format!("no valid superblock{wanted}: {}", reasons.join("; ")))
     })
