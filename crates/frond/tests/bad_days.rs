@@ -11,6 +11,7 @@ use fronddb::format::superblock::{FORMAT_VERSION, SLOTS, SUPERBLOCK_BYTES, slot_
 use support::{Place, Said};
 
 const EIO: i32 = 5;
+const ENOMEM: i32 = 12;
 const ENOSPC: i32 = 28;
 
 /// The library that makes calls fail; see `failing_disk.c`.
@@ -57,9 +58,11 @@ fn a_full_disk_is_19_and_with_room_it_works() {
 }
 
 #[test]
-fn an_unreadable_file_is_20() {
+fn a_disk_that_gives_nothing_back_is_21_and_another_failure_of_reading_is_20() {
     let place = one_row();
-    run_failing(&place, "read", "data.frond", EIO, "get demo t apple").failed(20, &["data.frond", "kernel's log"]);
+    let get = "get demo t apple";
+    run_failing(&place, "read", "data.frond", EIO, get).failed(21, &["data.frond", "os error 5", "frond salvage"]);
+    run_failing(&place, "read", "data.frond", ENOMEM, get).failed(20, &["data.frond", "kernel's log"]);
 }
 
 #[test]

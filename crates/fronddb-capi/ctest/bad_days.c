@@ -262,6 +262,8 @@ static void unreadable(void)
   db = open_again("unreadable");
   OK(frond_db_open_tree(db, "t", &tree));
   fail("unreadable/data.frond", 0, EIO);
+  IS(FROND_CORRUPTION, frond_db_get(db, tree, text("00003000"), &list, &value));
+  fail("unreadable/data.frond", 0, ENOMEM); /* says nothing about what is stored */
   IS(FROND_IO, frond_db_get(db, tree, text("00003000"), &list, &value));
   fail("", 0, 0);
   OK(frond_db_get(db, tree, text("00003000"), &list, &value));

@@ -77,7 +77,8 @@ enum {
   FROND_ALREADY_OPEN = 8,       /* another process or handle has the database open */
   FROND_NO_SPACE = 9,           /* the disk is full: nothing changed, service resumes when space is back */
   FROND_IO = 10,                /* the operating system reported an I/O error */
-  FROND_CORRUPTION = 11,        /* stored data is damaged; the message names file, offset and tree */
+  FROND_CORRUPTION = 11,        /* stored data is damaged, or the disk does not give it back; the message names file, offset and
+                                 * tree */
   FROND_UNSUPPORTED_FORMAT = 12, /* the files are of a format that this version does not know */
   FROND_POISONED = 13,          /* an earlier failure stopped writing: close and open again to recover */
   FROND_CANCELLED = 14,         /* the wait was ended by frond_db_cancel */

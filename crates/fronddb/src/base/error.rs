@@ -30,7 +30,8 @@ pub enum ErrorKind {
     NoSpace = 9,
     /// The operating system reported an I/O error.
     Io = 10,
-    /// Stored data is damaged. The message names file, offset and tree.
+    /// Stored data is damaged, or the disk cannot give back what the data file held at a place. The message names file,
+    /// offset and tree.
     Corruption = 11,
     /// The files are of a format that this version does not know.
     UnsupportedFormat = 12,
@@ -95,6 +96,7 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     source: Option<std::sync::Arc<std::io::Error>>,
+    is_passing_read: bool,
 }
 
 /// `std::result::Result` with [`Error`].
@@ -103,7 +105,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of `kind`; `message` in lower case, values last as `name=value`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into(), source: None }
+        Error { kind, message: message.into(), source: None, is_passing_read: false }
     }
 
     /// Wraps an operating system error; a full disk or quota becomes [`ErrorKind::NoSpace`].
@@ -112,7 +114,7 @@ impl Error {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
             _ => ErrorKind::Io,
         };
-        Error { kind, message: context.into(), source: Some(std::sync::Arc::new(source)) }
+        Error { kind, message: context.into(), source: Some(std::sync::Arc::new(source)), is_passing_read: false }
     }
 
     /// Shorthand for [`ErrorKind::Corruption`].
@@ -135,9 +137,32 @@ impl Error {
         self.kind
     }
 
-    /// True when something stored cannot be read: it is damaged, or of a newer version.
+    /// True when something stored cannot be read: it is damaged, the disk does not give it back, or it is of a newer version.
     pub fn is_unreadable(&self) -> bool {
         matches!(self.kind, ErrorKind::Corruption | ErrorKind::UnsupportedFormat)
+    }
+
+    /// True when a read failed by something that says nothing about what is stored, as the want of memory. Nothing changed,
+    /// and the same read may succeed later.
+    pub fn is_passing_read(&self) -> bool {
+        self.is_passing_read
+    }
+
+    /// The same failure of the system, known to be that of a read which may succeed later.
+    #[must_use]
+    pub(crate) fn into_passing_read(self) -> Error {
+        Error { is_passing_read: true, ..self }
+    }
+
+    /// The same failure of the system, known to be damage of what is stored.
+    #[must_use]
+    pub(crate) fn into_damage(self) -> Error {
+        Error { kind: ErrorKind::Corruption, ..self }
+    }
+
+    /// What the operating system said, if it said something.
+    pub(crate) fn system(&self) -> Option<&std::io::Error> {
+        self.source.as_deref()
     }
 
     /// The message without the kind and the source.

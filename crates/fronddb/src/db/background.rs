@@ -13,8 +13,8 @@
 //! # Failure
 //!
 //! - B1: a step that met a full disk is tried again after a pause, and keeps no other step from being done.
-//! - B2: a step that met data which is damaged, or of a newer version, is tried again after a pause, and what it could not do stays undone; reads of
-//!   other trees go on.
+//! - B2: a step that met data which is damaged, of a newer version, or that the disk does not give back, is tried again after a pause, and what it
+//!   could not do stays undone; reads of other trees go on. So is one whose read failed for another reason, for want of memory say: it changed nothing.
 //! - B3: any other failure, and a panic, poisons, in whichever thread the step runs;
 //! - B4: what goes wrong in a read for a scan is told to that scan, when it needs what was to be read, and to nobody else.
 
@@ -220,7 +220,7 @@ impl Engine {
                 true
             }
             ErrorKind::Closed => true,
-            _ => false,
+            _ => error.is_passing_read(),
         }
     }
 

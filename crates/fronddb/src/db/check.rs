@@ -20,7 +20,7 @@ use crate::base::space::PAGE_BYTES;
 use crate::base::{CommitNumber, Error, ErrorKind, Extent, Lsn, Result, TreeId, key};
 use crate::format::record::Record;
 use crate::format::{Superblock, View};
-use crate::io::{DiskStorage, Storage};
+use crate::io::{self, DiskStorage, Storage};
 use crate::log::{LogOptions, LogReader};
 use crate::store::{DATA_FILE, Opened, Store, StoreOptions, StoredImage};
 use crate::tree::verify::{Problem, VerifyReport};
@@ -250,11 +250,11 @@ impl Check<'_> {
         self.report.findings.push(finding(error, tree));
     }
 
-    /// Damage becomes a finding; other errors stay errors.
+    /// Damage, and what the disk does not give back, becomes a finding; other errors stay errors.
     fn damage_is_finding<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(error) if error.kind() == ErrorKind::Corruption => {
+            Err(error) if is_damage(&error) => {
                 self.found(&error, None);
                 Ok(None)
             }
@@ -278,7 +278,7 @@ impl Check<'_> {
         self.tell("log", records, 0);
         // What opening already met need not be told again.
         match read {
-            Err(error) if error.kind() == ErrorKind::Corruption => {
+            Err(error) if is_damage(&error) => {
                 let again = finding(&error, None);
                 let is_same = |known: &Finding| match again.offset {
                     Some(_) => known.offset == again.offset,
@@ -411,6 +411,11 @@ impl Check<'_> {
         let findings = self.report.findings.len() as u64;
         (self.progress)(&CheckProgress { phase, done, total, findings });
     }
+}
+
+/// Damage of the data file, or of the log, of which what the disk does not give back is an `Io` error.
+fn is_damage(error: &Error) -> bool {
+    error.kind() == ErrorKind::Corruption || io::is_lost(error)
 }
 
 /// Decodes a record with all that it holds.

@@ -244,6 +244,11 @@ impl Recovery<'_> {
         for error in &candidates.damaged {
             self.events.tell(LogLevel::Warning, || format!("a superblock is passed over: {error}"));
         }
+        if let Some(error) = candidates.overtaken {
+            // A salvage takes what is there, and says that some of it may be wrong.
+            let Some(tolerated) = &self.tolerated else { return Err(error) };
+            tolerated.lock().push(error);
+        }
         let mut skipped = candidates.damaged.len() as u32;
         let mut first_damage = None;
         for generation in candidates.generations {
@@ -382,7 +387,7 @@ impl Recovery<'_> {
         Ok((readings, reader.into_inner().finish()?))
     }
 
-    /// Reads the log up to the first damage: what comes out is a prefix of what was written.
+    /// Reads the log up to the first damage, or the first place that the disk does not give back: what comes out is a prefix of what was written.
     fn read_damaged_log(
         store: &Store,
         reader: Result<LogReader>,
@@ -390,8 +395,9 @@ impl Recovery<'_> {
         tolerated: &Mutex<Vec<Error>>,
     ) -> Result<(Vec<Reading>, LogTail)> {
         let mut reading = Reading::new();
+        let is_lost = |error: &Error| error.kind() == ErrorKind::Corruption || crate::io::is_lost(error);
         let mut reader = match reader {
-            Err(error) if error.kind() == ErrorKind::Corruption => {
+            Err(error) if is_lost(&error) => {
                 tolerated.lock().push(error);
                 return Ok((vec![reading], LogTail::empty(start)));
             }
@@ -406,7 +412,7 @@ impl Recovery<'_> {
             Ok(())
         };
         match read() {
-            Err(error) if error.kind() == ErrorKind::Corruption => tolerated.lock().push(error),
+            Err(error) if is_lost(&error) => tolerated.lock().push(error),
             done => done?,
         }
         reader.give_up();

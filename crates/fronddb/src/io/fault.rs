@@ -7,8 +7,11 @@
 //!
 //! What a fired fault does: `Error` and `NoSpace` fail the call without effect. `ShortWrite` writes the first half
 //! (whole pages) and fails; `BitFlip` inverts one bit of what is read or written, drawn from the plan's seed, and reports
-//! success; on calls without data both act as `Error`. `Latency` sleeps, then lets the call go on.
+//! success; on calls without data both act as `Error`. `NoMemory` fails the call without effect, and says nothing about what is
+//! stored. `Latency` sleeps, then lets the call go on. A bad sector is a rule for the reads that touch a range of a file
+//! ([`FaultRule::unreadable`]).
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,6 +19,7 @@ use std::time::Duration;
 
 // Not the facade's: in tests of schedules a call to the simulated disk is one step.
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 use super::{File, OpenMode, Storage, failed};
 use crate::base::Result;
@@ -74,6 +78,8 @@ pub enum Fault {
     Error,
     /// It fails for want of space.
     NoSpace,
+    /// It fails for want of memory.
+    NoMemory,
     /// Half of it is written, then it fails with an I/O error.
     ShortWrite,
     /// It succeeds with one bit inverted.
@@ -91,6 +97,8 @@ pub struct FaultRule {
     pub classes: Vec<CallClass>,
     /// Watches only files whose path contains this.
     pub path_contains: Option<String>,
+    /// Watches only reads and writes that touch this range of their file.
+    pub offsets: Option<Range<u64>>,
     /// Fires at the n-th watched call, from 1, counted from when the rule was added.
     pub nth: u64,
     /// Fires at every later watched call too.
@@ -102,12 +110,17 @@ pub struct FaultRule {
 impl FaultRule {
     /// `fault` at the `nth` call of `class`, once.
     pub fn once(class: CallClass, nth: u64, fault: Fault) -> FaultRule {
-        FaultRule { classes: vec![class], path_contains: None, nth, permanent: false, fault }
+        FaultRule { classes: vec![class], path_contains: None, offsets: None, nth, permanent: false, fault }
     }
 
     /// `fault` at the `nth` call of `class` and all later ones.
     pub fn from(class: CallClass, nth: u64, fault: Fault) -> FaultRule {
         FaultRule { permanent: true, ..FaultRule::once(class, nth, fault) }
+    }
+
+    /// Bad sectors: every read that touches `range` of a file fails.
+    pub fn unreadable(range: Range<u64>) -> FaultRule {
+        FaultRule { offsets: Some(range), ..FaultRule::from(CallClass::Read, 1, Fault::Error) }
     }
 
     /// The same rule for files whose path contains `part`.
@@ -179,8 +192,8 @@ impl FaultPlan {
         self.0.fired.load(Ordering::Relaxed)
     }
 
-    /// Counts a call and says what shall happen to it. Latency is served here.
-    fn enter(&self, class: CallClass, path: &Path) -> Option<Fault> {
+    /// Counts a call, which touches these bytes of the file, and says what shall happen to it. Latency is served here.
+    fn enter(&self, class: CallClass, path: &Path, touched: Range<u64>) -> Option<Fault> {
         self.0.calls[class as usize].fetch_add(1, Ordering::Relaxed);
         if self.0.off.load(Ordering::Relaxed) {
             return None;
@@ -188,7 +201,8 @@ impl FaultPlan {
         let mut chosen = None;
         for (rule, seen) in self.0.rules.lock().iter_mut() {
             let watched = (rule.classes.is_empty() || rule.classes.contains(&class))
-                && rule.path_contains.as_ref().is_none_or(|part| path.to_string_lossy().contains(part.as_str()));
+                && rule.path_contains.as_ref().is_none_or(|part| path.to_string_lossy().contains(part.as_str()))
+                && rule.offsets.as_ref().is_none_or(|range| range.start < touched.end && touched.start < range.end);
             if watched {
                 *seen += 1;
                 if *seen == rule.nth || (rule.permanent && *seen > rule.nth) {
@@ -209,7 +223,7 @@ impl FaultPlan {
 
     /// For calls without data: fails or not.
     fn check(&self, class: CallClass, path: &Path) -> Result<()> {
-        match self.enter(class, path) {
+        match self.enter(class, path, 0..0) {
             None => Ok(()),
             Some(fault) => Err(injected(fault, class, path)),
         }
@@ -222,12 +236,17 @@ impl FaultPlan {
     }
 }
 
+fn touched(buf: &[u8], offset: u64) -> Range<u64> {
+    offset..offset.saturating_add(buf.len() as u64)
+}
+
 fn injected(fault: Fault, class: CallClass, path: &Path) -> crate::base::Error {
     let error = match fault {
         Fault::NoSpace => std::io::Error::from(std::io::ErrorKind::StorageFull),
-        _ => std::io::Error::other("injected fault"),
+        Fault::NoMemory => Errno::NOMEM.into(),
+        _ => Errno::IO.into(),
     };
-    failed(&format!("{class:?}"), path, error)
+    failed(&format!("injected: {class:?}"), path, error)
 }
 
 /// A storage whose calls can be made to fail.
@@ -306,7 +325,7 @@ struct FaultFile {
 
 impl File for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        match self.plan.enter(CallClass::Read, &self.path) {
+        match self.plan.enter(CallClass::Read, &self.path, touched(buf, offset)) {
             None => self.below.read_at(buf, offset),
             Some(Fault::BitFlip) => {
                 self.below.read_at(buf, offset)?;
@@ -316,12 +335,14 @@ impl File for FaultFile {
                 }
                 Ok(())
             }
-            Some(fault) => Err(injected(fault, CallClass::Read, &self.path)),
+            Some(fault) => {
+                Err(injected(fault, CallClass::Read, &self.path).context(format_args!("at offset={offset}")))
+            }
         }
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        match self.plan.enter(CallClass::Write, &self.path) {
+        match self.plan.enter(CallClass::Write, &self.path, touched(buf, offset)) {
             None => self.below.write_at(buf, offset),
             Some(Fault::BitFlip) => {
                 let mut copy = PageBuf::from_slice(buf);

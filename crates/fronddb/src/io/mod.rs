@@ -151,6 +151,23 @@ pub fn replace_file(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<
     storage.sync_dir(dir)
 }
 
+/// True when a read failed because the disk, or the file system, does not give back what is stored there: a bad sector, a
+/// checksum below us, a file that was cut. Others (no memory, a closed descriptor, a connection that timed out) say
+/// nothing about what is stored.
+///
+/// Direct reads get what the block layer of Linux makes of a disk's answer: `ENODATA` for a medium error, `EREMOTEIO` for a
+/// failure of the device's own, `EILSEQ` for one of its protection information; and `EIO`, as all reads through the page cache.
+/// `EBADMSG` and `EUCLEAN` are a file system's own checks.
+pub(crate) fn is_lost(error: &Error) -> bool {
+    use rustix::io::Errno;
+    let Some(system) = error.system() else { return false };
+    if system.kind() == std::io::ErrorKind::UnexpectedEof {
+        return true;
+    }
+    let lost = [Errno::IO, Errno::NODATA, Errno::REMOTEIO, Errno::ILSEQ, Errno::BADMSG, Errno::UCLEAN];
+    lost.iter().any(|lost| system.raw_os_error() == Some(lost.raw_os_error()))
+}
+
 /// Wraps an operating system error with the call and the path it happened on.
 fn failed(call: &str, path: &Path, error: impl Into<std::io::Error>) -> Error {
     Error::io(format!("{call} failed, path={}", path.display()), error.into())

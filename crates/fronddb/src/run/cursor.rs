@@ -4,7 +4,7 @@
 //! A *window* is one read of several consecutive blocks that are not cached; they are decoded when the cursor gets to
 //! them. Windows begin with the second block that is read one after the other (with the first in a long scan) and double
 //! up to what the mode allows. They end where the keys that are wanted end. No block beyond is read: it may be another tree's, and
-//! damaged.
+//! damaged. Where a window cannot be read, its blocks are read one by one.
 //!
 //! Once windows are as large as they get, the next one is asked for as soon as the cursor has one
 //! ([`Store::ask`](crate::store::Store::ask)), so that it is read while the rows of this one are used. Compactions do not: they
@@ -388,7 +388,7 @@ impl RunCursor {
             }
             None => {
                 lone_reads += 1;
-                run.read_stored(ptr, cause, visit)
+                run.read_stored(ptr, tree, cause, visit)
             }
         };
         let passes_by = || self.mode.is_long && run.cache.is_full() && !run.cache.contains(ptr.offset);
@@ -419,8 +419,13 @@ impl RunCursor {
         };
         self.ask_after(&range, backward, old);
         let window = match asked {
-            Some(asked) => asked.take()?,
-            None => self.run.store.read_window(&range, self.run.cache.budget())?,
+            Some(asked) => asked.take(),
+            None => self.run.store.read_window(&range, self.run.cache.budget()),
+        };
+        let window = match window {
+            // A place in it is bad, perhaps not this block's: it is read alone.
+            Err(error) if error.is_unreadable() => return Ok(()),
+            window => window?,
         };
         self.run.counters.add(Event::ReadAhead, 1);
         self.run.counters.add(Event::ReadBytes, range.end - range.start);

@@ -50,19 +50,21 @@ impl Run {
 
     /// Reads a block of messages from the file.
     pub(super) fn read_entries(&self, ptr: BlockPtr, tree: TreeId, cause: Event) -> Result<EntryBlock> {
-        self.read_stored(ptr, cause, |stored| self.decode_entries(ptr, tree, stored))
+        self.read_stored(ptr, tree, cause, |stored| self.decode_entries(ptr, tree, stored))
     }
 
-    /// Shows `visit` a block as the file has it.
+    /// Shows `visit`, whose errors name the block, a block as the file has it.
     pub(super) fn read_stored<T>(
         &self,
         ptr: BlockPtr,
+        tree: TreeId,
         cause: Event,
         visit: impl FnOnce(&[u8]) -> Result<T>,
     ) -> Result<T> {
         self.counters.add(cause, 1);
         self.counters.add(Event::ReadBytes, u64::from(ptr.stored));
-        self.store.read_with(ptr.offset, ptr.stored as usize, visit)
+        let visited = self.store.read_with(ptr.offset, ptr.stored as usize, |stored| Ok(visit(stored)));
+        visited.map_err(|error| self.located(error, ptr, tree, "unreadable block"))?
     }
 
     /// Checks and decodes a stored block of messages.
@@ -79,8 +81,10 @@ impl Run {
         cause: Event,
         decoded: impl FnOnce(&[u8]) -> Result<T>,
     ) -> Result<T> {
-        self.read_stored(ptr, cause, |stored| decode(kind, ptr, stored, decoded))
-            .map_err(|error| self.located(error, ptr, self.tree(), "damaged block"))
+        self.read_stored(ptr, self.tree(), cause, |stored| {
+            let opened = decode(kind, ptr, stored, decoded);
+            opened.map_err(|error| self.located(error, ptr, self.tree(), "damaged block"))
+        })
     }
 
     /// Reads an index block from the file.

@@ -136,7 +136,7 @@ impl Run {
             ptr.offset,
             Priority::Normal,
             |stored| self.decode_entries(ptr, tree, stored),
-            |visit| self.read_stored(ptr, cause, visit),
+            |visit| self.read_stored(ptr, tree, cause, visit),
         )
     }
 

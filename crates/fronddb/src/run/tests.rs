@@ -474,7 +474,7 @@ fn a_failing_read_leaves_the_cursor_nowhere_and_can_be_repeated() {
     let run = world.open(&meta);
     for nth in 1..30 {
         world.forget_cached(&meta);
-        world.plan.add(FaultRule::once(CallClass::Read, nth, Fault::Error));
+        world.plan.add(FaultRule::from(CallClass::Read, nth, Fault::NoMemory));
         let mut cursor = run.cursor(CursorMode {
             fill_cache: nth % 2 == 0,
             read_ahead_bytes: 4096,

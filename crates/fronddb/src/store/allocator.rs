@@ -108,10 +108,12 @@ pub(super) struct Allocator {
     previous: Vec<Entry>,
     pub(super) pending: Pending,
     pub(super) reserve: Reserve,
-    /// What the log names (first page, and one past the last), and of it what it names twice: see [`Allocator::mark_used`].
+    /// What the log names (first page, and one past the last), and of it what nobody is given: see [`Allocator::mark_used`].
     named: BTreeMap<u64, u64>,
-    named_twice: Vec<Extent>,
+    kept: Vec<Extent>,
     pub(super) names: HashMap<Extent, Names>,
+    /// The disk may hold no room for what the log names from this page on.
+    unbacked_from: u64,
     used_pages: u64,
     damaged: Vec<Error>,
 }
@@ -146,8 +148,9 @@ impl Allocator {
             pending: Pending::new(generation),
             reserve,
             named: BTreeMap::new(),
-            named_twice: Vec::new(),
+            kept: Vec::new(),
             names: HashMap::new(),
+            unbacked_from: u64::MAX,
             used_pages: 0,
             damaged: Vec::new(),
         };
@@ -210,7 +213,7 @@ impl Allocator {
                 // A region that could not be read earlier, perhaps by a passing error, serves again.
                 Ok(loaded) => self.keep(index, loaded),
                 Err(error) => {
-                    if !self.regions[index].bad {
+                    if !self.regions[index].bad && error.is_unreadable() {
                         self.damaged.push(error.clone());
                     }
                     self.regions[index].bad = true;
@@ -232,10 +235,15 @@ impl Allocator {
         self.note_room(index);
     }
 
-    /// The bitmaps of a region that must change: if they cannot be read, not at the second attempt either, everything in it is
-    /// assumed to be in the image.
+    /// The bitmaps of a region that must change: if they are damaged, at the second attempt too, everything in it is assumed to
+    /// be in the image.
     fn load_or_assume(&mut self, index: usize, data: &DataFile) -> Result<&mut Loaded> {
-        if self.load(index, data).is_err() && self.load(index, data).is_err() {
+        if self.load(index, data).is_err()
+            && let Err(error) = self.load(index, data)
+        {
+            if !error.is_unreadable() {
+                return Err(error);
+            }
             let limit = self.limit(index);
             let mut image = Bitmap::empty();
             image.set(0, limit);
@@ -257,8 +265,11 @@ impl Allocator {
             return Err(data.corruption(format!("the file ends before pages in use, region={index}")));
         }
         let before = self.previous.get(index).filter(|before| **before != entry && before.map_page != 0);
-        // A bitmap of the generation before that cannot be read is no loss: nobody could fall back to it.
-        let before = before.and_then(|before| space_map::read_bitmap(data, index, *before).ok());
+        let before = match before.map(|before| space_map::read_bitmap(data, index, *before)).transpose() {
+            // That generation may still be opened, so it keeps all that may be its.
+            Err(error) if error.is_unreadable() => Some(Bitmap::empty().neither(&Bitmap::empty())),
+            before => before?,
+        };
         let held = before.map(|before| {
             let mut held = before.without(&image);
             let limit = self.limit(index);
@@ -399,17 +410,20 @@ impl Allocator {
     /// Pages may be named twice, when the log of the generation before the newest is replayed: a value that was dead in the newest
     /// generation lay there, and after a restart another. The dead one's space must not be given back then, so what is named
     /// twice stays taken until the next opening. It leaves the image when all that this very extent is named for are dropped: only
-    /// then it is sure that the one that lives is.
+    /// then it is sure that the one that lives is. What the disk holds no room for stays taken as well ([`Allocator::stretch`]).
     pub(super) fn mark_used(&mut self, extent: Extent, data: &DataFile) -> Result<()> {
         let (_, image) = self.state_for_change(extent, data)?;
         self.names.entry(extent).or_default().count += 1;
         let before = self.named.range(..extent.end()).next_back().map(|(start, end)| (*start, *end));
         match before.filter(|(_, end)| *end > extent.start) {
             Some((start, end)) => {
-                self.named_twice.push(extent);
+                self.kept.push(extent);
                 self.named.insert(start.min(extent.start), end.max(extent.end()));
             }
             None => {
+                if extent.end() > self.unbacked_from {
+                    self.kept.push(extent);
+                }
                 self.named.insert(extent.start, extent.end());
             }
         }
@@ -439,14 +453,14 @@ impl Allocator {
         if !self.named.is_empty() {
             self.named = BTreeMap::new();
             let mut names = std::mem::take(&mut self.names);
-            names.retain(|extent, _| self.is_named_twice(*extent));
+            names.retain(|extent, _| self.stays_taken(*extent));
             self.names = names;
         }
     }
 
     /// Whether the space of an extent stays taken whatever its owner says.
-    pub(super) fn is_named_twice(&self, extent: Extent) -> bool {
-        self.named_twice.iter().any(|other| other.start < extent.end() && extent.start < other.end())
+    pub(super) fn stays_taken(&self, extent: Extent) -> bool {
+        self.kept.iter().any(|other| other.start < extent.end() && extent.start < other.end())
     }
 
     /// How the file must grow to hold a run of `pages` at its end.
@@ -467,6 +481,17 @@ impl Allocator {
 
     /// The file has grown, and the disk holds room for the new pages.
     pub(super) fn extend(&mut self, pages: u64) {
+        self.grow(pages, true);
+    }
+
+    /// The file reaches further, but the disk holds no room for the new pages: they are hollow, and what the log names of them is
+    /// given to nobody.
+    pub(super) fn stretch(&mut self, pages: u64) {
+        self.unbacked_from = self.unbacked_from.min(self.file_pages);
+        self.grow(pages, false);
+    }
+
+    fn grow(&mut self, pages: u64, is_backed: bool) {
         let old = self.file_pages;
         self.file_pages = old.max(pages);
         let known = self.regions.len();
@@ -489,7 +514,11 @@ impl Allocator {
                 }));
             }
             if let Some(loaded) = &mut region.loaded {
-                loaded.hollow.clear(start, added);
+                if is_backed {
+                    loaded.hollow.clear(start, added);
+                } else {
+                    loaded.hollow.set(start, added);
+                }
                 loaded.runs = Runs::new(&loaded.used, start + added);
             }
             self.note_room(index);

@@ -6,6 +6,8 @@
 //! - F3: after [`DataFile::close`] nothing is written, synced or cut any more: the file may be somebody else's by then.
 //! - F4: no sync succeeds beside or after one that failed. The system tells a lost write to one sync only, whoever wrote it; so they
 //!   are made one at a time, and the other must not believe its own success.
+//! - F5: a read that the disk does not answer, not at the second attempt either, is `Corruption` of what lies there
+//!   ([`io::is_lost`]): whoever can do without it goes on. Any other failure of a read says nothing about what is stored, and passes.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +18,7 @@ use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::{Mutex, RwLock, RwLockReadGuard};
 use crate::base::{BlockPtr, Error, ErrorKind, Result};
-use crate::io::File;
+use crate::io::{self, File};
 
 #[derive(Debug, Default)]
 pub(super) struct Counters {
@@ -63,6 +65,10 @@ impl DataFile {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     pub(super) fn pages(&self) -> u64 {
@@ -124,13 +130,19 @@ impl DataFile {
         Ok(())
     }
 
-    /// Fills `buf` from a page-aligned offset.
+    /// Fills `buf` from a page-aligned offset (F5).
     pub(super) fn read(&self, buf: &mut PageBuf, offset: u64) -> Result<()> {
         let bytes = buf.padded().len() as u64;
         self.check_range(offset, bytes)?;
         count(&self.counters.reads, 1);
         count(&self.counters.read_bytes, bytes);
-        self.file.read_at(buf.padded_mut(), offset)
+        let read = self.file.read_at(buf.padded_mut(), offset);
+        let read = read.or_else(|_| self.file.read_at(buf.padded_mut(), offset));
+        read.map_err(|error| match io::is_lost(&error) {
+            true => self.name(error.into_damage().context(format!("cannot be read, offset={offset} bytes={bytes}"))),
+            false if error.kind() == ErrorKind::Io => error.into_passing_read(),
+            false => error,
+        })
     }
 
     /// Writes the whole pages of `buf` at a page-aligned offset.
@@ -157,6 +169,14 @@ impl DataFile {
         let _pass = self.changing()?;
         self.file.allocate(start * PAGE_BYTES, pages * PAGE_BYTES)?;
         self.pages.fetch_max(start + pages, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Makes the file reach a page, where the disk may hold no room for what it has not yet.
+    pub(super) fn stretch(&self, end: u64) -> Result<()> {
+        let _pass = self.changing()?;
+        self.file.set_len(end * PAGE_BYTES)?;
+        self.pages.fetch_max(end, Ordering::AcqRel);
         Ok(())
     }
 

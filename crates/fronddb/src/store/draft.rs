@@ -25,7 +25,7 @@ pub(super) struct Draft<'a> {
     /// What leaves the image or, if not in it, its protection by the log; `true`: the store's own, which nobody reads.
     removed: Vec<(Extent, bool)>,
     seen: HashSet<Extent>,
-    /// Of what the log names twice: what was added, and how often each was dropped.
+    /// Of what the log names and stays taken: what was added, and how often each was dropped.
     added_of_named: Vec<Extent>,
     dropped_of_named: HashMap<Extent, u32>,
 }
@@ -82,14 +82,14 @@ impl<'a> Draft<'a> {
             return Err(self.contradiction("adds what is in the image", extent));
         }
         drafted.image.set(start, extent.pages);
-        if self.store.allocator.lock().is_named_twice(extent) {
+        if self.store.allocator.lock().stays_taken(extent) {
             self.added_of_named.push(extent);
         }
         Ok(())
     }
 
     pub(super) fn remove(&mut self, extent: Extent, own: bool) -> Result<()> {
-        if self.store.allocator.lock().is_named_twice(extent) {
+        if self.store.allocator.lock().stays_taken(extent) {
             return self.drop_named(extent);
         }
         let (_, start) = allocator::place(extent);
@@ -103,7 +103,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// One of those that an extent is named for by the log, which names its pages twice, is dropped. Its space stays taken.
+    /// One of those that an extent is named for by the log is dropped, and its space stays taken.
     fn drop_named(&mut self, extent: Extent) -> Result<()> {
         let dropped = self.dropped_of_named.entry(extent).or_default();
         *dropped += 1;

@@ -447,7 +447,7 @@ impl Store {
     /// at once. An extent that is published or free is a bug of the caller, and poisons the store.
     pub fn free_unpublished(&self, extent: Extent) {
         let mut allocator = self.allocator.lock();
-        if allocator.is_named_twice(extent) {
+        if allocator.stays_taken(extent) {
             return;
         }
         match allocator.state(extent, &self.data) {
@@ -466,7 +466,7 @@ impl Store {
     pub fn release(&self, extents: &[Extent]) {
         let mut allocator = self.allocator.lock();
         for extent in extents {
-            if !allocator.is_named_twice(*extent) && allocator.pending.release(*extent) {
+            if !allocator.stays_taken(*extent) && allocator.pending.release(*extent) {
                 allocator.free(*extent, false);
             }
         }
@@ -474,8 +474,12 @@ impl Store {
 
     /// Recovery: the log names this extent. Makes it as if allocated; no error when it is already.
     ///
+    /// Where the file does not reach it, its growth was not synced before the crash while the log record was. Then no data in it
+    /// was, and no commit: nobody will read it. So a store that is only read passes it over, and where the disk has no
+    /// room for it, it stays without: taken until the next opening, and given to nobody.
+    ///
     /// # Errors
-    /// `Corruption` when it cannot exist or the image references it.
+    /// `Corruption` when it cannot exist or the image references it; what the storage reports.
     pub fn mark_used(&self, extent: Extent) -> Result<()> {
         if !allocator::is_possible(extent) {
             return Err(self.data.corruption(format!("the log names an impossible extent, {extent:?}")));
@@ -483,9 +487,19 @@ impl Store {
         let _growing = self.growing.lock();
         let file_pages = self.allocator.lock().file_pages();
         if extent.end() > file_pages {
-            // The growth of the file was not synced before the crash, while the log record was.
-            self.data.back(file_pages, extent.end() - file_pages)?;
-            self.allocator.lock().extend(extent.end());
+            if self.data.is_read_only() {
+                return Ok(());
+            }
+            match self.data.back(file_pages, extent.end() - file_pages) {
+                Err(error) if error.kind() == ErrorKind::NoSpace => {
+                    self.data.stretch(extent.end())?;
+                    self.allocator.lock().stretch(extent.end());
+                }
+                backed => {
+                    backed?;
+                    self.allocator.lock().extend(extent.end());
+                }
+            }
         }
         self.allocator.lock().mark_used(extent, &self.data)
     }

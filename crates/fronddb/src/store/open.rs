@@ -7,12 +7,16 @@
 //!
 //! *Opening* reads the slots and takes up the newest valid generation, or the one asked for. Slots that are newer
 //! than it or damaged are erased: space that only they reference is free from here on, so they must not come back to life (a damaged
-//! slot could after a passing read error). Who may have to go on with an older generation asks for that to be left
-//! until the generation has proved usable ([`StoreOptions::keep_slots`]). Then two summaries are read: of the generation, and
-//! of the one before, which stays intact until the next is durable (S1).
+//! slot could after a passing read error). So are the slots of older generations if there may have been a newer one, which may have
+//! used their space again, and that of the generation before, if its summary is damaged. Who may have
+//! to go on with an older generation asks for that to be left until the generation has proved usable
+//! ([`StoreOptions::keep_slots`]). Then two summaries are read: of the generation, and of the one before, which stays intact
+//! until the next is durable (S1).
 //!
 //! *Which generations may be tried* when the newest turns out to be damaged says [`Store::candidates`]: the newest and the one
-//! before (S1), and not that one if a damaged slot may have held a newer one, because then its space may have been used again.
+//! before (S1), and not that one if a damaged slot may have held a newer one, because then its space may have been used again. If the
+//! slots of two newer generations are damaged, that may be so of the newest valid one as well: nobody writes on from there
+//! ([`Candidates::overtaken`]).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -68,7 +72,7 @@ pub struct Opened {
     pub superblocks: Vec<Superblock>,
     /// What is wrong with slots that are neither valid nor empty.
     pub damaged: Vec<Error>,
-    /// Offsets of slots that are still to be erased: newer than what was taken up, or damaged.
+    /// Offsets of slots that are still to be erased: newer than what was taken up, damaged, or not to be opened any more.
     pub unwanted: Vec<u64>,
 }
 
@@ -79,12 +83,21 @@ pub struct Candidates {
     pub generations: Vec<u64>,
     /// What is wrong with slots that are neither valid nor empty.
     pub damaged: Vec<Error>,
+    /// Why not even the newest valid generation can be trusted, if so: two newer ones may be lost, and have used its space again.
+    pub overtaken: Option<Error>,
 }
 
 /// What the slots hold.
 struct Slots {
     valid: Vec<Superblock>,
     damaged: Vec<(u64, Error)>,
+}
+
+impl Slots {
+    /// What is wrong with the slot of a generation.
+    fn damage_of(&self, generation: u64) -> Option<&Error> {
+        self.damaged.iter().find(|(offset, _)| *offset == slot_offset(generation)).map(|(_, error)| error)
+    }
 }
 
 impl Opened {
@@ -184,10 +197,12 @@ impl Store {
         let data = DataFile::new(storage.open(&path, mode)?, &path, true)?;
         let slots = read_slots(&data)?;
         let newest = choose(&data, &slots, None)?.generation;
-        let next_is_damaged = slots.damaged.iter().any(|(offset, _)| *offset == slot_offset(newest + 1));
+        let overtaken = overtaken(&data, &slots, newest);
+        let next_is_damaged = slots.damage_of(newest + 1).is_some();
         let before = slots.valid.get(1).filter(|before| before.generation + 1 == newest && !next_is_damaged);
         let generations = std::iter::once(newest).chain(before.map(|before| before.generation)).collect();
-        Ok(Candidates { generations, damaged: slots.damaged.into_iter().map(|(_, error)| error).collect() })
+        let damaged = slots.damaged.into_iter().map(|(_, error)| error).collect();
+        Ok(Candidates { generations, damaged, overtaken })
     }
 
     /// Erases slots that must not come back to life, durably.
@@ -202,13 +217,20 @@ impl Store {
     ///
     /// # Errors
     /// `UnsupportedFormat` when a newer version wrote it, `Corruption` when no slot, or not the generation asked for, is valid, the
-    /// file was cut, or the summary is damaged; else what the storage reports.
+    /// file was cut, or the summary is damaged, or when none was asked for and the store is not only read, and two newer ones than the
+    /// newest valid one may be lost; else what the storage reports.
     pub fn open(storage: &Arc<dyn Storage>, dir: &Path, options: &StoreOptions) -> Result<Opened> {
         let path = dir.join(DATA_FILE);
         let mode = OpenMode { direct: options.direct, read_only: options.read_only, ..OpenMode::default() };
         let data = DataFile::new(storage.open(&path, mode)?, &path, options.read_only)?;
         let slots = read_slots(&data)?;
         let chosen = choose(&data, &slots, options.generation)?;
+        if options.generation.is_none()
+            && !options.read_only
+            && let Some(error) = overtaken(&data, &slots, chosen.generation)
+        {
+            return Err(error);
+        }
         if data.pages() < chosen.end_page {
             return Err(data.corruption(format!(
                 "the file was cut, generation={} pages={} expected={}",
@@ -219,9 +241,18 @@ impl Store {
         }
         let entries = summary(&data, &chosen)?;
         let before = slots.valid.iter().find(|slot| slot.generation + 1 == chosen.generation);
-        // A summary of the generation before that cannot be read is no loss: nobody could fall back to it.
-        let before = before.and_then(|before| summary(&data, before).ok()).unwrap_or_default();
-        let unwanted = unwanted(&slots, chosen.generation);
+        let mut unwanted = unwanted(&slots, chosen.generation);
+        let before = match before.map(|before| (before, summary(&data, before))) {
+            Some((before, Err(error))) if error.is_unreadable() => {
+                // Nobody can open it, so its space is not kept; then nobody may, if the summary comes back to life.
+                if !unwanted.contains(&before.offset()) {
+                    unwanted.push(before.offset());
+                }
+                Vec::new()
+            }
+            Some((_, entries)) => entries?,
+            None => Vec::new(),
+        };
         let unwanted = if options.keep_slots || options.read_only {
             unwanted
         } else {
@@ -248,15 +279,29 @@ impl Store {
 
 fn read_slots(data: &DataFile) -> Result<Slots> {
     let mut buf = PageBuf::zeroed(SLOTS_BYTES as usize);
-    data.read(&mut buf, 0)?;
+    let all = match data.read(&mut buf, 0) {
+        Err(error) if error.is_unreadable() => None,
+        read => read.map(|()| Some(buf))?,
+    };
+    let decode = |offset: u64| {
+        let read = |slot: &[u8]| Superblock::decode(offset, slot).map_err(|error| data.name(error));
+        match &all {
+            Some(all) => read(&all[offset as usize..offset as usize + SUPERBLOCK_BYTES]),
+            // One by one: what lies beside a bad sector is sound.
+            None => {
+                let mut slot = PageBuf::zeroed(SUPERBLOCK_BYTES);
+                data.read(&mut slot, offset)?;
+                read(&slot)
+            }
+        }
+    };
     let mut slots = Slots { valid: Vec::new(), damaged: Vec::new() };
     for offset in (0..SLOTS).map(|slot| slot * SLOT_STRIDE_BYTES) {
-        let bytes = &buf[offset as usize..offset as usize + SUPERBLOCK_BYTES];
-        match Superblock::decode(offset, bytes) {
+        match decode(offset) {
             Ok(Slot::Empty) => {}
             Ok(Slot::Valid(superblock)) => slots.valid.push(*superblock),
-            Err(error) if error.kind() == ErrorKind::UnsupportedFormat => return Err(data.name(error)),
-            Err(error) => slots.damaged.push((offset, data.name(error))),
+            Err(error) if error.kind() == ErrorKind::Corruption => slots.damaged.push((offset, error)),
+            Err(error) => return Err(error),
         }
     }
     slots.valid.sort_by_key(|superblock| std::cmp::Reverse(superblock.generation));
@@ -269,10 +314,23 @@ fn choose(data: &DataFile, slots: &Slots, wanted: Option<u64>) -> Result<Superbl
         Some(generation) => slots.valid.iter().find(|superblock| superblock.generation == generation),
     };
     chosen.cloned().ok_or_else(|| {
-        let reasons: Vec<String> = slots.damaged.iter().map(|(_, error)| error.message().to_owned()).collect();
+        // What the system said as well.
+        let reasons: Vec<String> = slots.damaged.iter().map(|(_, error)| error.to_string()).collect();
         let wanted = wanted.map_or_else(String::new, |generation| format!(" of generation {generation}"));
         data.corruption(format!("no valid superblock{wanted}: {}", reasons.join("; ")))
     })
+}
+
+/// Whether the two generations after the newest valid one may be lost: then what it no longer shares with them may have been used
+/// again (S1), by blocks that are as sound as its own.
+fn overtaken(data: &DataFile, slots: &Slots, newest: u64) -> Option<Error> {
+    let (next, after) = (slots.damage_of(newest + 1)?, slots.damage_of(newest + 2)?);
+    Some(data.corruption(format!(
+        "two superblocks that may be newer than the newest valid one are damaged, and its space may have been used again: \
+         salvage it, generation={newest}: {}; {}",
+        next.message(),
+        after.message()
+    )))
 }
 
 fn summary(data: &DataFile, superblock: &Superblock) -> Result<Vec<Entry>> {
@@ -284,15 +342,27 @@ fn summary(data: &DataFile, superblock: &Superblock) -> Result<Vec<Entry>> {
     space_map::decode_summary(&bytes).map_err(|error| data.name(error))
 }
 
-/// The slots that are newer than the generation taken up, or damaged.
+/// The slots that are newer than the generation taken up, or damaged. Before them, while they say that there was or may have been
+/// a newer one, those of older generations, whose space that one may have used again.
 fn unwanted(slots: &Slots, generation: u64) -> Vec<u64> {
-    let newer = slots.valid.iter().filter(|superblock| superblock.generation > generation).map(Superblock::offset);
-    newer.chain(slots.damaged.iter().map(|(offset, _)| *offset)).collect()
+    let offsets = |is_wanted: &dyn Fn(u64) -> bool| -> Vec<u64> {
+        slots.valid.iter().filter(|slot| is_wanted(slot.generation)).map(Superblock::offset).collect()
+    };
+    let newer = offsets(&|other| other > generation);
+    let mut unwanted = Vec::new();
+    if !newer.is_empty() || slots.damage_of(generation + 1).is_some() {
+        unwanted = offsets(&|other| other < generation);
+    }
+    unwanted.extend(newer);
+    unwanted.extend(slots.damaged.iter().map(|(offset, _)| *offset));
+    unwanted
 }
 
+/// Erases slots, in this order also if the machine stops.
 fn erase(data: &DataFile, unwanted: &[u64]) -> Result<()> {
     for offset in unwanted {
         data.write(&PageBuf::zeroed(SUPERBLOCK_BYTES), *offset)?;
+        data.sync()?;
     }
-    if unwanted.is_empty() { Ok(()) } else { data.sync() }
+    Ok(())
 }

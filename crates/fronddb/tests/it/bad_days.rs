@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use fronddb::base::BlockPtr;
 use fronddb::format::superblock::{SUPERBLOCK_BYTES, Slot, Superblock, slot_offset};
-use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage};
+use fronddb::io::{CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage};
 use fronddb::{Database, Durability, ErrorKind, Options, Tree, TreeOptions, TxnOptions, WriteBatch};
 
-use crate::support::{DIRECTORY, Random, begin, fresh, open, options};
+use crate::support::{DIRECTORY, Random, begin, collect, fresh, open, options};
 
 /// A value that no codec makes shorter.
 fn noise(row: u32) -> Vec<u8> {
@@ -442,6 +442,68 @@ fn no_generation_before_the_one_before_the_newest_is_tried() {
     assert_eq!(superblock(&storage, generation).generation, generation);
 }
 
+/// A generation two before the newest lost its space to that one: its blocks are there, and may be others'.
+#[test]
+fn a_generation_that_two_lost_ones_may_have_overtaken_is_salvaged_and_not_opened() {
+    let (storage, generation) = generations();
+    let data = Path::new(DIRECTORY).join("data.frond");
+    let lost = |generations: &[u64]| {
+        let storage = storage.snapshot();
+        let damage = |generation: &u64| storage.overwrite(&data, slot_offset(*generation), &[0x5a; 4096]).unwrap();
+        generations.iter().for_each(damage);
+        storage
+    };
+    let two = lost(&[generation, generation - 1]);
+    for is_read_only in [false, true] {
+        let options = options(&two).create_if_missing(false).read_only(is_read_only);
+        let error = Database::open(DIRECTORY, options).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert!(error.message().contains("salvage it") && error.message().contains("data.frond"), "{error}");
+    }
+    assert_eq!(superblock(&two, generation - 2).generation, generation - 2, "nothing has changed");
+    let check_options = || fronddb::CheckOptions {
+        storage: Some(Arc::new(two.clone())),
+        memory_bytes: 8 << 20,
+        ..fronddb::CheckOptions::default()
+    };
+    let says_so = |findings: &[fronddb::Finding]| findings.iter().any(|found| found.message.contains("salvage it"));
+    let report = fronddb::check(DIRECTORY, &check_options(), &mut |_| {}).unwrap();
+    assert!(says_so(&report.findings), "{:#?}", report.findings);
+    let report = fronddb::salvage(DIRECTORY, "/new", &check_options(), &mut |_| {}).unwrap();
+    assert!(says_so(&report.findings) && report.rows() > 500, "rows={} {:#?}", report.rows(), report.findings);
+    // One that may be newer, and one that is surely older.
+    let db = open(&lost(&[generation, generation - 2]));
+    assert_eq!(db.recovery_report().unwrap().generation, generation - 1);
+    assert_all_there(&db);
+    let db = open(&lost(&[generation - 1, generation - 2]));
+    assert_eq!(db.recovery_report().unwrap().generation, generation);
+    assert_all_there(&db);
+}
+
+#[test]
+fn slots_that_were_never_written_are_no_lost_generations() {
+    let (storage, db, tree) = fresh();
+    let mut young = 0;
+    loop {
+        db.put(&tree, b"key", b"v").unwrap();
+        let generation = db.statistics().unwrap().generation;
+        if generation > 3 {
+            break;
+        }
+        let image = storage.snapshot();
+        if generation > 1 {
+            let data = Path::new(DIRECTORY).join("data.frond");
+            image.overwrite(&data, slot_offset(generation), &[0x5a; 4096]).unwrap();
+            young += 1;
+        }
+        let again = open(&image);
+        assert_eq!(again.recovery_report().unwrap().superblocks_skipped, u32::from(generation > 1));
+        assert!(again.get(&again.open_tree("t").unwrap(), b"key").unwrap().is_some());
+        db.checkpoint().unwrap();
+    }
+    assert!(young > 0);
+}
+
 #[test]
 fn unsynced_commits_are_covered_by_a_later_sync_and_torn_off_as_a_whole() {
     let commit = |db: &Database, tree: &fronddb::Tree, key: u32, durability| {
@@ -482,4 +544,80 @@ fn memory_follows_its_setting_while_running() {
     assert!(db.estimated_recovery().unwrap().bytes < 1 << 20);
     db.set_checkpoint_interval(Duration::ZERO).unwrap();
     db.sync_log().unwrap();
+}
+
+/// The log names space for large values of a transaction that never ended, and the growth of the data file that gave it was not
+/// synced before the power went.
+fn without_its_growth() -> MemoryStorage {
+    let (memory, db, tree) = fresh();
+    db.checkpoint().unwrap();
+    let big = begin(&db);
+    for number in 0..3u32 {
+        big.put(&tree, &number.to_be_bytes(), &Random::new(u64::from(number)).bytes(2 << 20)).unwrap();
+    }
+    db.put(&tree, b"small", b"acknowledged").unwrap();
+    let length = |storage: &MemoryStorage| {
+        storage.files().into_iter().find(|(path, _)| path.ends_with("data.frond")).map(|(_, length)| length)
+    };
+    let crashed = memory.crash_with(CrashMode::Lost, 1);
+    assert!(length(&crashed) < length(&memory), "the growth is lost");
+    crashed
+}
+
+#[test]
+fn space_past_the_end_of_the_data_file_is_nobodys_for_who_only_reads() {
+    let crashed = without_its_growth();
+    let files = crashed.files();
+    let check_options = || fronddb::CheckOptions {
+        storage: Some(Arc::new(crashed.clone())),
+        memory_bytes: 8 << 20,
+        ..fronddb::CheckOptions::default()
+    };
+    let report = fronddb::check(DIRECTORY, &check_options(), &mut |_| {}).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    let db = Database::open(DIRECTORY, options(&crashed).create_if_missing(false).read_only(true)).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    assert_eq!(db.get(&tree, b"small").unwrap().as_deref(), Some(&b"acknowledged"[..]));
+    assert_eq!(collect(&mut begin(&db).cursor(&tree, Default::default()).unwrap()).unwrap().len(), 1);
+    drop(db);
+    assert_eq!(crashed.files(), files, "looking has changed nothing");
+    let report = fronddb::salvage(DIRECTORY, "/new", &check_options(), &mut |_| {}).unwrap();
+    assert_eq!((report.rows(), report.findings.len()), (1, 0));
+}
+
+#[test]
+fn a_restart_on_a_full_disk_needs_no_room_for_space_that_the_log_names() {
+    for spare in [0u64, 600 << 10, 3 << 20] {
+        let crashed = without_its_growth();
+        crashed.set_capacity(crashed.occupied_bytes() + spare);
+        let db = Database::open(DIRECTORY, options(&crashed)).unwrap_or_else(|error| panic!("spare={spare}: {error}"));
+        let tree = db.open_tree("t").unwrap();
+        assert_eq!(db.get(&tree, b"small").unwrap().as_deref(), Some(&b"acknowledged"[..]));
+        db.checkpoint().unwrap();
+        for row in 0..40u32 {
+            // Not for want of space in the middle of a write: what is handed out is backed.
+            match db.put(&tree, &row.to_be_bytes(), &Random::new(1).bytes(100 << 10)) {
+                Err(error) => assert_eq!(error.kind(), ErrorKind::NoSpace, "spare={spare}: {error}"),
+                Ok(()) => assert!(spare > 0 || row < 20, "more than there is room for"),
+            }
+        }
+        assert!(db.poisoned().is_none(), "spare={spare}: {:?}", db.poisoned());
+        crashed.set_capacity(u64::MAX);
+        for row in 0..40u32 {
+            db.put(&tree, &row.to_be_bytes(), &Random::new(u64::from(row)).bytes(300 << 10)).unwrap();
+            db.checkpoint().unwrap();
+        }
+        while db.step_background().unwrap() {}
+        let left = crashed.crash(spare);
+        let again = open(&left);
+        let tree = again.open_tree("t").unwrap();
+        for row in 0..40u32 {
+            let value = again.get(&tree, &row.to_be_bytes()).unwrap();
+            assert!(value.as_deref() == Some(&Random::new(u64::from(row)).bytes(300 << 10)[..]), "row={row}");
+        }
+        let mut findings = Vec::new();
+        again.checkpoint().unwrap();
+        again.check(&mut |finding| findings.push(finding)).unwrap();
+        assert_eq!(findings, [], "spare={spare}");
+    }
 }

@@ -14,18 +14,18 @@ use fronddb::{
 
 use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, open};
 
-const TREES: [&str; 3] = ["a", "b", "c"];
+pub(crate) const TREES: [&str; 3] = ["a", "b", "c"];
 const SEEDS: u64 = 200;
 /// Bits that are flipped, each in a database that is then opened.
 const FLIPS: u64 = 2500;
 
-type Rows = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+pub(crate) type Rows = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
 /// A database, what is in it, and every value that a key ever had.
-struct World {
-    storage: MemoryStorage,
-    rows: Rows,
-    history: BTreeSet<(String, Vec<u8>, Vec<u8>)>,
+pub(crate) struct World {
+    pub(crate) storage: MemoryStorage,
+    pub(crate) rows: Rows,
+    pub(crate) history: BTreeSet<(String, Vec<u8>, Vec<u8>)>,
     /// The row that the last commit wrote.
     last: (String, Vec<u8>),
     /// The storage as it was before each of the commits that are in the log only.
@@ -42,7 +42,7 @@ impl World {
 }
 
 /// Rows in all places: leaves, buffers, blobs, the log; replaced, deleted, and written by transactions that never end.
-fn world() -> World {
+pub(crate) fn world() -> World {
     let storage = MemoryStorage::new();
     let db = open(&storage);
     let trees = TREES.map(|name| db.create_tree(name, &TreeOptions::default()).unwrap());
@@ -97,7 +97,7 @@ fn options(storage: &MemoryStorage) -> CheckOptions {
     CheckOptions { storage: Some(Arc::new(storage.clone())), memory_bytes: 8 << 20, ..CheckOptions::default() }
 }
 
-fn read(storage: &MemoryStorage, directory: &str) -> Rows {
+pub(crate) fn read(storage: &MemoryStorage, directory: &str) -> Rows {
     let options = Options::new().storage(Some(Arc::new(storage.clone()))).memory_bytes(8 << 20).read_only(true);
     let db = Database::open(directory, options).unwrap();
     let mut rows = Rows::new();
@@ -521,7 +521,7 @@ fn open_to_read(storage: &MemoryStorage) -> Option<Database> {
     Database::open(DIRECTORY, options.manual_background(true)).ok()
 }
 
-fn data_file() -> PathBuf {
+pub(crate) fn data_file() -> PathBuf {
     Path::new(DIRECTORY).join("data.frond")
 }
 

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod bad_days;
+mod bad_sectors;
 mod basics;
 mod bulk;
 mod bulk_speed;

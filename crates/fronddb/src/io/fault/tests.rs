@@ -49,6 +49,25 @@ fn a_rule_may_watch_some_files_only_or_every_call() {
 }
 
 #[test]
+fn a_bad_sector_fails_the_reads_that_touch_it_and_no_write() {
+    let (plan, storage) = setup();
+    let file = storage.open("/f".as_ref(), CREATE).unwrap();
+    file.write_at(&[7; 3 * 4096], 0).unwrap();
+    plan.add(FaultRule::unreadable(4096..4608).on("f"));
+    let read = |offset, bytes| file.read_at(&mut vec![0; bytes], offset);
+    for _ in 0..2 {
+        assert!(read(0, 4096).is_ok() && read(4608, 100).is_ok());
+        for (offset, bytes) in [(0, 4097), (4096, 1), (4500, 4096), (0, 3 * 4096)] {
+            let error = read(offset, bytes).unwrap_err();
+            assert!(crate::io::is_lost(&error) && error.message().contains(&format!("offset={offset}")), "{error}");
+        }
+    }
+    file.write_at(&[8; 4096], 4096).unwrap();
+    plan.add(FaultRule::once(CallClass::Read, 1, Fault::NoMemory));
+    assert!(!crate::io::is_lost(&read(0, 1).unwrap_err()));
+}
+
+#[test]
 fn a_short_write_leaves_half() {
     let (plan, storage) = setup();
     let file = storage.open("/f".as_ref(), CREATE).unwrap();

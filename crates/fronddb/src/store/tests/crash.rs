@@ -43,13 +43,14 @@ fn check(left: &MemoryStorage, durable: u64, what: &str) {
     if durable == 0 && !Store::exists(&*storage, dir()).unwrap() {
         return;
     }
+    let as_left = left.snapshot();
     let opened = open(&storage).unwrap_or_else(|error| panic!("{what}: {error}"));
     let generation = opened.store.superblock().generation;
     assert!((durable..=durable + 1).contains(&generation), "{what}: generation={generation} durable={durable}");
     verify(&opened.store).unwrap_or_else(|error| panic!("{what}: {error}"));
     // S1: the generation before is intact as well.
     if generation > 1 {
-        let storage: Arc<dyn Storage> = Arc::new(left.snapshot());
+        let storage: Arc<dyn Storage> = Arc::new(as_left);
         let older = StoreOptions { generation: Some(generation - 1), ..options() };
         let older = Store::open(&storage, dir(), &older).unwrap_or_else(|error| panic!("{what}, older: {error}"));
         verify(&older.store).unwrap_or_else(|error| panic!("{what}, older: {error}"));

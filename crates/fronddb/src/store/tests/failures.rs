@@ -6,7 +6,10 @@ use super::harness::{Piece, create, data_path, dir, is_intact, new_piece, open, 
 use crate::base::page_buf::PageBuf;
 use crate::base::{ErrorKind, Extent, checksum};
 use crate::format::superblock::{SUPERBLOCK_BYTES, slot_offset};
-use crate::io::{CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage, read_file};
+use crate::io::{
+    CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage, read_file,
+};
+use crate::store::frame::FrameKind;
 use crate::store::{SpaceChanges, Store, StoreOptions, Urgency};
 
 fn byte(out: &mut Vec<u8>, byte: u8) -> crate::base::Result<()> {
@@ -62,6 +65,25 @@ fn an_older_generation_can_be_asked_for_and_newer_ones_do_not_come_back() {
     assert_eq!(open(&shared(&storage)).unwrap().store.superblock().generation, 4);
     let missing = StoreOptions { generation: Some(77), ..options() };
     assert_eq!(Store::open(&shared(&storage), dir(), &missing).unwrap_err().kind(), ErrorKind::Corruption);
+}
+
+/// What two generations before a lost one had may have been used again, also when nobody sees any more that there was a newer one.
+#[test]
+fn the_generation_before_an_older_one_that_is_taken_up_does_not_come_back() {
+    for is_lost in [true, false] {
+        let storage = MemoryStorage::new();
+        grown(&shared(&storage));
+        let candidates = || Store::candidates(&shared(&storage), dir(), &options()).unwrap().generations;
+        assert_eq!(candidates(), [5, 4]);
+        if is_lost {
+            storage.flip_bit(&data_path(), slot_offset(5) + 100, 3).unwrap();
+        }
+        let taken_up = StoreOptions { generation: Some(4), ..options() };
+        let opened = Store::open(&shared(&storage), dir(), &taken_up).unwrap();
+        assert_eq!(candidates(), [4], "is_lost={is_lost}");
+        publish(&opened.store, &[], &SpaceChanges::default()).unwrap();
+        assert_eq!(candidates(), [5, 4], "is_lost={is_lost}");
+    }
 }
 
 #[test]
@@ -141,6 +163,44 @@ fn with_damaged_bitmap() -> (MemoryStorage, Vec<Piece>) {
     });
     storage.flip_bit(&data_path(), map.unwrap().offset() + 200, 1).unwrap();
     (storage, pieces)
+}
+
+/// Whether its own map can be read or not, the generation before the newest keeps its space while it may be opened again.
+#[test]
+fn space_of_the_generation_before_is_kept_although_its_map_is_damaged() {
+    for kind in [FrameKind::Region, FrameKind::Summary] {
+        let storage = MemoryStorage::new();
+        let (store, mut pieces) = grown(&shared(&storage));
+        let map = store.stored_image().unwrap().own.into_iter().find(|own| {
+            let bytes = store.read(own.offset() + 6, 2).unwrap();
+            bytes[..] == (kind as u16).to_le_bytes()
+        });
+        let before = pieces.clone();
+        let removed = pieces.remove(0).extent;
+        publish(&store, &pieces, &SpaceChanges { added: vec![], removed: vec![removed] }).unwrap();
+        store.release(&[removed]);
+        let generation = store.superblock().generation;
+        drop(store);
+        storage.flip_bit(&data_path(), map.unwrap().offset() + 40, 1).unwrap();
+        let store = open(&shared(&storage)).unwrap().store;
+        assert_eq!(store.superblock().generation, generation);
+        for tag in 0..100 {
+            new_piece(&store, 3, 1000 + tag).unwrap();
+        }
+        // The newest is found damaged.
+        let left = shared(&storage.snapshot());
+        let candidates = Store::candidates(&left, dir(), &options()).unwrap().generations;
+        if candidates.contains(&(generation - 1)) {
+            let older = StoreOptions { generation: Some(generation - 1), ..options() };
+            let older = Store::open(&left, dir(), &older).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+            assert!(before.iter().all(|piece| is_intact(&older.store, *piece).unwrap()), "{kind:?}");
+        }
+        assert_eq!(candidates.len(), 1 + usize::from(kind == FrameKind::Region), "{kind:?}");
+        // From the next generation on it is nobody's.
+        publish(&store, &pieces, &SpaceChanges::default()).unwrap();
+        let room = store.statistics();
+        assert!(room.used_bytes < 2 << 20, "{kind:?}: {room:?}");
+    }
 }
 
 #[test]
@@ -402,31 +462,65 @@ fn a_failed_growth_loses_nothing() {
 }
 
 #[test]
-fn a_failed_read_is_an_error_and_not_damage() {
+fn a_read_that_lacks_memory_is_an_error_and_not_damage() {
     let memory = MemoryStorage::new();
     let plan = FaultPlan::new();
     let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(shared(&memory), plan.clone()));
     let (store, pieces) = grown(&storage);
-    plan.add(FaultRule::once(CallClass::Read, 1, Fault::Error).on("data.frond"));
-    assert_eq!(store.read(pieces[0].extent.offset(), 10).unwrap_err().kind(), ErrorKind::Io);
+    let fail = |nth| plan.add(FaultRule::from(CallClass::Read, nth, Fault::NoMemory).on("data.frond"));
+    fail(1);
+    let error = store.read(pieces[0].extent.offset(), 10).unwrap_err();
+    assert!(error.kind() == ErrorKind::Io && error.is_passing_read(), "{error}");
+    plan.clear();
     assert!(is_intact(&store, pieces[0]).unwrap());
-    // A bitmap that could not be read at first serves again.
+    // A bitmap that could not be read at first is not given up for what can wait.
     let reopened = open(&storage).unwrap().store;
-    plan.add(FaultRule::once(CallClass::Read, 1, Fault::Error));
+    fail(1);
     assert!(reopened.allocate(1, Urgency::Ordinary).unwrap().start >= 16384, "the next region serves meanwhile");
-    assert_eq!(reopened.statistics().regions_damaged, 1);
-    publish(&reopened, &pieces, &SpaceChanges::default()).unwrap();
-    assert_eq!(reopened.statistics().regions_damaged, 0);
+    let removed = SpaceChanges { added: vec![], removed: vec![pieces[0].extent] };
+    assert!(publish(&reopened, &pieces[1..], &removed).unwrap_err().is_passing_read());
+    plan.clear();
+    publish(&reopened, &pieces[1..], &removed).unwrap();
+    assert_eq!((reopened.statistics().regions_damaged, reopened.map_damage().len()), (0, 0));
+    assert!(reopened.poisoned().is_none());
     verify(&reopened).unwrap();
-    for nth in 1..6 {
+    for nth in 1..12 {
         plan.clear();
-        plan.add(FaultRule::once(CallClass::Read, nth, Fault::Error));
+        fail(nth);
         match open(&storage) {
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Io),
+            Err(error) => assert!(error.is_passing_read(), "{error}"),
             Ok(opened) => {
                 let _ = opened.store.allocate(1, Urgency::Ordinary);
+                plan.clear();
                 assert!(verify(&opened.store).is_ok());
             }
         }
     }
+}
+
+#[test]
+fn a_bad_sector_is_damage_of_what_lies_there_and_a_passing_failure_is_nothing() {
+    let memory = MemoryStorage::new();
+    let plan = FaultPlan::new();
+    let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(shared(&memory), plan.clone()));
+    let (store, pieces) = grown(&storage);
+    for nth in 1..8 {
+        plan.add(FaultRule::once(CallClass::Read, nth, Fault::Error).on("data.frond"));
+        assert!(pieces.iter().all(|piece| is_intact(&store, *piece).unwrap()));
+        assert!(plan.fired() > 0, "nth={nth}");
+        verify(&open(&storage).unwrap().store).unwrap();
+        plan.clear();
+    }
+    let offset = pieces[0].extent.offset();
+    plan.add(FaultRule::unreadable(offset..offset + 512).on("data.frond"));
+    let error = store.read(offset + 100, 10).unwrap_err();
+    let place = format!("offset={offset}");
+    assert!(error.kind() == ErrorKind::Corruption && error.message().contains("data.frond"), "{error}");
+    assert!(error.message().contains(&place) && error.to_string().contains("os error 5"), "{error}");
+    assert!(is_intact(&store, pieces[1]).unwrap() && store.poisoned().is_none());
+    // Of a file that somebody cut below us.
+    let file = memory.open(&data_path(), OpenMode::default()).unwrap();
+    file.set_len(offset).unwrap();
+    plan.clear();
+    assert_eq!(store.read(offset, 10).unwrap_err().kind(), ErrorKind::Corruption);
 }
