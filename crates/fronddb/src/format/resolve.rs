@@ -307,10 +307,14 @@ fn compact_one(
             Kind::InsertIfAbsent => return sink.keep(&Message { stamp, kind: Kind::Put, ..*message }),
             Kind::Delete | Kind::SingleDelete => return Ok(()),
             Kind::Update => {
-                return match program::apply(message.payload, None)? {
-                    Some(value) => sink.keep(&Message { stamp, kind: Kind::Put, payload: &value, ..*message }),
-                    None => Ok(()),
-                };
+                let program = Program::decode(message.payload)?;
+                // As in `become_value`, what would be too long stays what it is.
+                if program.length_after(None).unwrap_or(0) <= FOLDED_BYTES_MAX {
+                    return match program.apply(None) {
+                        Some(value) => sink.keep(&Message { stamp, kind: Kind::Put, payload: &value, ..*message }),
+                        None => Ok(()),
+                    };
+                }
             }
         }
     }

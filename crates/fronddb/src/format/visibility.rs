@@ -104,9 +104,9 @@ impl Retention<'_> {
         self.snapshots.last().copied().unwrap_or_default()
     }
 
-    /// True when some snapshot sees `older` but not `newer`, so that both versions are needed.
+    /// True when some snapshot sees `older` but not `newer`, or may since the retention was taken, so that both versions are needed.
     pub fn separates(&self, older: CommitNumber, newer: CommitNumber) -> bool {
         let first = self.snapshots.partition_point(|snapshot| *snapshot < older);
-        self.snapshots.get(first).is_some_and(|snapshot| *snapshot < newer)
+        older < newer && self.snapshots.get(first).is_none_or(|snapshot| *snapshot < newer)
     }
 }

@@ -938,3 +938,53 @@ fn a_watching_read_misses_no_change_that_is_committed_while_it_looks() {
         assert_eq!(cursor.undecided(), Some((txn, &key[..])), "forward: {to_first}");
     }
 }
+
+/// A compaction may begin with what it was told to keep some time ago, and then meet runs with newer commits.
+#[test]
+fn a_compaction_keeps_what_snapshots_need_that_began_after_it_looked() {
+    for held_before in [true, false] {
+        let mut harness = Harness::new();
+        let key = b"\0\0\0\x01k".to_vec();
+        (0..20u8).for_each(|number| harness.write(&[b"\0\0\0\x01z", &[number][..]].concat(), Kind::Put, b"filler"));
+        harness.write(&key, Kind::Put, b"one");
+        if held_before {
+            harness.snapshots.push(CommitNumber(harness.now));
+        }
+        harness.seal_all();
+        let earlier = harness.retention();
+        harness.write(b"\0\0\0\x01a", Kind::Put, b"x");
+        if !held_before {
+            harness.snapshots.push(CommitNumber(harness.now));
+        }
+        harness.write(&key, Kind::Put, b"two");
+        harness.snapshots.push(CommitNumber(harness.now));
+        harness.write(&key, Kind::Put, b"three");
+        // Another thread seals meanwhile, and knows of all of them.
+        harness.seal_all();
+        while harness.tree.work_step(&earlier, 0.0).expect("work") {}
+        harness.check();
+    }
+}
+
+/// One byte, and another far behind it.
+#[test]
+fn a_small_update_of_a_long_value_stays_small() {
+    for codec in [Codec::default(), Codec::None] {
+        let mut harness = Harness::new();
+        harness.tree.env().codecs.set(TreeId(1), Some(codec));
+        let far = 100 << 20;
+        let program =
+            Program { ops: vec![Op::IfNull { value: vec![1] }, Op::SetBytes { offset: far, bytes: vec![7] }] };
+        let mut payload = Vec::new();
+        program.encode(&mut payload);
+        harness.write(b"\0\0\0\x01k", Kind::Update, &payload);
+        harness.seal_all();
+        let before = harness.budget.used_total();
+        while harness.tree.work_step(&harness.retention(), 0.0).expect("work") {}
+        let view = harness.view(CommitNumber::LATEST);
+        let value = harness.tree.get(&harness.tree.version(), &view.view(), b"\0\0\0\x01k").expect("get");
+        assert_eq!(value.map(|value| value.len()), Some(far as usize + 1));
+        let grown = harness.budget.used_total().saturating_sub(before);
+        assert!(grown < 1 << 20, "codec={codec:?} grown={grown}");
+    }
+}
