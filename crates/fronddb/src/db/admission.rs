@@ -175,6 +175,14 @@ impl Engine {
         Ok(())
     }
 
+    /// Waits while level 0 is full. For the later parts of a write that was admitted whole; the level-0 gate may not be held.
+    pub(crate) fn wait_while_full(&self) -> Result<()> {
+        let version = self.tree.version_guard();
+        let is_full = version.sealed.len() >= SEALED_MAX && version.active.bytes() >= self.level0_bytes();
+        drop(version);
+        if is_full { self.wait_for_room() } else { Ok(()) }
+    }
+
     /// Waits until level 0 has room again.
     fn wait_for_room(&self) -> Result<()> {
         let started = self.clock.micros();

@@ -20,7 +20,7 @@
 //!
 //! W1, W2, R1 and R2 are sequentially consistent. If W2 comes before R1, then so does W1, and R2 waits for W4: R3 finds the
 //! message. Otherwise W2 sees the range, and the point lock conflicts with it (V1). Nobody waits for a lock between W1
-//! and W4, so R2 is short (V2).
+//! and W4, so R2 is short (V2); a batch of many megabytes may wait for level 0 there.
 //!
 //! Threads are spread over slots, and several share one. So that a reader need not wait for who comes later, a slot has two *lanes*,
 //! of which one is open: R2 opens the other one, waits for the one that was open to become empty, and then does so once more.

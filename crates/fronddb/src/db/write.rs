@@ -383,8 +383,8 @@ impl TxnCore {
         Ok(())
     }
 
-    /// Cuts a long batch, which has a step to itself, into several records. When one of them fails, those before
-    /// it have been applied; `logged` is how many large values are in those.
+    /// Cuts a long batch, which has a step to itself, into several records, and lets level 0 be emptied between them. When one of them
+    /// fails, those before it have been applied; `logged` is how many large values are in those.
     fn apply_long(
         &self,
         txn: TxnId,
@@ -395,34 +395,33 @@ impl TxnCore {
         logged: &mut usize,
     ) -> Result<u64> {
         let engine = &self.engine;
-        let mut messages = 0;
-        with_record(|record| {
-            let mut piece: Vec<Message<'_>> = Vec::new();
-            let mut bytes = 0;
+        let (mut messages, mut bytes) = (0, 0);
+        let mut piece: Vec<Message<'_>> = Vec::new();
+        // Not the thread's: emptying level 0 may write.
+        let mut record = MessageBatch::new();
+        let mut flush = |record: &mut MessageBatch, piece: &mut Vec<Message<'_>>| -> Result<()> {
+            engine.wait_while_full()?;
+            messages += engine.append_messages(txn, step, record, |insert| piece.iter().for_each(insert))?;
+            *logged += piece.iter().filter(|message| message.blob).count();
+            engine.after_write();
             record.clear();
-            let mut flush = |record: &mut MessageBatch, piece: &mut Vec<Message<'_>>| -> Result<()> {
-                messages += engine.append_messages(txn, step, record, |insert| piece.iter().for_each(insert))?;
-                *logged += piece.iter().filter(|message| message.blob).count();
-                engine.after_write();
-                record.clear();
-                piece.clear();
-                Ok(())
-            };
-            for_each_message_with(batch, skipped, blobs, &mut |message| {
-                record.add(message);
-                bytes += message.key.len() + message.payload.len();
-                piece.push(*message);
-                if bytes < RECORD_BYTES_MAX {
-                    return Ok(());
-                }
-                bytes = 0;
-                flush(record, &mut piece)
-            })?;
-            if !piece.is_empty() {
-                flush(record, &mut piece)?;
+            piece.clear();
+            Ok(())
+        };
+        for_each_message_with(batch, skipped, blobs, &mut |message| {
+            record.add(message);
+            bytes += message.key.len() + message.payload.len();
+            piece.push(*message);
+            if bytes < RECORD_BYTES_MAX {
+                return Ok(());
             }
-            Ok(messages)
-        })
+            bytes = 0;
+            flush(&mut record, &mut piece)
+        })?;
+        if !piece.is_empty() {
+            flush(&mut record, &mut piece)?;
+        }
+        Ok(messages)
     }
 
     /// Deletes the inner keys from `start` up to `end`; the caller has locked them.

@@ -26,6 +26,24 @@ fn refused(result: Result<()>) {
 }
 
 #[test]
+fn one_large_batch_keeps_level_0_within_its_bounds() {
+    let storage = MemoryStorage::new();
+    let db = Database::open(
+        DIRECTORY,
+        options(&storage).memory_bytes(64 << 20).level0_bytes(2 << 20).log_segment_bytes(64 << 20),
+    )
+    .unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let mut batch = WriteBatch::new();
+    let value = Random::new(1).bytes(600);
+    (0..40_000u32).for_each(|row| batch.put(&tree, &row.to_be_bytes(), &value).unwrap());
+    begin(&db).write(&batch).unwrap();
+    let statistics = db.statistics().unwrap();
+    let most = 2 * statistics.level0_bytes_max + (2 << 20);
+    assert!(statistics.level0_bytes <= most, "level0={} most={most}", statistics.level0_bytes);
+}
+
+#[test]
 fn an_empty_path_is_refused_wherever_one_is_given() {
     let storage = MemoryStorage::new();
     let none = PathBuf::new();
