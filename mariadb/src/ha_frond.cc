@@ -1198,16 +1198,22 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
   return error == HA_ERR_END_OF_FILE ? 0 : error;
 }
 
-/* The virtual columns of an index, in record[0], of the stored ones there. */
+/* The virtual columns of an index, in record[0], of the stored ones there. The server computes them with table->tmp_set, in which it has the
+   columns that are read where it sorts. */
 bool ha_frond::compute_virtual_parts(uint index)
 {
   const KEY &key= table->key_info[index];
-  for (uint part= 0; part < key.user_defined_key_parts; part++) {
+  MY_BITMAP *columns= &table->tmp_set;
+  my_bitmap_map kept[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
+  const size_t bytes= no_words_in_map(columns) * sizeof(my_bitmap_map);
+  memcpy(kept, columns->bitmap, bytes);
+  bool computed= true;
+  for (uint part= 0; part < key.user_defined_key_parts && computed; part++) {
     Field *field= key.key_part[part].field;
-    if (!field->stored_in_db() && table->update_virtual_field(field, false))
-      return false;
+    computed= field->stored_in_db() || !table->update_virtual_field(field, false);
   }
-  return true;
+  memcpy(columns->bitmap, kept, bytes);
+  return computed;
 }
 
 /* Into compare_key: the entry of the row with primary_key in the record. */
