@@ -265,6 +265,9 @@ fn extent_of(op: &Op) -> Option<std::ops::Range<usize>> {
     Some(offset..offset.saturating_add(length))
 }
 
+/// Earlier operations that [`absorb`] looks at: a program of very many places takes no time in proportion to their square.
+const LOOKS_MAX: usize = 256;
+
 /// Appends an operation, or puts it into an earlier one of the same bytes if nothing in between touches them.
 fn absorb(ops: &mut Vec<Op>, op: Op) {
     if let (Some(Op::Append { bytes }), Op::Append { bytes: more }) = (ops.last_mut(), &op) {
@@ -272,7 +275,7 @@ fn absorb(ops: &mut Vec<Op>, op: Op) {
         return;
     }
     if let Some(bytes) = extent_of(&op) {
-        for earlier in ops.iter_mut().rev() {
+        for earlier in ops.iter_mut().rev().take(LOOKS_MAX) {
             let Some(earlier_bytes) = extent_of(earlier) else { break };
             if earlier_bytes == bytes {
                 match (earlier, &op) {
@@ -308,6 +311,18 @@ fn absorb(ops: &mut Vec<Op>, op: Op) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn updates_of_very_many_places_are_taken_together_one_after_the_other() {
+        let mut program = Program { ops: vec![Op::IfNull { value: Vec::new() }] };
+        let places = 100_000u32;
+        for place in (0..places).chain(places - 10..places) {
+            program.append(Program { ops: vec![Op::SetBytes { offset: place, bytes: vec![place as u8] }] });
+        }
+        assert_eq!(program.ops.len(), 1 + places as usize, "the last ten are written over");
+        let expected: Vec<u8> = (0..places).map(|place| place as u8).collect();
+        assert!(program.apply(None) == Some(expected));
+    }
 
     fn op() -> impl Strategy<Value = Op> {
         let bytes = prop::collection::vec(any::<u8>(), 0..12);
