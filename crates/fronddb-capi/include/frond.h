@@ -697,8 +697,9 @@ frond_status frond_program_decode(frond_slice program, frond_list **list, const 
  * it. Durable on return. Ends the handle, whatever the status; after an error it is rolled back.
  * FROND_KEY_EXISTS when the id is in use. */
 frond_status frond_txn_prepare(frond_txn *txn, frond_slice xid);
-/* Second phase. FROND_NOT_FOUND when no such transaction waits. durability is the least that is asked for; the engine
- * may do more. */
+/* Second phase. FROND_NOT_FOUND when no such transaction waits. Until the commit is durable, a restart may find the
+ * transaction prepared again: less than FROND_DURABILITY_SYNC is for who keeps the decision elsewhere until
+ * frond_db_sync_log. */
 frond_status frond_db_commit_prepared(frond_db *db, frond_slice xid, frond_durability durability);
 frond_status frond_db_rollback_prepared(frond_db *db, frond_slice xid);
 

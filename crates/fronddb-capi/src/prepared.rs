@@ -18,9 +18,8 @@ pub extern "C" fn frond_txn_prepare(txn: Option<Box<frond_txn>>, xid: Bytes<'_>)
 #[unsafe(no_mangle)]
 pub extern "C" fn frond_db_commit_prepared(db: Option<&frond_db>, xid: Bytes<'_>, number: u32) -> Status {
     enter("frond_db_commit_prepared", || {
-        // The engine's commit is durable, which is at least what any of them asks for.
-        durability(number)?;
-        need(db, "db")?.inner.commit_prepared(xid.get()?)
+        let durability = durability(number)?;
+        need(db, "db")?.inner.commit_prepared_with(xid.get()?, durability)
     })
 }
 

@@ -12,7 +12,7 @@ use super::compact::CompactCallback;
 use super::core::TxnCore;
 use super::engine::{Engine, poisoned};
 use super::monitor::{Finding, LockInfo, PreparedInfo, TransactionInfo};
-use super::options::{MEMORY_BYTES_MIN, Options, TreeOptions, TxnOptions};
+use super::options::{Durability, MEMORY_BYTES_MIN, Options, TreeOptions, TxnOptions};
 use super::report::{RecoveryEstimate, RecoveryReport};
 use super::statistics::Statistics;
 use super::transaction::Transaction;
@@ -226,7 +226,16 @@ impl Database {
     /// # Errors
     /// `NotFound` when no such transaction waits; as [`Transaction::commit`].
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
-        self.engine().commit_prepared(xid)
+        self.commit_prepared_with(xid, Durability::Sync)
+    }
+
+    /// Commits a prepared transaction, durable as asked. Until the commit is durable, a restart may find the transaction prepared again:
+    /// less than [`Durability::Sync`] is for who keeps the decision elsewhere until [`Database::sync_log`].
+    ///
+    /// # Errors
+    /// As [`Database::commit_prepared`].
+    pub fn commit_prepared_with(&self, xid: &[u8], durability: Durability) -> Result<()> {
+        self.engine().commit_prepared(xid, durability)
     }
 
     /// Rolls a prepared transaction back, durably.

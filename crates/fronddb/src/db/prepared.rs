@@ -181,7 +181,7 @@ impl Engine {
         self.logged(aborted).map(|_| ())
     }
 
-    pub(crate) fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
+    pub(crate) fn commit_prepared(&self, xid: &[u8], durability: Durability) -> Result<()> {
         self.check_writable()?;
         let started = self.clock.micros();
         let txn = self.claim_prepared(xid)?;
@@ -205,7 +205,7 @@ impl Engine {
         };
         self.locks.release_all(txn);
         self.counters.commits.add(1);
-        self.wait_committed(end, Durability::Sync, started)?;
+        self.wait_committed(end, durability, started)?;
         known
     }
 

@@ -3,9 +3,10 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use fronddb::io::CrashMode;
 use fronddb::{
-    BulkOptions, CursorOptions, Database, ErrorKind, Isolation, LockMode, Locked, Op, Program, Result, Transaction,
-    Tree, TreeOptions, TxnOptions, Wait, WriteBatch,
+    BulkOptions, CursorOptions, Database, Durability, ErrorKind, Isolation, LockMode, Locked, Op, Program, Result,
+    Transaction, Tree, TreeOptions, TxnOptions, Wait, WriteBatch,
 };
 
 use crate::support::{begin, collect, fresh, open};
@@ -228,6 +229,31 @@ fn a_waiting_thread_is_cancelled_from_another() {
     db.cancel(id).unwrap();
     assert_eq!(waiter.join().unwrap(), (Some(ErrorKind::Cancelled), None));
     assert_eq!(kind(db.cancel(999_999)), Some(ErrorKind::NotFound));
+}
+
+/// Whoever keeps the decision, like the server's binary log, has the second phase without a sync of its own.
+#[test]
+fn the_second_phase_is_as_durable_as_asked() {
+    let (storage, db, tree) = fresh();
+    for (number, durability) in [(1, Durability::None), (2, Durability::Sync), (3, Durability::None)] {
+        let txn = begin(&db);
+        txn.put(&tree, &[number], b"prepared").unwrap();
+        txn.prepare(&[b'x', number]).unwrap();
+        let syncs = db.statistics().unwrap().log_syncs;
+        db.commit_prepared_with(&[b'x', number], durability).unwrap();
+        let syncs = db.statistics().unwrap().log_syncs - syncs;
+        assert_eq!(syncs > 0, durability == Durability::Sync, "number={number} syncs={syncs}");
+        assert_eq!(begin(&db).get(&tree, &[number]).unwrap().as_deref(), Some(&b"prepared"[..]));
+    }
+    // The last decision may be lost: then it is asked for again.
+    let crashed = storage.crash_with(CrashMode::Lost, 1);
+    let again = open(&crashed);
+    let undecided = again.prepared().unwrap();
+    assert_eq!(undecided.iter().map(|info| info.xid.clone()).collect::<Vec<_>>(), [b"x\x03"]);
+    again.commit_prepared(b"x\x03").unwrap();
+    let tree = again.open_tree("t").unwrap();
+    assert_eq!(begin(&again).get(&tree, &[3]).unwrap().as_deref(), Some(&b"prepared"[..]));
+    drop((db, tree));
 }
 
 #[test]
