@@ -966,8 +966,8 @@ const MY_BITMAP *ha_frond::wanted_columns() const
   return locking() || is_sequence() ? nullptr : table->read_set;
 }
 
-/* `busy`: another transaction holds the row, and such rows are skipped. */
-int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *busy)
+/* `busy`: another transaction holds the row, and such rows are skipped, or were not to be waited for. */
+int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *busy, bool waits)
 {
   frond_slice value;
   frond_status status;
@@ -975,7 +975,8 @@ int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *bus
   primary_key.clear();
   primary_key.append(key.data, key.size);
   if (locking())
-    status= frond_txn_get_locked(txn(), share->primary, slice(primary_key), lock_mode, wait_ms(), &value, &skipped);
+    status= frond_txn_get_locked(txn(), share->primary, slice(primary_key), lock_mode,
+                                 waits ? wait_ms() : static_cast<int64_t>(FROND_WAIT_SKIP), &value, &skipped);
   else
     status= frond_txn_get(txn(), share->primary, slice(primary_key), &value);
   if (status != FROND_OK)
@@ -1157,6 +1158,10 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
   int error= lock_entry_row(index, entry.key, primary, pushed, record, skip);
   if (!error && *skip)
     unlock_row();
+  if (has_moved) {
+    walked_key.clear();
+    walked_key.append(primary.data, primary.size);
+  }
   return error;
 }
 
@@ -1170,15 +1175,22 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
   compared.append(entry_key.data, entry_key.size);
   bool may_take= takes_moved && !locks_entries(index) && !at_point && record == table->record[0];
   bool busy= false;
-  int error= read_primary(primary, record, skip, &busy);
+  int error= read_primary(primary, record, skip, &busy, !keeps_up());
+  if (!error && busy && wait_ms() != FROND_WAIT_SKIP) {
+    has_moved= true;
+    *skip= false;
+    error= read_primary(primary, record, skip, &busy);
+  }
   if (error)
     return error;
   if (*skip) {
     has_left= has_left || (may_take && !busy);
+    has_moved= has_moved || (keeps_up() && !busy);
     return 0;
   }
   if (has_virtual_part(index)) {
     error= check_entry(index, record, skip);
+    has_moved= has_moved || (*skip && keeps_up());
     if (error || !*skip || !may_take)
       return error;
     *skip= false;
@@ -1191,6 +1203,7 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
   if (!may_take || !is_walked(compare_key)) {
     *skip= true;
     has_left= has_left || may_take;
+    has_moved= has_moved || keeps_up();
     return 0;
   }
   error= pushed ? check_pushed(skip) : 0;
@@ -1308,6 +1321,38 @@ bool ha_frond::is_walked(const Bytes &key) const
   return !walked.upper.data || compare(slice(key), walked.upper) < 0;
 }
 
+/* Whether the walk locks rows and no entries, and may not take a row that has moved where it meets it: because the rows come in the order of
+   the index, or because it does not know where the server wants it to end. */
+bool ha_frond::keeps_up() const
+{
+  return locking() && !takes_moved && !at_point && !locks_entries(active_index);
+}
+
+/* The next entry of a walk. Where others may have moved rows past the one where it stands, by now, it is the next one in what is
+   there now: a row that went ahead is met there. */
+frond_status ha_frond::onward(bool ahead, bool beyond, frond_row *row)
+{
+  if (!has_moved)
+    return ahead ? scan.next(row, beyond) : scan.prev(row, beyond);
+  has_moved= false;
+  Bytes after;
+  after.append_bytes(compared);
+  Scan_bounds rest= walked;
+  if (ahead) {
+    rest.lower= slice(compared);
+  } else {
+    after.append_byte(0);
+    rest.upper= slice(after);
+  }
+  frond_status status= scan.begin(ahead, rest, row);
+  frond_slice primary;
+  const uchar *restore;
+  /* A unique value may have gone to another row, whose entry is in the place of this one. */
+  bool same_entry= status == FROND_OK && row->key.data && same(row->key, slice(compared)) &&
+                   entry_primary_key(active_index, *row, &primary, &restore) && same(primary, slice(walked_key));
+  return same_entry ? scan.onward(row) : status;
+}
+
 /* Virtual columns are not in the row: that the entry is the row's still, the entry says, which stays while the row is locked.
    Who reads from the index alone gets them from there. */
 int ha_frond::check_entry(uint index, uchar *record, bool *skip)
@@ -1364,11 +1409,12 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
 {
   walked= bounds;
   takes_moved= in_range || one_prefix;
-  has_left= false;
+  has_left= has_moved= at_point= exact_walk= false;
   end_passes();
+  if (locking())
+    scan.set_sees(keeps_up() ? FROND_CURSOR_ADDED : FROND_CURSOR_COMMITTED);
   frond_row row;
   frond_status status= scan.begin(move == Move::first, bounds, &row);
-  at_point= exact_walk= false;
   for (;;) {
     if (status != FROND_OK)
       return failure(status);
@@ -1381,7 +1427,7 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
     if (error || !skip)
       return error;
     /* A row left out does not make the search a longer one. */
-    status= scan.onward(&row);
+    status= onward(scan.is_forward(), false, &row);
   }
 }
 
@@ -1401,7 +1447,8 @@ int ha_frond::step(Move move, uchar *record)
   }
   for (;;) {
     frond_row row;
-    frond_status status= move == Move::next ? scan.next(&row, !exact_walk && !passes) : scan.prev(&row, !passes);
+    bool ahead= move == Move::next;
+    frond_status status= onward(ahead, !(ahead && exact_walk) && !passes, &row);
     if (status == FROND_OK && !row.key.data)
       status= begin_pass(&row);
     if (status != FROND_OK)

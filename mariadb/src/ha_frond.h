@@ -227,11 +227,13 @@ private:
   enum class Move { first, last, next, prev };
   int walk(Move move, const frond::Scan_bounds &bounds, uchar *record, bool one_prefix= false);
   int step(Move move, uchar *record);
+  frond_status onward(bool ahead, bool beyond, frond_row *row);
   int read_walked(const frond_row &row, uchar *record, bool *skip);
   int is_entry_seen(uint index, frond_slice entry_key, frond_slice primary, const uchar *record, bool *seen);
   int read_entry(uint index, const frond_row &entry, uchar *record, bool *skip);
   int lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip);
   bool is_walked(const frond::Bytes &key) const;
+  bool keeps_up() const;
   bool compute_virtual_parts(uint index);
   void append_present_key(uint index, const uchar *record);
   int was_walked(uint index, const frond_row &entry, frond_slice primary, uchar *record, bool *was);
@@ -247,7 +249,7 @@ private:
   bool takes_entry_columns(uint index, const uchar *record);
   bool has_rows(uint index) const;
   int check_pushed(bool *skip);
-  int read_primary(frond_slice key, uchar *record, bool *skip, bool *busy= nullptr);
+  int read_primary(frond_slice key, uchar *record, bool *skip, bool *busy= nullptr, bool waits= true);
   int point_read(uint index, uchar *record);
   bool is_point(uint index, key_part_map parts) const;
   bool has_null(uint index, const uchar *tuple) const;
@@ -285,6 +287,7 @@ private:
   bool prefix_locked= false; /* what the walk ranges over is locked as a whole */
   frond::Scan_bounds walked; /* the bounds of the walk; what they refer to stays until the next search */
   bool takes_moved= false;  /* a row found inside them is wanted wherever in them it is now */
+  bool has_moved= false;    /* what follows, while the row where it stands was waited for; or that row itself */
   bool has_left= false;     /* a row found inside them was not there any more */
   bool passes= false;       /* the walk has been through them once, in the snapshot of the statement */
   frond::Scan first_pass;   /* that one again, beside the others */
@@ -295,6 +298,7 @@ private:
   frond::Bytes primary_tuple; /* columns of a search by an extended key */
   frond::Bytes new_primary_key, compare_key, compare_other;
   frond::Bytes place, other_place; /* keys made of what position() gave */
+  frond::Bytes walked_key;  /* of the row where the walk stands, when what follows may have moved */
   frond::Bytes compared;    /* the entry by which a row that is locked was found */
   DsMrr_impl multi_range;
 };

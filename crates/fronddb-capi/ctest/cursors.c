@@ -363,6 +363,12 @@ static void committed_and_latest(frond_db *db)
   OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
   CHECK(is(row.value, "newest"));
   frond_cursor_close(cursor);
+  OK(frond_txn_delete(writer, tree, text("a")));
+  options.flags = FROND_CURSOR_ADDED;
+  OK(frond_cursor_open(reader, tree, &options, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.value, "not committed"));
+  frond_cursor_close(cursor);
   OK(frond_txn_commit(reader));
   OK(frond_txn_rollback(writer));
   frond_tree_close(tree);

@@ -76,19 +76,22 @@ fn a_cursor_sees_the_committed_snapshot_of_the_statement_or_the_latest_where_it_
     let (_storage, db, tree) = fresh();
     db.put(&tree, b"a", b"1").unwrap();
     let writer = at(&db, Isolation::ReadCommitted);
+    db.put(&tree, b"A", b"1").unwrap();
     writer.put(&tree, b"b", b"1").unwrap();
-    for (isolation, plain) in LEVELS.into_iter().take(3).zip([2, 1, 1]) {
+    writer.delete(&tree, b"A").unwrap();
+    for (isolation, plain) in LEVELS.into_iter().take(3).zip([2, 2, 2]) {
         let reader = at(&db, isolation);
         let rows = |sees| {
             let options = CursorOptions { sees, ..CursorOptions::default() };
             collect(&mut reader.cursor(&tree, options).unwrap()).unwrap().len()
         };
         reader.begin_statement().unwrap();
-        assert_eq!((rows(Sees::Level), rows(Sees::Committed), rows(Sees::Latest)), (plain, 1, 1), "{isolation:?}");
+        assert_eq!((rows(Sees::Level), rows(Sees::Committed), rows(Sees::Latest)), (plain, 2, 2), "{isolation:?}");
+        assert_eq!(rows(Sees::Added), 3, "all three, {isolation:?}");
         db.put(&tree, b"c", b"1").unwrap();
-        assert_eq!((rows(Sees::Committed), rows(Sees::Latest)), (1, 2), "{isolation:?}");
+        assert_eq!((rows(Sees::Committed), rows(Sees::Latest), rows(Sees::Added)), (2, 3, 4), "{isolation:?}");
         if isolation != Isolation::ReadUncommitted {
-            assert_eq!(rows(Sees::Level), 1, "{isolation:?}");
+            assert_eq!(rows(Sees::Level), 2, "{isolation:?}");
         }
         reader.rollback().unwrap();
         db.delete(&tree, b"c").unwrap();

@@ -192,7 +192,8 @@ fn replay(world: &World, view: &View<'_>) -> Option<Vec<u8>> {
     all.sort_by_key(|(seq, ..)| *seq);
     let mut value: Option<Vec<u8>> = None;
     for (_, stamp, message) in all {
-        if !view.sees(stamp) {
+        let is_delete = message.is_none_or(|message| matches!(message.kind, Kind::Delete | Kind::SingleDelete));
+        if !view.sees(stamp, is_delete) {
             continue;
         }
         value = match message.map(|message| (message.kind, &message.payload)) {
@@ -252,9 +253,9 @@ proptest! {
         let retention = Retention { snapshots: snapshots.clone(), statuses: &world.fates };
         let own = history.last_is_open.then_some(TxnId(world.fates.len() as u64));
         let mut views: Vec<View<'_>> = snapshots.iter().flat_map(|snapshot| {
-            [None, own].map(|own| View { snapshot: *snapshot, own, uncommitted: false, statuses: &world.fates })
+            [None, own].map(|own| View { snapshot: *snapshot, own, uncommitted: Uncommitted::Hidden, statuses: &world.fates })
         }).collect();
-        views.push(View { snapshot: CommitNumber::LATEST, own, uncommitted: false, statuses: &world.fates });
+        views.push(View { snapshot: CommitNumber::LATEST, own, uncommitted: Uncommitted::Hidden, statuses: &world.fates });
         let expected: Vec<_> = views.iter().map(|view| replay(&world, view)).collect();
         let uncompacted: Vec<_> = views.iter().map(|view| read(&world, view, &world.messages, &world.ranges)).collect();
         prop_assert_eq!(&expected, &uncompacted, "reading");
