@@ -372,7 +372,7 @@ int ha_frond::external_lock(THD *thd, int lock_type)
     lock_mode= stored_lock_mode= FROND_LOCK_SHARED;
   if (is_sequence())
     lock_mode= stored_lock_mode= FROND_LOCK_NONE;
-  scan.resume(txn(), scan_mode());
+  scan.resume(txn(), scan_mode(), hides_entries(active_index));
   return 0;
 }
 
@@ -380,7 +380,7 @@ int ha_frond::external_lock(THD *thd, int lock_type)
 void ha_frond::init_table_handle_for_HANDLER()
 {
   lock_mode= stored_lock_mode= FROND_LOCK_NONE;
-  scan.resume(txn(), scan_mode());
+  scan.resume(txn(), scan_mode(), hides_entries(active_index));
 }
 
 int ha_frond::start_stmt(THD *thd, thr_lock_type lock_type)
@@ -574,6 +574,35 @@ int ha_frond::look_overtaken(const Bytes &key, bool *overtaken)
   return failure(status);
 }
 
+/* Whether what was written hides entries of the snapshot in unique indexes: others have changed them since, and the rows that had them there
+   are seen all the same. What a row had itself that was not overtaken is nobody else's in the snapshot. */
+frond_status ha_frond::look_hidden()
+{
+  if (session->read_committed())
+    return FROND_OK;
+  const bool overtaken= session->has_overtaken(share->primary);
+  frond_status status= FROND_OK;
+  for (const frond_operation &write : writes.made()) {
+    if (write.tree == share->primary || (write.flags & FROND_OPERATION_COVERED) || (write.op != FROND_OP_INSERT && !overtaken))
+      continue;
+    bool changed= false;
+    status= frond_txn_changed_after_snapshot(txn(), write.tree, write.key, &changed);
+    if (status != FROND_OK)
+      break;
+    if (changed) {
+      session->hid(write.tree);
+      session->overtook(share->primary);
+    }
+  }
+  return status;
+}
+
+/* Whether plain reads by an index have to look for entries that are hidden. */
+bool ha_frond::hides_entries(uint index) const
+{
+  return !locking() && index != MAX_KEY && !is_primary(index) && session->has_hidden(tree_of(index));
+}
+
 /* The entry of a secondary index follows its row from the old to the new record; `whole`: it is written even where it stays the same. */
 void ha_frond::add_update(uint index, const uchar *old_record, const uchar *new_record, bool whole)
 {
@@ -628,6 +657,8 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
   frond_status status= writes.run(txn(), &key_number);
   if (status == FROND_KEY_EXISTS)
     session->duplicate_key= key_number;
+  if (status == FROND_OK)
+    status= look_hidden();
   if (status == FROND_OK && share->build.load(std::memory_order_acquire)) {
     std::shared_lock<std::shared_mutex> guard(share->build_latch);
     if (Index_build *build= share->build.load(std::memory_order_relaxed))
@@ -716,8 +747,12 @@ int ha_frond::begin_load()
   frond_status status= Bulk_load::begin(txn(), share, table_share, tables, &load);
   session->set_wait(statement_wait_ms);
   /* Its snapshot may have rows there that others have deleted since. */
-  if (status == FROND_OK && !session->read_committed() && thd_test_options(ha_thd(), OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
+  if (status == FROND_OK && !session->read_committed() && thd_test_options(ha_thd(), OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN)) {
     session->overtook(share->primary);
+    for (const Index_tree &index : share->indexes)
+      if (index.unique)
+        session->hid(index.tree);
+  }
   return status == FROND_LOCK_TIMEOUT ? 0 : failure(status);
 }
 
@@ -1408,7 +1443,8 @@ int ha_frond::read_walked(const frond_row &row, uchar *record, bool *skip)
 int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one_prefix)
 {
   walked= bounds;
-  takes_moved= in_range || one_prefix;
+  const bool whole= move == Move::first && !bounds.lower.data && !bounds.upper.data;
+  takes_moved= in_range || one_prefix || (whole && !in_order);
   has_left= has_moved= at_point= exact_walk= false;
   end_passes();
   if (locking())
@@ -1523,7 +1559,7 @@ int ha_frond::rnd_init(bool whole)
       return failure(status);
   }
   if (whole)
-    scan.prepare(txn(), share->primary, scan_mode());
+    scan.prepare(txn(), share->primary, scan_mode(), false);
   return 0;
 }
 
@@ -1599,14 +1635,15 @@ int ha_frond::cmp_ref(const uchar *a, const uchar *b)
   return compare(key, place_key(b, other_place));
 }
 
-int ha_frond::index_init(uint index, bool)
+int ha_frond::index_init(uint index, bool sorted)
 {
   if (!locking() && session->reads_before(share->born))
     return HA_ERR_TABLE_DEF_CHANGED;
   active_index= index;
+  in_order= sorted;
   at_point= false;
   has_range_end= within_range= false;
-  scan.prepare(txn(), tree_of(index), scan_mode());
+  scan.prepare(txn(), tree_of(index), scan_mode(), hides_entries(index));
   return 0;
 }
 
@@ -1628,11 +1665,12 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     int error= lock_prefix(active_index, key, before);
     if (error)
       return error;
-    scan.prepare(txn(), tree_of(active_index), scan_mode());
+    scan.prepare(txn(), tree_of(active_index), scan_mode(), false);
   }
   search_key.clear();
   append_search_key(active_index, key, parts, search_key);
-  if (find == HA_READ_KEY_EXACT && is_point(active_index, parts) && !has_null(active_index, key)) {
+  if (find == HA_READ_KEY_EXACT && is_point(active_index, parts) && !has_null(active_index, key) &&
+      !hides_entries(active_index)) {
     scan.close();
     return point_read(active_index, record);
   }

@@ -31,6 +31,7 @@
 #include "entry.h"
 #include "frond.h"
 #include "key_codec.h"
+#include "merged_scan.h"
 #include "row_codec.h"
 #include "row_writes.h"
 #include "scan.h"
@@ -178,6 +179,7 @@ private:
   bool looks_before_write(key_part_map parts, enum ha_rkey_function find) const;
   int lock_prefix(uint index, const uchar *tuple, key_part_map parts);
   frond::Scan_mode scan_mode() const;
+  bool hides_entries(uint index) const;
   int failure(frond_status status);
   int write_failure(frond_status status);
   bool is_sequence() const { return table_share->table_type == TABLE_TYPE_SEQUENCE; }
@@ -204,6 +206,7 @@ private:
   void add_deletion(uint index, const uchar *record, const frond::Bytes &primary);
   void add_update(uint index, const uchar *old_record, const uchar *new_record, bool whole);
   int look_overtaken(const frond::Bytes &key, bool *overtaken);
+  frond_status look_hidden();
   bool is_same_row(const uchar *a, const uchar *b) const;
   bool primary_differs(const uchar *old_record, const uchar *new_record);
   bool restore_differs(const frond::Key_codec &codec, const uchar *a, const uchar *b);
@@ -270,7 +273,7 @@ private:
   bool rows_counted= false; /* the session knows that this statement changes how many there are */
   frond_txn *sequence_reader= nullptr; /* of a walk over a sequence's row */
 
-  frond::Scan scan;
+  frond::Merged_scan scan;
   frond::Row_writes writes;
   std::unique_ptr<frond::Bulk_load> load; /* of the statement that runs */
   bool copying= false;  /* into this table, which the statement makes */
@@ -280,6 +283,7 @@ private:
   frond::Bytes search_end;  /* its end as a prefix */
   frond::Bytes range_end;   /* where read_range_first says that the range ends */
   bool has_range_end= false;
+  bool in_order= false;     /* the server wants the rows in the order of the index */
   bool within_range= false; /* the walk ends where the range does */
   bool at_point= false;     /* the last search was for one row by its whole key */
   bool exact_walk= false;   /* the walk ends with the rows of the search key */

@@ -370,6 +370,11 @@ static void committed_and_latest(frond_db *db)
   CHECK(is(row.value, "not committed"));
   frond_cursor_close(cursor);
   OK(frond_txn_commit(reader));
+  options.flags = FROND_CURSOR_OTHERS;
+  OK(frond_cursor_open(writer, tree, &options, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.value, "newest"));
+  frond_cursor_close(cursor);
   OK(frond_txn_rollback(writer));
   frond_tree_close(tree);
 }

@@ -91,7 +91,8 @@ fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions
         | FROND_CURSOR_NO_FILL_CACHE
         | FROND_CURSOR_COMMITTED
         | FROND_CURSOR_LATEST
-        | FROND_CURSOR_ADDED;
+        | FROND_CURSOR_ADDED
+        | FROND_CURSOR_OTHERS;
     check_flags(options.flags, known)?;
     let set = |flag: u32| options.flags & flag != 0;
     let bound = |bytes: Bytes<'_>, included: bool| -> Result<Bound<Vec<u8>>> {
@@ -110,6 +111,7 @@ fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions
         wait: wait(options.wait_ms)?,
         sees: match () {
             () if set(FROND_CURSOR_ADDED) => Sees::Added,
+            () if set(FROND_CURSOR_OTHERS) => Sees::Others,
             () if set(FROND_CURSOR_LATEST) => Sees::Latest,
             () if set(FROND_CURSOR_COMMITTED) => Sees::Committed,
             () => Sees::Level,

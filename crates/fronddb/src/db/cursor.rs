@@ -329,10 +329,11 @@ impl Cursor {
     /// The tree's cursor, made anew if what it sees has changed.
     fn source(&mut self, state: &mut TxnState) -> &mut TreeCursor {
         let core = &self.core;
-        let own = state.writer.as_ref().map(|writer| writer.txn);
+        let with_own = self.lock.is_some() || self.sees != Sees::Others;
+        let own = state.writer.as_ref().filter(|_| with_own).map(|writer| writer.txn);
         let snapshot = match (self.lock, self.sees) {
             (Some(_), _) => None,
-            (None, Sees::Level) => core.snapshot(state),
+            (None, Sees::Level | Sees::Others) => core.snapshot(state),
             (None, Sees::Committed) => core.committed_snapshot(state),
             (None, Sees::Latest | Sees::Added) => Some(Arc::new(core.engine.snapshots.acquire())),
         };
@@ -344,7 +345,7 @@ impl Cursor {
         let source = reusable.unwrap_or_else(|| {
             let number = snapshot.as_ref().map_or(CommitNumber::LATEST, |snapshot| snapshot.number());
             let uncommitted = match (self.lock, self.sees) {
-                (None, Sees::Level) => core.uncommitted(),
+                (None, Sees::Level | Sees::Others) => core.uncommitted(),
                 (None, Sees::Added) => Uncommitted::Added,
                 _ => Uncommitted::Hidden,
             };

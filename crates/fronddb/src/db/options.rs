@@ -314,7 +314,7 @@ pub struct TreeOptions {
     pub metadata: Vec<u8>,
 }
 
-/// What a cursor that does not lock sees. All but the first are for who finds rows with it and locks them then.
+/// What a cursor that does not lock sees. The three after the first are for who finds rows with it and locks them then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Sees {
     /// What the isolation level says.
@@ -327,6 +327,8 @@ pub enum Sees {
     /// The same, and with it what others have written since or not committed, but not what they have deleted since or not
     /// committed: a row that moves is met where it was and where it comes to be.
     Added,
+    /// What the isolation level says, without what the transaction itself has written.
+    Others,
 }
 
 /// What a cursor ranges over.
