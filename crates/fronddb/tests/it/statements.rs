@@ -98,6 +98,26 @@ fn a_cursor_sees_the_committed_snapshot_of_the_statement_or_the_latest_where_it_
     }
 }
 
+#[test]
+fn a_cursor_may_leave_out_what_its_own_transaction_has_written() {
+    let (_storage, db, tree) = fresh();
+    db.put(&tree, b"a", b"1").unwrap();
+    db.put(&tree, b"b", b"1").unwrap();
+    let writer = at(&db, Isolation::RepeatableRead);
+    assert_eq!(count(&writer, &tree), 2);
+    db.delete(&tree, b"b").unwrap();
+    writer.delete(&tree, b"a").unwrap();
+    writer.put(&tree, b"b", b"2").unwrap();
+    writer.put(&tree, b"c", b"2").unwrap();
+    let rows = |sees| {
+        let options = CursorOptions { sees, ..CursorOptions::default() };
+        collect(&mut writer.cursor(&tree, options).unwrap()).unwrap()
+    };
+    let pair = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+    assert_eq!(rows(Sees::Level), [pair(b"b", b"2"), pair(b"c", b"2")]);
+    assert_eq!(rows(Sees::Others), [pair(b"a", b"1"), pair(b"b", b"1")]);
+}
+
 /// A statement that fails is undone beside any number of others, and reads of what the transaction wrote stay quick.
 #[test]
 fn a_transaction_may_undo_every_other_of_very_many_statements() {

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::base::TxnId;
 use crate::format::program::{Op, Overflow, Program};
+use crate::format::visibility::Uncommitted;
 
 /// What a transaction does to the one key of these tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -259,6 +260,8 @@ proptest! {
         let expected: Vec<_> = views.iter().map(|view| replay(&world, view)).collect();
         let uncompacted: Vec<_> = views.iter().map(|view| read(&world, view, &world.messages, &world.ranges)).collect();
         prop_assert_eq!(&expected, &uncompacted, "reading");
+        let added = View { snapshot: CommitNumber(horizon), own, uncommitted: Uncommitted::Added, statuses: &world.fates };
+        prop_assert_eq!(replay(&world, &added), read(&world, &added, &world.messages, &world.ranges), "reading what is added");
 
         // Any neighbours, several times over, then everything at the bottom.
         let mut messages = world.messages.clone();
