@@ -1356,8 +1356,8 @@ bool ha_frond::is_walked(const Bytes &key) const
   return !walked.upper.data || compare(slice(key), walked.upper) < 0;
 }
 
-/* Whether the walk locks rows and no entries, and may not take a row that has moved where it meets it: because the rows come in the order of
-   the index, or because it does not know where the server wants it to end. */
+/* Whether the walk locks rows and no entries, and may not take a row that has moved where it meets it: the server may want the rows in the
+   order of the index, or end the walk itself. */
 bool ha_frond::keeps_up() const
 {
   return locking() && !takes_moved && !at_point && !locks_entries(active_index);
@@ -1370,9 +1370,9 @@ frond_status ha_frond::onward(bool ahead, bool beyond, frond_row *row)
   if (!has_moved)
     return ahead ? scan.next(row, beyond) : scan.prev(row, beyond);
   has_moved= false;
+  Scan_bounds rest= walked;
   Bytes after;
   after.append_bytes(compared);
-  Scan_bounds rest= walked;
   if (ahead) {
     rest.lower= slice(compared);
   } else {
@@ -1443,8 +1443,7 @@ int ha_frond::read_walked(const frond_row &row, uchar *record, bool *skip)
 int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one_prefix)
 {
   walked= bounds;
-  const bool whole= move == Move::first && !bounds.lower.data && !bounds.upper.data;
-  takes_moved= in_range || one_prefix || (whole && !in_order);
+  takes_moved= in_range || one_prefix;
   has_left= has_moved= at_point= exact_walk= false;
   end_passes();
   if (locking())
@@ -1635,12 +1634,11 @@ int ha_frond::cmp_ref(const uchar *a, const uchar *b)
   return compare(key, place_key(b, other_place));
 }
 
-int ha_frond::index_init(uint index, bool sorted)
+int ha_frond::index_init(uint index, bool)
 {
   if (!locking() && session->reads_before(share->born))
     return HA_ERR_TABLE_DEF_CHANGED;
   active_index= index;
-  in_order= sorted;
   at_point= false;
   has_range_end= within_range= false;
   scan.prepare(txn(), tree_of(index), scan_mode(), hides_entries(index));

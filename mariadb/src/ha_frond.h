@@ -12,7 +12,9 @@
    [‖ row] where the index is clustering. A table without a primary key has a hidden one: a number of 8 bytes, big endian.
 
    Locks: a locking read locks index entries and rows by the engine's cursor; the entries of secondary indexes that are not
-   unique are written under the lock of their row (FROND_OPERATION_COVERED). Where the server keeps a key unique by looking
+   unique are written under the lock of their row (FROND_OPERATION_COVERED). Below REPEATABLE READ a walk over a secondary index locks
+   rows alone. Between the ends of a range it takes a row where it meets it first, wherever in the range the row is by then; else it keeps up: it
+   also finds entries that are not committed, and after a wait goes on in what is there by then. Where the server keeps a key unique by looking
    before it writes (hashes of long columns, periods), that search locks the range of what must not be there, below REPEATABLE READ too.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
@@ -283,7 +285,6 @@ private:
   frond::Bytes search_end;  /* its end as a prefix */
   frond::Bytes range_end;   /* where read_range_first says that the range ends */
   bool has_range_end= false;
-  bool in_order= false;     /* the server wants the rows in the order of the index */
   bool within_range= false; /* the walk ends where the range does */
   bool at_point= false;     /* the last search was for one row by its whole key */
   bool exact_walk= false;   /* the walk ends with the rows of the search key */
