@@ -372,7 +372,7 @@ int ha_frond::external_lock(THD *thd, int lock_type)
     lock_mode= stored_lock_mode= FROND_LOCK_SHARED;
   if (is_sequence())
     lock_mode= stored_lock_mode= FROND_LOCK_NONE;
-  scan.resume(txn(), scan_mode());
+  scan.resume(txn(), scan_mode(), hides_entries(active_index));
   return 0;
 }
 
@@ -380,7 +380,7 @@ int ha_frond::external_lock(THD *thd, int lock_type)
 void ha_frond::init_table_handle_for_HANDLER()
 {
   lock_mode= stored_lock_mode= FROND_LOCK_NONE;
-  scan.resume(txn(), scan_mode());
+  scan.resume(txn(), scan_mode(), hides_entries(active_index));
 }
 
 int ha_frond::start_stmt(THD *thd, thr_lock_type lock_type)
@@ -574,6 +574,35 @@ int ha_frond::look_overtaken(const Bytes &key, bool *overtaken)
   return failure(status);
 }
 
+/* Whether what was written hides entries of the snapshot in unique indexes: others have changed them since, and the rows that had them there
+   are seen all the same. What a row had itself that was not overtaken is nobody else's in the snapshot. */
+frond_status ha_frond::look_hidden()
+{
+  if (session->read_committed())
+    return FROND_OK;
+  const bool overtaken= session->has_overtaken(share->primary);
+  frond_status status= FROND_OK;
+  for (const frond_operation &write : writes.made()) {
+    if (write.tree == share->primary || (write.flags & FROND_OPERATION_COVERED) || (write.op != FROND_OP_INSERT && !overtaken))
+      continue;
+    bool changed= false;
+    status= frond_txn_changed_after_snapshot(txn(), write.tree, write.key, &changed);
+    if (status != FROND_OK)
+      break;
+    if (changed) {
+      session->hid(write.tree);
+      session->overtook(share->primary);
+    }
+  }
+  return status;
+}
+
+/* Whether plain reads by an index have to look for entries that are hidden. */
+bool ha_frond::hides_entries(uint index) const
+{
+  return !locking() && index != MAX_KEY && !is_primary(index) && session->has_hidden(tree_of(index));
+}
+
 /* The entry of a secondary index follows its row from the old to the new record; `whole`: it is written even where it stays the same. */
 void ha_frond::add_update(uint index, const uchar *old_record, const uchar *new_record, bool whole)
 {
@@ -628,6 +657,8 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
   frond_status status= writes.run(txn(), &key_number);
   if (status == FROND_KEY_EXISTS)
     session->duplicate_key= key_number;
+  if (status == FROND_OK)
+    status= look_hidden();
   if (status == FROND_OK && share->build.load(std::memory_order_acquire)) {
     std::shared_lock<std::shared_mutex> guard(share->build_latch);
     if (Index_build *build= share->build.load(std::memory_order_relaxed))
@@ -716,8 +747,12 @@ int ha_frond::begin_load()
   frond_status status= Bulk_load::begin(txn(), share, table_share, tables, &load);
   session->set_wait(statement_wait_ms);
   /* Its snapshot may have rows there that others have deleted since. */
-  if (status == FROND_OK && !session->read_committed() && thd_test_options(ha_thd(), OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
+  if (status == FROND_OK && !session->read_committed() && thd_test_options(ha_thd(), OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN)) {
     session->overtook(share->primary);
+    for (const Index_tree &index : share->indexes)
+      if (index.unique)
+        session->hid(index.tree);
+  }
   return status == FROND_LOCK_TIMEOUT ? 0 : failure(status);
 }
 
@@ -966,8 +1001,8 @@ const MY_BITMAP *ha_frond::wanted_columns() const
   return locking() || is_sequence() ? nullptr : table->read_set;
 }
 
-/* `busy`: another transaction holds the row, and such rows are skipped. */
-int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *busy)
+/* `busy`: another transaction holds the row, and such rows are skipped, or were not to be waited for. */
+int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *busy, bool waits)
 {
   frond_slice value;
   frond_status status;
@@ -975,7 +1010,8 @@ int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *bus
   primary_key.clear();
   primary_key.append(key.data, key.size);
   if (locking())
-    status= frond_txn_get_locked(txn(), share->primary, slice(primary_key), lock_mode, wait_ms(), &value, &skipped);
+    status= frond_txn_get_locked(txn(), share->primary, slice(primary_key), lock_mode,
+                                 waits ? wait_ms() : static_cast<int64_t>(FROND_WAIT_SKIP), &value, &skipped);
   else
     status= frond_txn_get(txn(), share->primary, slice(primary_key), &value);
   if (status != FROND_OK)
@@ -1157,6 +1193,10 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
   int error= lock_entry_row(index, entry.key, primary, pushed, record, skip);
   if (!error && *skip)
     unlock_row();
+  if (has_moved) {
+    walked_key.clear();
+    walked_key.append(primary.data, primary.size);
+  }
   return error;
 }
 
@@ -1170,15 +1210,22 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
   compared.append(entry_key.data, entry_key.size);
   bool may_take= takes_moved && !locks_entries(index) && !at_point && record == table->record[0];
   bool busy= false;
-  int error= read_primary(primary, record, skip, &busy);
+  int error= read_primary(primary, record, skip, &busy, !keeps_up());
+  if (!error && busy && wait_ms() != FROND_WAIT_SKIP) {
+    has_moved= true;
+    *skip= false;
+    error= read_primary(primary, record, skip, &busy);
+  }
   if (error)
     return error;
   if (*skip) {
     has_left= has_left || (may_take && !busy);
+    has_moved= has_moved || (keeps_up() && !busy);
     return 0;
   }
   if (has_virtual_part(index)) {
     error= check_entry(index, record, skip);
+    has_moved= has_moved || (*skip && keeps_up());
     if (error || !*skip || !may_take)
       return error;
     *skip= false;
@@ -1191,6 +1238,7 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
   if (!may_take || !is_walked(compare_key)) {
     *skip= true;
     has_left= has_left || may_take;
+    has_moved= has_moved || keeps_up();
     return 0;
   }
   error= pushed ? check_pushed(skip) : 0;
@@ -1308,6 +1356,38 @@ bool ha_frond::is_walked(const Bytes &key) const
   return !walked.upper.data || compare(slice(key), walked.upper) < 0;
 }
 
+/* Whether the walk locks rows and no entries, and may not take a row that has moved where it meets it: the server may want the rows in the
+   order of the index, or end the walk itself. */
+bool ha_frond::keeps_up() const
+{
+  return locking() && !takes_moved && !at_point && !locks_entries(active_index);
+}
+
+/* The next entry of a walk. Where others may have moved rows past the one where it stands, by now, it is the next one in what is
+   there now: a row that went ahead is met there. */
+frond_status ha_frond::onward(bool ahead, bool beyond, frond_row *row)
+{
+  if (!has_moved)
+    return ahead ? scan.next(row, beyond) : scan.prev(row, beyond);
+  has_moved= false;
+  Scan_bounds rest= walked;
+  Bytes after;
+  after.append_bytes(compared);
+  if (ahead) {
+    rest.lower= slice(compared);
+  } else {
+    after.append_byte(0);
+    rest.upper= slice(after);
+  }
+  frond_status status= scan.begin(ahead, rest, row);
+  frond_slice primary;
+  const uchar *restore;
+  /* A unique value may have gone to another row, whose entry is in the place of this one. */
+  bool same_entry= status == FROND_OK && row->key.data && same(row->key, slice(compared)) &&
+                   entry_primary_key(active_index, *row, &primary, &restore) && same(primary, slice(walked_key));
+  return same_entry ? scan.onward(row) : status;
+}
+
 /* Virtual columns are not in the row: that the entry is the row's still, the entry says, which stays while the row is locked.
    Who reads from the index alone gets them from there. */
 int ha_frond::check_entry(uint index, uchar *record, bool *skip)
@@ -1364,11 +1444,12 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
 {
   walked= bounds;
   takes_moved= in_range || one_prefix;
-  has_left= false;
+  has_left= has_moved= at_point= exact_walk= false;
   end_passes();
+  if (locking())
+    scan.set_sees(keeps_up() ? FROND_CURSOR_ADDED : FROND_CURSOR_COMMITTED);
   frond_row row;
   frond_status status= scan.begin(move == Move::first, bounds, &row);
-  at_point= exact_walk= false;
   for (;;) {
     if (status != FROND_OK)
       return failure(status);
@@ -1381,7 +1462,7 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
     if (error || !skip)
       return error;
     /* A row left out does not make the search a longer one. */
-    status= scan.onward(&row);
+    status= onward(scan.is_forward(), false, &row);
   }
 }
 
@@ -1401,7 +1482,8 @@ int ha_frond::step(Move move, uchar *record)
   }
   for (;;) {
     frond_row row;
-    frond_status status= move == Move::next ? scan.next(&row, !exact_walk && !passes) : scan.prev(&row, !passes);
+    bool ahead= move == Move::next;
+    frond_status status= onward(ahead, !(ahead && exact_walk) && !passes, &row);
     if (status == FROND_OK && !row.key.data)
       status= begin_pass(&row);
     if (status != FROND_OK)
@@ -1476,7 +1558,7 @@ int ha_frond::rnd_init(bool whole)
       return failure(status);
   }
   if (whole)
-    scan.prepare(txn(), share->primary, scan_mode());
+    scan.prepare(txn(), share->primary, scan_mode(), false);
   return 0;
 }
 
@@ -1559,7 +1641,7 @@ int ha_frond::index_init(uint index, bool)
   active_index= index;
   at_point= false;
   has_range_end= within_range= false;
-  scan.prepare(txn(), tree_of(index), scan_mode());
+  scan.prepare(txn(), tree_of(index), scan_mode(), hides_entries(index));
   return 0;
 }
 
@@ -1581,11 +1663,12 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     int error= lock_prefix(active_index, key, before);
     if (error)
       return error;
-    scan.prepare(txn(), tree_of(active_index), scan_mode());
+    scan.prepare(txn(), tree_of(active_index), scan_mode(), false);
   }
   search_key.clear();
   append_search_key(active_index, key, parts, search_key);
-  if (find == HA_READ_KEY_EXACT && is_point(active_index, parts) && !has_null(active_index, key)) {
+  if (find == HA_READ_KEY_EXACT && is_point(active_index, parts) && !has_null(active_index, key) &&
+      !hides_entries(active_index)) {
     scan.close();
     return point_read(active_index, record);
   }

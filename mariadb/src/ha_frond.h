@@ -12,7 +12,9 @@
    [‖ row] where the index is clustering. A table without a primary key has a hidden one: a number of 8 bytes, big endian.
 
    Locks: a locking read locks index entries and rows by the engine's cursor; the entries of secondary indexes that are not
-   unique are written under the lock of their row (FROND_OPERATION_COVERED). Where the server keeps a key unique by looking
+   unique are written under the lock of their row (FROND_OPERATION_COVERED). Below REPEATABLE READ a walk over a secondary index locks
+   rows alone. Between the ends of a range it takes a row where it meets it first, wherever in the range the row is by then; else it keeps up: it
+   also finds entries that are not committed, and after a wait goes on in what is there by then. Where the server keeps a key unique by looking
    before it writes (hashes of long columns, periods), that search locks the range of what must not be there, below REPEATABLE READ too.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
@@ -31,6 +33,7 @@
 #include "entry.h"
 #include "frond.h"
 #include "key_codec.h"
+#include "merged_scan.h"
 #include "row_codec.h"
 #include "row_writes.h"
 #include "scan.h"
@@ -178,6 +181,7 @@ private:
   bool looks_before_write(key_part_map parts, enum ha_rkey_function find) const;
   int lock_prefix(uint index, const uchar *tuple, key_part_map parts);
   frond::Scan_mode scan_mode() const;
+  bool hides_entries(uint index) const;
   int failure(frond_status status);
   int write_failure(frond_status status);
   bool is_sequence() const { return table_share->table_type == TABLE_TYPE_SEQUENCE; }
@@ -204,6 +208,7 @@ private:
   void add_deletion(uint index, const uchar *record, const frond::Bytes &primary);
   void add_update(uint index, const uchar *old_record, const uchar *new_record, bool whole);
   int look_overtaken(const frond::Bytes &key, bool *overtaken);
+  frond_status look_hidden();
   bool is_same_row(const uchar *a, const uchar *b) const;
   bool primary_differs(const uchar *old_record, const uchar *new_record);
   bool restore_differs(const frond::Key_codec &codec, const uchar *a, const uchar *b);
@@ -227,11 +232,13 @@ private:
   enum class Move { first, last, next, prev };
   int walk(Move move, const frond::Scan_bounds &bounds, uchar *record, bool one_prefix= false);
   int step(Move move, uchar *record);
+  frond_status onward(bool ahead, bool beyond, frond_row *row);
   int read_walked(const frond_row &row, uchar *record, bool *skip);
   int is_entry_seen(uint index, frond_slice entry_key, frond_slice primary, const uchar *record, bool *seen);
   int read_entry(uint index, const frond_row &entry, uchar *record, bool *skip);
   int lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip);
   bool is_walked(const frond::Bytes &key) const;
+  bool keeps_up() const;
   bool compute_virtual_parts(uint index);
   void append_present_key(uint index, const uchar *record);
   int was_walked(uint index, const frond_row &entry, frond_slice primary, uchar *record, bool *was);
@@ -247,7 +254,7 @@ private:
   bool takes_entry_columns(uint index, const uchar *record);
   bool has_rows(uint index) const;
   int check_pushed(bool *skip);
-  int read_primary(frond_slice key, uchar *record, bool *skip, bool *busy= nullptr);
+  int read_primary(frond_slice key, uchar *record, bool *skip, bool *busy= nullptr, bool waits= true);
   int point_read(uint index, uchar *record);
   bool is_point(uint index, key_part_map parts) const;
   bool has_null(uint index, const uchar *tuple) const;
@@ -268,7 +275,7 @@ private:
   bool rows_counted= false; /* the session knows that this statement changes how many there are */
   frond_txn *sequence_reader= nullptr; /* of a walk over a sequence's row */
 
-  frond::Scan scan;
+  frond::Merged_scan scan;
   frond::Row_writes writes;
   std::unique_ptr<frond::Bulk_load> load; /* of the statement that runs */
   bool copying= false;  /* into this table, which the statement makes */
@@ -285,6 +292,7 @@ private:
   bool prefix_locked= false; /* what the walk ranges over is locked as a whole */
   frond::Scan_bounds walked; /* the bounds of the walk; what they refer to stays until the next search */
   bool takes_moved= false;  /* a row found inside them is wanted wherever in them it is now */
+  bool has_moved= false;    /* what follows, while the row where it stands was waited for; or that row itself */
   bool has_left= false;     /* a row found inside them was not there any more */
   bool passes= false;       /* the walk has been through them once, in the snapshot of the statement */
   frond::Scan first_pass;   /* that one again, beside the others */
@@ -295,6 +303,7 @@ private:
   frond::Bytes primary_tuple; /* columns of a search by an extended key */
   frond::Bytes new_primary_key, compare_key, compare_other;
   frond::Bytes place, other_place; /* keys made of what position() gave */
+  frond::Bytes walked_key;  /* of the row where the walk stands, when what follows may have moved */
   frond::Bytes compared;    /* the entry by which a row that is locked was found */
   DsMrr_impl multi_range;
 };

@@ -28,6 +28,8 @@ public:
   frond_status run(frond_txn *txn, uint *key_number);
   /* Adds them to a load instead, whose trees are in the order of these writes. */
   frond_status load(Bulk_load *load);
+  /* As they were run. */
+  const std::vector<frond_operation> &made() const { return operations; }
   /* Whether one of them is too long, after FROND_INVALID_ARGUMENT from either. */
   bool too_long() const;
 

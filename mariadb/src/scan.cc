@@ -40,19 +40,20 @@ void Scan::close()
 
 void Scan::park()
 {
-  if (!cursor)
-    return;
-  bool stood= last_key != nullptr;
-  if (stood) {
-    turning_key.clear();
-    turning_key.append(last_key, last_size);
-  }
+  if (cursor && last_key)
+    park_at(frond_bytes(last_key, last_size));
+  else if (cursor)
+    close();
+}
+
+void Scan::park_at(frond_slice key)
+{
+  turning_key.clear();
+  turning_key.append(key.data, key.size);
   close();
-  if (stood) {
-    last_key= turning_key.data();
-    last_size= turning_key.size();
-    parked= true;
-  }
+  last_key= turning_key.data();
+  last_size= turning_key.size();
+  parked= true;
 }
 
 void Scan::resume(frond_txn *txn_arg, const Scan_mode &mode_arg)

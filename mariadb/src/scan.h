@@ -52,8 +52,12 @@ public:
   void close();
   bool is_forward() const { return forward; }
   bool is_open() const { return cursor != nullptr || parked; }
+  bool is_parked() const { return parked; }
+  /* Of the last row that was lent; stays until the next call. */
+  frond_slice place() const { return {last_key, last_size}; }
   /* The transaction may end; the walk goes on from the last row that was lent, after resume(). */
   void park();
+  void park_at(frond_slice key);
   void resume(frond_txn *txn, const Scan_mode &mode);
 
   /* The first row within the bounds, or the last one to walk back from there. FROND_OK with row->key.data NULL at the end. */

@@ -152,6 +152,7 @@ void Session::forget()
   ordered= false;
   counted.clear();
   overtaken.clear();
+  hidden.clear();
   drop_waiting();
 }
 

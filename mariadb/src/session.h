@@ -76,6 +76,10 @@ public:
   void overtook(const frond_tree *rows) { overtaken.insert(frond_tree_id(rows)); }
   bool has_overtaken(const frond_tree *rows) const { return !overtaken.empty() && overtaken.count(frond_tree_id(rows)) > 0; }
 
+  /* It has written an entry of a unique index that others had changed after its snapshot: that hides the snapshot's. */
+  void hid(const frond_tree *index) { hidden.insert(frond_tree_id(index)); }
+  bool has_hidden(const frond_tree *index) const { return !hidden.empty() && hidden.count(frond_tree_id(index)) > 0; }
+
   /* The key that the last write found taken. It is the session's, because a row that moves between partitions fails in
      one handler and is asked for at another. */
   uint duplicate_key= MAX_KEY;
@@ -120,6 +124,7 @@ private:
   std::vector<std::string> dropped; /* temporary tables */
   std::unordered_set<std::shared_ptr<std::atomic<bool>>> counted;
   std::unordered_set<uint32_t> overtaken; /* trees of rows */
+  std::unordered_set<uint32_t> hidden;    /* trees of unique indexes */
   frond_durability durability= FROND_DURABILITY_DEFAULT;
   /* What commit_ordered came to, for commit() to report. */
   bool ordered= false;

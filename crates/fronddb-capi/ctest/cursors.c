@@ -71,7 +71,7 @@ static void bounds(frond_txn *txn, frond_tree *tree)
     CHECK(is(row.key, cases[i].last));
     frond_cursor_close(cursor);
   }
-  options.flags = 128;
+  options.flags = 512;
   WRONG(frond_cursor_open(txn, tree, &options, &cursor));
   options.flags = 0;
   options.lock = 3;
@@ -363,7 +363,17 @@ static void committed_and_latest(frond_db *db)
   OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
   CHECK(is(row.value, "newest"));
   frond_cursor_close(cursor);
+  options.flags = FROND_CURSOR_ADDED;
+  OK(frond_cursor_open(reader, tree, &options, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.value, "not committed"));
+  frond_cursor_close(cursor);
   OK(frond_txn_commit(reader));
+  options.flags = FROND_CURSOR_OTHERS;
+  OK(frond_cursor_open(writer, tree, &options, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.value, "newest"));
+  frond_cursor_close(cursor);
   OK(frond_txn_rollback(writer));
   frond_tree_close(tree);
 }

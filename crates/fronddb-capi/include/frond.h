@@ -438,7 +438,10 @@ enum {
   FROND_CURSOR_NO_READ_AHEAD = 8,
   FROND_CURSOR_NO_FILL_CACHE = 16, /* for one-off scans of large trees */
   FROND_CURSOR_COMMITTED = 32, /* without lock: at read uncommitted sees what read committed sees */
-  FROND_CURSOR_LATEST = 64 /* without lock: sees what is committed when it is moved by key or to an end */
+  FROND_CURSOR_LATEST = 64,    /* without lock: sees what is committed when it is moved by key or to an end */
+  FROND_CURSOR_ADDED = 128,    /* the same, and with it what others have written since or not committed, but not what they have
+                                * deleted since or not committed: for who locks what it finds and looks again then */
+  FROND_CURSOR_OTHERS = 256    /* without lock: does not see what its transaction has written */
 };
 
 /* What a cursor ranges over. All zeros: everything, without locks. */

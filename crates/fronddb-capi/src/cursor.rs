@@ -90,7 +90,9 @@ fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions
         | FROND_CURSOR_NO_READ_AHEAD
         | FROND_CURSOR_NO_FILL_CACHE
         | FROND_CURSOR_COMMITTED
-        | FROND_CURSOR_LATEST;
+        | FROND_CURSOR_LATEST
+        | FROND_CURSOR_ADDED
+        | FROND_CURSOR_OTHERS;
     check_flags(options.flags, known)?;
     let set = |flag: u32| options.flags & flag != 0;
     let bound = |bytes: Bytes<'_>, included: bool| -> Result<Bound<Vec<u8>>> {
@@ -107,10 +109,12 @@ fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions
         prefix: options.prefix.get()?.to_vec(),
         lock: lock_mode_or_none(options.lock)?,
         wait: wait(options.wait_ms)?,
-        sees: match (set(FROND_CURSOR_COMMITTED), set(FROND_CURSOR_LATEST)) {
-            (_, true) => Sees::Latest,
-            (true, false) => Sees::Committed,
-            (false, false) => Sees::Level,
+        sees: match () {
+            () if set(FROND_CURSOR_ADDED) => Sees::Added,
+            () if set(FROND_CURSOR_OTHERS) => Sees::Others,
+            () if set(FROND_CURSOR_LATEST) => Sees::Latest,
+            () if set(FROND_CURSOR_COMMITTED) => Sees::Committed,
+            () => Sees::Level,
         },
         keys_only: set(FROND_CURSOR_KEYS_ONLY),
         read_ahead_bytes: match options.read_ahead_bytes {

@@ -23,6 +23,7 @@ use super::sorter::{Row, Sorter};
 use super::tree_handle::Tree;
 use crate::base::key::{check_key, check_value, tree_end, tree_start, write_inner};
 use crate::base::{CommitNumber, Error, ErrorKind, Result};
+use crate::format::Uncommitted;
 use crate::lock::Mode;
 use crate::tree::{CursorOptions, GraftWriter};
 
@@ -101,7 +102,7 @@ impl TxnCore {
         let upper = Some(tree_end(tree.id())).filter(|end| !end.is_empty());
         loop {
             let own = state.writer.as_ref().map(|writer| writer.txn);
-            let view = self.engine.owned_view(CommitNumber::LATEST, own, false);
+            let view = self.engine.owned_view(CommitNumber::LATEST, own, Uncommitted::Hidden);
             let options = CursorOptions { keys_only: true, ..CursorOptions::default() };
             let mut cursor = self.engine.tree.cursor(view, tree_start(tree.id()), upper.clone(), options);
             cursor.watch_undecided();

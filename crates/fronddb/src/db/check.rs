@@ -19,7 +19,7 @@ use crate::base::memory::MemoryBudget;
 use crate::base::space::PAGE_BYTES;
 use crate::base::{CommitNumber, Error, ErrorKind, Extent, Lsn, Result, TreeId, key};
 use crate::format::record::Record;
-use crate::format::{Superblock, View};
+use crate::format::{Superblock, Uncommitted, View};
 use crate::io::{self, DiskStorage, Storage};
 use crate::log::{LogOptions, LogReader};
 use crate::store::{DATA_FILE, Opened, Store, StoreOptions, StoredImage};
@@ -375,7 +375,12 @@ impl Check<'_> {
     fn catalog(&mut self, engine: &Engine) -> Result<BTreeMap<TreeId, String>> {
         let (trees, mut damage) = engine.trees()?;
         self.report.trees = trees.len() as u64;
-        let view = View { snapshot: CommitNumber::LATEST, own: None, uncommitted: false, statuses: &*engine.statuses };
+        let view = View {
+            snapshot: CommitNumber::LATEST,
+            own: None,
+            uncommitted: Uncommitted::Hidden,
+            statuses: &*engine.statuses,
+        };
         let by_name: HashSet<TreeId> = trees.iter().map(|info| info.id).collect();
         let (mut nameless, mut names) = (Vec::new(), BTreeMap::new());
         let by_id = engine.for_each_id(&mut |id, name| {

@@ -22,6 +22,7 @@ use super::read::{Settled, mode_of};
 use super::tree_handle::{Tree, TreeInner};
 use crate::base::key::{PREFIX_BYTES, check_key, inner, prefix_end, tree_end, tree_start};
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
+use crate::format::Uncommitted;
 use crate::lock::{Attempt, Mode};
 use crate::tree::TreeCursor;
 use crate::tree::cursor::{CursorOptions as ReadOptions, OwnedView};
@@ -156,7 +157,7 @@ fn user_key(inner: &[u8]) -> &[u8] {
 }
 
 impl Engine {
-    pub(crate) fn owned_view(&self, snapshot: CommitNumber, own: Option<TxnId>, uncommitted: bool) -> OwnedView {
+    pub(crate) fn owned_view(&self, snapshot: CommitNumber, own: Option<TxnId>, uncommitted: Uncommitted) -> OwnedView {
         OwnedView { snapshot, own, uncommitted, statuses: self.statuses.clone() }
     }
 
@@ -328,12 +329,13 @@ impl Cursor {
     /// The tree's cursor, made anew if what it sees has changed.
     fn source(&mut self, state: &mut TxnState) -> &mut TreeCursor {
         let core = &self.core;
-        let own = state.writer.as_ref().map(|writer| writer.txn);
+        let with_own = self.lock.is_some() || self.sees != Sees::Others;
+        let own = state.writer.as_ref().filter(|_| with_own).map(|writer| writer.txn);
         let snapshot = match (self.lock, self.sees) {
             (Some(_), _) => None,
-            (None, Sees::Level) => core.snapshot(state),
+            (None, Sees::Level | Sees::Others) => core.snapshot(state),
             (None, Sees::Committed) => core.committed_snapshot(state),
-            (None, Sees::Latest) => Some(Arc::new(core.engine.snapshots.acquire())),
+            (None, Sees::Latest | Sees::Added) => Some(Arc::new(core.engine.snapshots.acquire())),
         };
         let same = |source: &Source| {
             let number = |snapshot: &Option<Arc<Snapshot>>| snapshot.as_ref().map(|snapshot| snapshot.number());
@@ -342,8 +344,11 @@ impl Cursor {
         let reusable = self.source.take().filter(same);
         let source = reusable.unwrap_or_else(|| {
             let number = snapshot.as_ref().map_or(CommitNumber::LATEST, |snapshot| snapshot.number());
-            let is_dirty = core.options.isolation == Isolation::ReadUncommitted;
-            let uncommitted = is_dirty && self.lock.is_none() && self.sees == Sees::Level;
+            let uncommitted = match (self.lock, self.sees) {
+                (None, Sees::Level | Sees::Others) => core.uncommitted(),
+                (None, Sees::Added) => Uncommitted::Added,
+                _ => Uncommitted::Hidden,
+            };
             let view = core.engine.owned_view(number, own, uncommitted);
             let mut cursor = core.engine.tree.cursor(view, self.lower.clone(), self.upper.clone(), self.read);
             if self.lock.is_some() {

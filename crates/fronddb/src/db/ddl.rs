@@ -18,6 +18,7 @@ use super::tree_handle::{Tree, TreeInfo, no_tree};
 use super::write::tree_bounds;
 use crate::base::key::{inner, prefix_end};
 use crate::base::{Error, ErrorKind, Result, TreeId};
+use crate::format::Uncommitted;
 use crate::lock::Mode;
 use crate::tree::cursor::OwnedView;
 
@@ -246,7 +247,7 @@ impl Engine {
     fn for_each_under(&self, prefix: &[u8], visit: VisitRow<'_>) -> Result<Vec<Error>> {
         self.check_open()?;
         let snapshot = self.snapshots.acquire();
-        let view = self.owned_view(snapshot.number(), None, false);
+        let view = self.owned_view(snapshot.number(), None, Uncommitted::Hidden);
         let mut at = inner(CATALOG, prefix);
         let last = prefix_end(prefix).map(|end| inner(CATALOG, &end));
         let mut end = last.clone();

@@ -314,7 +314,7 @@ pub struct TreeOptions {
     pub metadata: Vec<u8>,
 }
 
-/// What a cursor that does not lock sees. The last two are for who finds rows with it and locks them then.
+/// What a cursor that does not lock sees. The three after the first are for who finds rows with it and locks them then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Sees {
     /// What the isolation level says.
@@ -324,6 +324,11 @@ pub enum Sees {
     Committed,
     /// What is committed when it is positioned by key or end, at every level.
     Latest,
+    /// The same, and with it what others have written since or not committed, but not what they have deleted since or not
+    /// committed: a row that moves is met where it was and where it comes to be.
+    Added,
+    /// What the isolation level says, without what the transaction itself has written.
+    Others,
 }
 
 /// What a cursor ranges over.

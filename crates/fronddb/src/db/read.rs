@@ -14,7 +14,7 @@ use super::transaction::Locked;
 use super::tree_handle::{RangeEstimate, Tree, TreeInner, no_tree};
 use crate::base::key::{check_key, inner, split, tree_end, write_inner};
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
-use crate::format::View;
+use crate::format::{Uncommitted, View};
 use crate::lock::{self, Attempt, Granted, Mode};
 use crate::tree::Value;
 
@@ -89,7 +89,12 @@ impl Engine {
 
     /// Sees everything committed.
     pub(crate) fn latest(&self) -> View<'_> {
-        View { snapshot: CommitNumber::LATEST, own: None, uncommitted: false, statuses: self.statuses.as_ref() }
+        View {
+            snapshot: CommitNumber::LATEST,
+            own: None,
+            uncommitted: Uncommitted::Hidden,
+            statuses: self.statuses.as_ref(),
+        }
     }
 
     pub(crate) fn estimate(&self, tree: TreeId, lower: &[u8], upper: &[u8]) -> Result<RangeEstimate> {
@@ -143,6 +148,14 @@ impl TxnCore {
         self.changed_after(&state, snapshot, &inner(tree.id(), key))
     }
 
+    /// What plain reads see of the uncommitted.
+    pub(crate) fn uncommitted(&self) -> Uncommitted {
+        match self.options.isolation {
+            Isolation::ReadUncommitted => Uncommitted::Seen,
+            _ => Uncommitted::Hidden,
+        }
+    }
+
     /// A plain read; with `keys_only` no value that is kept apart is loaded.
     #[inline]
     fn look(&self, tree: &Tree, key: &[u8], keys_only: bool) -> Result<Option<Value>> {
@@ -158,7 +171,7 @@ impl TxnCore {
         let snapshot = self.snapshot(&mut state);
         let view = View {
             snapshot: snapshot.as_ref().map_or(CommitNumber::LATEST, |snapshot| snapshot.number()),
-            uncommitted: self.options.isolation == Isolation::ReadUncommitted,
+            uncommitted: self.uncommitted(),
             ..self.latest_view(&state)
         };
         with_inner(tree.id(), key, |key| self.engine.read(&view, key, keys_only))

@@ -25,7 +25,7 @@ use crate::base::compress::Codec;
 use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TreeId, TxnId};
 use crate::format::blob::BlobRef;
 use crate::format::record::{MessageBatch, Record};
-use crate::format::{Kind, Message, RangeDelete, Stamp, View, program};
+use crate::format::{Kind, Message, RangeDelete, Stamp, Uncommitted, View, program};
 use crate::lock::{Granted, Mode};
 use crate::run::write_blob;
 
@@ -298,7 +298,7 @@ impl TxnCore {
         View {
             snapshot: CommitNumber::LATEST,
             own: state.writer.as_ref().map(|writer| writer.txn),
-            uncommitted: false,
+            uncommitted: Uncommitted::Hidden,
             statuses: self.engine.statuses.as_ref(),
         }
     }

@@ -20,4 +20,4 @@ pub mod visibility;
 pub use message::{Kind, Message, RangeDelete, Stamp};
 pub use run_meta::RunMeta;
 pub use superblock::{Slot, Superblock, SuperblockBody};
-pub use visibility::{Retention, Status, Statuses, View};
+pub use visibility::{Retention, Status, Statuses, Uncommitted, View};

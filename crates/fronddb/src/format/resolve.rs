@@ -62,7 +62,7 @@ impl KeyReader {
 
     /// Tells of a covering range-delete. To be told before any message that is older than it.
     pub fn range_delete(&mut self, view: &View<'_>, seq: u64, stamp: Stamp) {
-        if seq > self.deleted_below && view.sees(stamp) {
+        if seq > self.deleted_below && view.sees(stamp, true) {
             self.deleted_below = seq;
         }
     }
@@ -73,7 +73,7 @@ impl KeyReader {
         if message.seq < self.deleted_below {
             return Found::Absent;
         }
-        match view.sight(message.stamp) {
+        match view.sight(message.stamp, matches!(message.kind, Kind::Delete | Kind::SingleDelete)) {
             Sight::Seen => {}
             Sight::Unseen => return Found::Undecided { by: None },
             Sight::Undecided(by) => return Found::Undecided { by: Some(by) },

@@ -22,6 +22,19 @@ pub trait Statuses: Send + Sync {
     fn status(&self, txn: TxnId, step: u32) -> Status;
 }
 
+/// What a read sees of what others have not committed, or have after its snapshot; never what is aborted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Uncommitted {
+    /// Nothing.
+    #[default]
+    Hidden,
+    /// All of it (READ UNCOMMITTED).
+    Seen,
+    /// What they have written, but not what they have deleted: every key that has a value, or may come to have one. For who locks what
+    /// it finds, and looks again then.
+    Added,
+}
+
 /// What one read sees: everything committed up to a snapshot, and what its own transaction wrote.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
@@ -29,8 +42,8 @@ pub struct View<'a> {
     pub snapshot: CommitNumber,
     /// The reading transaction, if it has written.
     pub own: Option<TxnId>,
-    /// Also sees what is not committed (READ UNCOMMITTED); never what is aborted.
-    pub uncommitted: bool,
+    /// What it sees of the rest.
+    pub uncommitted: Uncommitted,
     /// The states of all transactions.
     pub statuses: &'a dyn Statuses,
 }
@@ -47,26 +60,32 @@ pub enum Sight {
 }
 
 impl View<'_> {
-    /// How this reader sees a message with this stamp: from one look at the transaction's state, which may change at any time.
+    /// How this reader sees a message with this stamp, of a delete or of anything else: from one look at the transaction's state, which
+    /// may change at any time.
     #[inline]
-    pub fn sight(&self, stamp: Stamp) -> Sight {
+    pub fn sight(&self, stamp: Stamp, is_delete: bool) -> Sight {
+        let uncommitted = match self.uncommitted {
+            Uncommitted::Hidden => false,
+            Uncommitted::Seen => true,
+            Uncommitted::Added => !is_delete,
+        };
         let number = match stamp {
             Stamp::Settled => return Sight::Seen,
             Stamp::Committed(number) => number,
             Stamp::Written { txn, step } => match self.statuses.status(txn, step) {
                 Status::Committed(number) => number,
-                Status::Active if self.uncommitted || self.own == Some(txn) => return Sight::Seen,
+                Status::Active if uncommitted || self.own == Some(txn) => return Sight::Seen,
                 Status::Active => return Sight::Undecided(txn),
                 Status::Aborted => return Sight::Unseen,
             },
         };
-        if number <= self.snapshot || self.uncommitted { Sight::Seen } else { Sight::Unseen }
+        if number <= self.snapshot || uncommitted { Sight::Seen } else { Sight::Unseen }
     }
 
-    /// True when a message with this stamp counts for this reader.
+    /// True when a message with this stamp, of a delete or of anything else, counts for this reader.
     #[inline]
-    pub fn sees(&self, stamp: Stamp) -> bool {
-        self.sight(stamp) == Sight::Seen
+    pub fn sees(&self, stamp: Stamp, is_delete: bool) -> bool {
+        self.sight(stamp, is_delete) == Sight::Seen
     }
 
     /// When a message with this stamp was committed: 0 when settled, `None` when it was not.

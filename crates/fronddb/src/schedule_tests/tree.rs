@@ -14,7 +14,7 @@ use crate::base::memory::MemoryBudget;
 use crate::base::sync::{Mutex, RwLock};
 use crate::base::{CommitNumber, Lsn, TreeId, TxnId};
 use crate::cache::Cache;
-use crate::format::{Kind, Message, Retention, Stamp, SuperblockBody};
+use crate::format::{Kind, Message, Retention, Stamp, SuperblockBody, Uncommitted};
 use crate::io::{MemoryStorage, Storage};
 use crate::memtable::Memtable;
 use crate::run::CodecTable;
@@ -105,7 +105,12 @@ impl World {
     }
 
     fn view(&self) -> OwnedView {
-        OwnedView { snapshot: CommitNumber::LATEST, own: None, uncommitted: false, statuses: Arc::new(AllCommitted) }
+        OwnedView {
+            snapshot: CommitNumber::LATEST,
+            own: None,
+            uncommitted: Uncommitted::Hidden,
+            statuses: Arc::new(AllCommitted),
+        }
     }
 
     /// Every row is found, by key and by scan, with its value.

@@ -35,7 +35,7 @@ use crate::base::{CommitNumber, Result, TxnId};
 use crate::format::block::EntryBlock;
 use crate::format::message::Kind;
 use crate::format::resolve::{Found, KeyReader};
-use crate::format::visibility::{Statuses, View};
+use crate::format::visibility::{Statuses, Uncommitted, View};
 use crate::run::CursorMode;
 use chain::Chain;
 use leaf::{Direction, Leaf, Place};
@@ -67,7 +67,7 @@ pub struct OwnedView {
     /// As in [`View`].
     pub own: Option<TxnId>,
     /// As in [`View`].
-    pub uncommitted: bool,
+    pub uncommitted: Uncommitted,
     /// As in [`View`].
     pub statuses: Arc<dyn Statuses>,
 }

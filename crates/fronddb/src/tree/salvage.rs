@@ -14,7 +14,7 @@ use super::{BeTree, TreeEnv};
 use crate::base::{CommitNumber, Error, Extent, Result, TreeId, key};
 use crate::format::message::{Kind, Message, RangeDelete};
 use crate::format::resolve::{Found, KeyReader};
-use crate::format::visibility::View;
+use crate::format::visibility::{Uncommitted, View};
 use crate::memtable::Level0Cursor;
 use crate::run::{self, Lost, Run, SalvageCursor};
 
@@ -176,7 +176,8 @@ impl Walk<'_> {
     /// Takes all messages of `key` from the sources and shows its row, if it has one.
     fn resolve(&mut self, key: &[u8]) -> Result<()> {
         let statuses = self.env.statuses.clone();
-        let view = View { snapshot: CommitNumber::LATEST, own: None, uncommitted: false, statuses: &*statuses };
+        let view =
+            View { snapshot: CommitNumber::LATEST, own: None, uncommitted: Uncommitted::Hidden, statuses: &*statuses };
         let mut reader = KeyReader::new();
         for range in self.ranges.iter().filter(|range| range.covers(key)) {
             reader.range_delete(&view, range.seq, range.stamp);
@@ -188,7 +189,7 @@ impl Walk<'_> {
             while let Some(message) = source.message().filter(|message| message.key == key) {
                 if is_open(found) {
                     found = reader.message(&view, &message);
-                    updated |= is_open(found) && message.kind == Kind::Update && view.sees(message.stamp);
+                    updated |= is_open(found) && message.kind == Kind::Update && view.sees(message.stamp, false);
                     if found == Found::Here {
                         (value, blob) = (Some(message.payload.to_vec()), message.blob);
                     }

@@ -15,7 +15,7 @@ use crate::base::compress::Codec;
 use crate::base::{CommitNumber, Lsn, TreeId};
 use crate::format::block;
 use crate::format::program::{Op, Program};
-use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, SuperblockBody};
+use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, SuperblockBody, Uncommitted};
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
 use crate::store::StoreOptions;
 
@@ -187,7 +187,7 @@ impl Harness {
     }
 
     fn view(&self, snapshot: CommitNumber) -> OwnedView {
-        OwnedView { snapshot, own: None, uncommitted: false, statuses: Arc::new(AllCommitted) }
+        OwnedView { snapshot, own: None, uncommitted: Uncommitted::Hidden, statuses: Arc::new(AllCommitted) }
     }
 
     fn expected(&self, snapshot: CommitNumber) -> Vec<(Vec<u8>, Vec<u8>)> {

@@ -6,7 +6,7 @@ use super::compact::blob_ref;
 use super::node::{Node, Slot, Target, node_extent};
 use super::{BeTree, TreeEnv, Version};
 use crate::base::{CommitNumber, Error, Extent, TreeId, key};
-use crate::format::{Message, View};
+use crate::format::{Message, Uncommitted, View};
 use crate::run::{Flaw, Run, RunVisitor, read_blob};
 
 /// Something wrong with a part of the tree.
@@ -91,12 +91,13 @@ impl Walk<'_> {
     /// stored map of space does not know of any.
     fn level0(&mut self, version: &Version) {
         let statuses = self.env.statuses.clone();
-        let view = View { snapshot: CommitNumber::LATEST, own: None, uncommitted: true, statuses: &*statuses };
+        let view =
+            View { snapshot: CommitNumber::LATEST, own: None, uncommitted: Uncommitted::Seen, statuses: &*statuses };
         for level0 in version.level0() {
             let mut cursor = level0.cursor();
             cursor.first();
             while let Some(message) = cursor.get() {
-                if message.blob && view.sees(message.stamp) {
+                if message.blob && view.sees(message.stamp, false) {
                     self.blob(&message);
                     (self.progress)(&self.report);
                 }

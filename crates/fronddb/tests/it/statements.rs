@@ -76,23 +76,46 @@ fn a_cursor_sees_the_committed_snapshot_of_the_statement_or_the_latest_where_it_
     let (_storage, db, tree) = fresh();
     db.put(&tree, b"a", b"1").unwrap();
     let writer = at(&db, Isolation::ReadCommitted);
+    db.put(&tree, b"A", b"1").unwrap();
     writer.put(&tree, b"b", b"1").unwrap();
-    for (isolation, plain) in LEVELS.into_iter().take(3).zip([2, 1, 1]) {
+    writer.delete(&tree, b"A").unwrap();
+    for (isolation, plain) in LEVELS.into_iter().take(3).zip([2, 2, 2]) {
         let reader = at(&db, isolation);
         let rows = |sees| {
             let options = CursorOptions { sees, ..CursorOptions::default() };
             collect(&mut reader.cursor(&tree, options).unwrap()).unwrap().len()
         };
         reader.begin_statement().unwrap();
-        assert_eq!((rows(Sees::Level), rows(Sees::Committed), rows(Sees::Latest)), (plain, 1, 1), "{isolation:?}");
+        assert_eq!((rows(Sees::Level), rows(Sees::Committed), rows(Sees::Latest)), (plain, 2, 2), "{isolation:?}");
+        assert_eq!(rows(Sees::Added), 3, "all three, {isolation:?}");
         db.put(&tree, b"c", b"1").unwrap();
-        assert_eq!((rows(Sees::Committed), rows(Sees::Latest)), (1, 2), "{isolation:?}");
+        assert_eq!((rows(Sees::Committed), rows(Sees::Latest), rows(Sees::Added)), (2, 3, 4), "{isolation:?}");
         if isolation != Isolation::ReadUncommitted {
-            assert_eq!(rows(Sees::Level), 1, "{isolation:?}");
+            assert_eq!(rows(Sees::Level), 2, "{isolation:?}");
         }
         reader.rollback().unwrap();
         db.delete(&tree, b"c").unwrap();
     }
+}
+
+#[test]
+fn a_cursor_may_leave_out_what_its_own_transaction_has_written() {
+    let (_storage, db, tree) = fresh();
+    db.put(&tree, b"a", b"1").unwrap();
+    db.put(&tree, b"b", b"1").unwrap();
+    let writer = at(&db, Isolation::RepeatableRead);
+    assert_eq!(count(&writer, &tree), 2);
+    db.delete(&tree, b"b").unwrap();
+    writer.delete(&tree, b"a").unwrap();
+    writer.put(&tree, b"b", b"2").unwrap();
+    writer.put(&tree, b"c", b"2").unwrap();
+    let rows = |sees| {
+        let options = CursorOptions { sees, ..CursorOptions::default() };
+        collect(&mut writer.cursor(&tree, options).unwrap()).unwrap()
+    };
+    let pair = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+    assert_eq!(rows(Sees::Level), [pair(b"b", b"2"), pair(b"c", b"2")]);
+    assert_eq!(rows(Sees::Others), [pair(b"a", b"1"), pair(b"b", b"1")]);
 }
 
 /// A statement that fails is undone beside any number of others, and reads of what the transaction wrote stay quick.

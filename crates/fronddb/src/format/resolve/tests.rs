@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::base::TxnId;
 use crate::format::program::{Op, Overflow, Program};
+use crate::format::visibility::Uncommitted;
 
 /// What a transaction does to the one key of these tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,7 +193,8 @@ fn replay(world: &World, view: &View<'_>) -> Option<Vec<u8>> {
     all.sort_by_key(|(seq, ..)| *seq);
     let mut value: Option<Vec<u8>> = None;
     for (_, stamp, message) in all {
-        if !view.sees(stamp) {
+        let is_delete = message.is_none_or(|message| matches!(message.kind, Kind::Delete | Kind::SingleDelete));
+        if !view.sees(stamp, is_delete) {
             continue;
         }
         value = match message.map(|message| (message.kind, &message.payload)) {
@@ -252,12 +254,14 @@ proptest! {
         let retention = Retention { snapshots: snapshots.clone(), statuses: &world.fates };
         let own = history.last_is_open.then_some(TxnId(world.fates.len() as u64));
         let mut views: Vec<View<'_>> = snapshots.iter().flat_map(|snapshot| {
-            [None, own].map(|own| View { snapshot: *snapshot, own, uncommitted: false, statuses: &world.fates })
+            [None, own].map(|own| View { snapshot: *snapshot, own, uncommitted: Uncommitted::Hidden, statuses: &world.fates })
         }).collect();
-        views.push(View { snapshot: CommitNumber::LATEST, own, uncommitted: false, statuses: &world.fates });
+        views.push(View { snapshot: CommitNumber::LATEST, own, uncommitted: Uncommitted::Hidden, statuses: &world.fates });
         let expected: Vec<_> = views.iter().map(|view| replay(&world, view)).collect();
         let uncompacted: Vec<_> = views.iter().map(|view| read(&world, view, &world.messages, &world.ranges)).collect();
         prop_assert_eq!(&expected, &uncompacted, "reading");
+        let added = View { snapshot: CommitNumber(horizon), own, uncommitted: Uncommitted::Added, statuses: &world.fates };
+        prop_assert_eq!(replay(&world, &added), read(&world, &added, &world.messages, &world.ranges), "reading what is added");
 
         // Any neighbours, several times over, then everything at the bottom.
         let mut messages = world.messages.clone();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::TreeCursor;
 use super::leaf::Direction;
 use crate::base::{CommitNumber, Result};
+use crate::format::Uncommitted;
 use crate::tree::dead::WatchId;
 
 /// Dead keys in a row before a scan begins to watch for a marker.
@@ -23,7 +24,7 @@ impl TreeCursor {
     /// At a key without a row, which becomes part of the chain: puts all sources behind it, or behind the marker around it (true), or
     /// leaves them where they are.
     pub(super) fn pass_dead(&mut self) -> Result<bool> {
-        let Some(since) = self.dead_since.filter(|_| !self.view.uncommitted) else {
+        let Some(since) = self.dead_since.filter(|_| self.view.uncommitted != Uncommitted::Seen) else {
             self.end_chain(false);
             return Ok(false);
         };
@@ -90,7 +91,8 @@ impl TreeCursor {
 
     /// Jumps before the marker around the current key, if there is one.
     pub(super) fn jump_backward(&mut self) -> Result<()> {
-        let Some(marker) = self.tree.dead.around(&self.key, self.view.snapshot).filter(|_| !self.view.uncommitted)
+        let Some(marker) =
+            self.tree.dead.around(&self.key, self.view.snapshot).filter(|_| self.view.uncommitted != Uncommitted::Seen)
         else {
             return Ok(());
         };

@@ -95,7 +95,7 @@ impl Leaf {
             |first: &[u8], last: &[u8]| last >= lower.as_slice() && upper.as_deref().is_none_or(|upper| first < upper);
         let mut ranges: Vec<RangeDelete> = Vec::new();
         let mut keep = |list: &RangeList| {
-            ranges.extend(list.meeting(&lower, upper.as_deref()).filter(|range| view.sees(range.stamp)).cloned());
+            ranges.extend(list.meeting(&lower, upper.as_deref()).filter(|range| view.sees(range.stamp, true)).cloned());
         };
         let mut streams = Vec::with_capacity(runs.len() + 2);
         // The slot in whose buffer each stream's run lies.

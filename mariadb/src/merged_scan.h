@@ -1,0 +1,57 @@
+/* A walk over an index, merged where need be with one over what the index was before the transaction wrote to it.
+
+   An index of unique values has one entry for a value. When others gave a value away after the transaction's snapshot and the transaction
+   writes its entry, then it sees its own there, and no more the snapshot's, whose row its plain reads see all the same. So both entries
+   come, in the order of their rows' keys; whoever reads them tells those that are not their row's any more from the others.
+
+   Any other walk is passed on to Scan as it is.
+
+   Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef FROND_MARIADB_MERGED_SCAN_H
+#define FROND_MARIADB_MERGED_SCAN_H
+
+#include "server.h"
+
+#include "bytes.h"
+#include "frond.h"
+#include "scan.h"
+
+namespace frond {
+
+class Merged_scan {
+public:
+  /* As those of Scan. `merges`: plain, and over a unique index. */
+  void prepare(frond_txn *txn, const frond_tree *tree, const Scan_mode &mode, bool merges);
+  void set_sees(uint32_t sees) { own.set_sees(sees); }
+  void close();
+  bool is_forward() const { return own.is_forward(); }
+  bool is_open() const { return own.is_open(); }
+  void park();
+  void resume(frond_txn *txn, const Scan_mode &mode, bool merges);
+
+  frond_status begin(bool ahead, const Scan_bounds &bounds, frond_row *row);
+  frond_status onward(frond_row *row) { return step(is_forward(), false, row); }
+  frond_status next(frond_row *row, bool beyond) { return step(true, beyond, row); }
+  frond_status prev(frond_row *row, bool beyond) { return step(false, beyond, row); }
+
+private:
+  void merge(frond_txn *txn, bool merges);
+  frond_status step(bool ahead, bool beyond, frond_row *row);
+  frond_status advance(frond_row *row);
+  frond_status again(bool ahead, frond_row *row);
+  void lend(frond_row *row);
+
+  Scan own, before;
+  const frond_tree *tree= nullptr;
+  bool merges= false;
+  /* Of a merged walk: */
+  frond_row own_row= {{nullptr, 0}, {nullptr, 0}}, before_row= own_row; /* where they stand; none at the end */
+  int order= 0;        /* which was lent last: the own below 0, the other above, 0 for both */
+  bool bounded= false; /* the walk ends before the caller may want it to */
+  bool has_last= false;
+  Bytes last_key, last_value; /* lent last; the value is empty where only the place is known */
+};
+
+} // namespace frond
+
+#endif
