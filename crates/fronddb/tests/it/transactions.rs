@@ -190,7 +190,7 @@ fn a_deadlock_has_one_victim_and_the_other_goes_on() {
 
 #[test]
 fn rows_are_inserted_while_another_transaction_waits_to_delete_all() {
-    for _ in 0..5 {
+    for _ in 0..20 {
         let (_storage, db, tree) = fresh();
         let long = TxnOptions { lock_timeout: Some(Duration::from_secs(60)), ..TxnOptions::default() };
         let writer = db.begin(long).unwrap();
