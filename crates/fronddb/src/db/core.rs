@@ -224,9 +224,13 @@ impl TxnCore {
 
     /// Forgets a cancellation that met no wait: it was meant for the statement before.
     pub(crate) fn forget_cancellation(&self, state: &TxnState) {
-        let was_cancelled = self.cancelled.load(Ordering::Relaxed) && self.cancelled.swap(false, Ordering::AcqRel);
+        let was_cancelled = self.cancelled.load(Ordering::Relaxed) && self.cancelled.swap(false, Ordering::SeqCst);
         if let Some(writer) = state.writer.as_ref().filter(|_| was_cancelled) {
             writer.locker.clear_cancel();
+            // That may have taken the next cancellation with it, which says here first that there is one.
+            if self.cancelled.load(Ordering::SeqCst) {
+                writer.locker.cancel();
+            }
         }
     }
 

@@ -150,6 +150,8 @@ impl TxnCore {
                 let pass = self.engine.covered.enter();
                 found = contested(&locked);
                 if found.is_empty() {
+                    // Who drops a tree locks all of it and lets those inside leave: dropped before, or not until the pass is.
+                    batch.covered_trees().try_for_each(|tree| tree.check())?;
                     return Ok(Some(pass));
                 }
             }

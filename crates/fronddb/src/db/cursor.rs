@@ -508,7 +508,9 @@ impl Cursor {
         let tree_end = tree_end(self.tree.id);
         let end = end.filter(|end| *end != tree_end.as_slice()).map(user_key).unwrap_or_default();
         let mode = self.lock.unwrap_or(Mode::Shared);
-        core.lock_span(state, self.tree.id, user_key(start), end, mode, core.lock_wait(self.wait)).map(|_| ())
+        core.lock_span(state, self.tree.id, user_key(start), end, mode, core.lock_wait(self.wait))?;
+        // It may have been dropped by whom the lock was waited for; not any more.
+        self.tree.check()
     }
 
     /// Locks the row at `key` and stands there, if it is there still and can be had.
@@ -539,6 +541,7 @@ impl Cursor {
         mode: Mode,
         wait: Wait,
     ) -> Result<Taken> {
+        self.tree.check()?;
         let snapshot = core.conflict_snapshot(state);
         core.check_conflict(state, snapshot, &key)?;
         match core.read_settled(state, &key, mode, wait, self.keys_only)? {

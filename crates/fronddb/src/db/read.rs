@@ -164,6 +164,7 @@ impl TxnCore {
         self.check_tree(&state, &tree.inner)?;
         if self.options.isolation == Isolation::Serializable && !self.options.read_only {
             self.lock_point(&mut state, tree.id(), key, Mode::Shared, Wait::Default)?;
+            tree.inner.check()?;
             let key = inner(tree.id(), key);
             let settled = self.read_settled(&mut state, &key, Mode::Shared, Wait::Default, keys_only)?;
             return Ok(settled.into_value());

@@ -322,7 +322,7 @@ impl TxnCore {
         if batch.bytes() < engine.options.blob_bytes_min {
             return Ok(blobs);
         }
-        for (index, write) in batch.writes().enumerate().filter(|(index, _)| !skipped.contains(index)) {
+        for (index, write) in batch.writes().enumerate().filter(|(index, _)| skipped.binary_search(index).is_err()) {
             if self.is_large(&write) {
                 let codec: Codec = engine.tree.env().codecs.get(write.tree());
                 let reference = write_blob(&engine.store, codec, write.payload)?;

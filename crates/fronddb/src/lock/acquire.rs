@@ -150,7 +150,7 @@ impl Inner {
             };
             self.leave_queue(&mut shard, key, owner);
             drop(shard);
-            self.graph.lock().withdraw(owner);
+            self.graph.lock().withdraw(owner, request.seq);
             return Err(failure);
         }
     }

@@ -76,7 +76,7 @@ impl Inner {
                     return Ok(Attempt::Granted(Granted::New));
                 }
                 Decision::Busy => {
-                    self.withdraw_range(owner, &span, id);
+                    self.withdraw_range(&request, &span, id);
                     return match wait {
                         None => Ok(Attempt::Busy),
                         Some(_) => Err(self.timed_out(owner)),
@@ -97,7 +97,7 @@ impl Inner {
                 }
             }
         };
-        self.withdraw_range(owner, &span, id);
+        self.withdraw_range(&request, &span, id);
         Err(failure)
     }
 
@@ -232,7 +232,7 @@ impl Inner {
 
     /// Takes a request out that is not granted. Those behind it examine themselves again, also when it never
     /// slept: whoever saw it has registered under the mutex of the ranges.
-    fn withdraw_range(&self, owner: &Arc<Owner>, span: &Span, id: u32) {
+    fn withdraw_range(&self, request: &Request<'_>, span: &Span, id: u32) {
         let mut trees = self.range_group(span.tree).trees.lock();
         if let Some(intervals) = trees.get_mut(&span.tree.0) {
             self.remove_range(intervals, id);
@@ -241,6 +241,6 @@ impl Inner {
             }
         }
         drop(trees);
-        self.graph.lock().withdraw(owner);
+        self.graph.lock().withdraw(request.owner, request.seq);
     }
 }

@@ -6,8 +6,16 @@
 //! when it closes. Only an owner that someone waits for can close one, which spares the search to almost all.
 //!
 //! Edges may be missing for a moment (their source was woken and will examine its request again, then search
-//! again); they are never there without cause, for a cause that vanishes takes the edge with it. Hence a
-//! victim is only ever chosen for a real cycle.
+//! again); they are never there without cause, for a cause that vanishes takes the edge with it.
+//!
+//! # Two kinds of edges
+//!
+//! An edge stands for a lock that is held, or for a place in the queue behind a request that waits: hard and soft edges, in
+//! the words of PostgreSQL's detector. A soft edge names the request, so it becomes a hard one by itself when that is granted.
+//! A cycle of hard edges is a deadlock and gets a victim. One with a soft edge is made by the queue alone: that edge is
+//! dropped, and its source examines itself again and goes before the request, which waits for it (L6). Hence a victim is
+//! only ever chosen for a real deadlock. Each soft edge leads to an earlier request, so every cycle has a hard one, and
+//! dropping ends.
 
 use std::cmp;
 use std::collections::HashMap;
@@ -43,8 +51,16 @@ impl Hasher for IdHasher {
 /// A map by owner id.
 pub(super) type IdMap<V> = HashMap<TxnId, V, BuildHasherDefault<IdHasher>>;
 
-/// The owners that stand in the way of a request.
-pub(super) type Blockers = SmallVec<[Arc<Owner>; 4]>;
+/// An edge: an owner that stands in the way of a request.
+#[derive(Debug)]
+pub(super) struct Blocker {
+    pub(super) owner: Arc<Owner>,
+    /// The number of its request if that one only came earlier; `None` when it holds a lock. See also [`Graph::is_soft`].
+    pub(super) queued: Option<u64>,
+}
+
+/// The owners that stand in the way of a request, each once.
+pub(super) type Blockers = SmallVec<[Blocker; 4]>;
 
 /// A waiting request.
 #[derive(Debug)]
@@ -61,6 +77,12 @@ pub(super) struct Waiting {
     pub(super) poked: bool,
     /// Chosen as the victim of a deadlock; says of which.
     pub(super) doomed: Option<String>,
+}
+
+impl Waiting {
+    fn edge_to(&self, owner: &Owner) -> Option<&Blocker> {
+        self.blockers.iter().find(|edge| std::ptr::eq(&*edge.owner, owner))
+    }
 }
 
 /// The graph.
@@ -104,10 +126,10 @@ impl Graph {
     pub(super) fn set_blockers(&mut self, owner: &Owner, blockers: Blockers) -> bool {
         self.clear_blockers(owner.id);
         for blocker in &blockers {
-            self.behind.entry(blocker.id).or_default().push(owner.id);
-            blocker.followers.fetch_add(1, Ordering::SeqCst);
+            self.behind.entry(blocker.owner.id).or_default().push(owner.id);
+            blocker.owner.followers.fetch_add(1, Ordering::SeqCst);
         }
-        let all_live = blockers.iter().all(|blocker| !blocker.has_ended());
+        let all_live = blockers.iter().all(|blocker| !blocker.owner.has_ended());
         if let Some(wait) = self.waits.get_mut(&owner.id) {
             wait.blockers = blockers;
             wait.poked = false;
@@ -118,7 +140,7 @@ impl Graph {
     fn clear_blockers(&mut self, id: TxnId) {
         let Some(wait) = self.waits.get_mut(&id) else { return };
         for blocker in std::mem::take(&mut wait.blockers) {
-            self.remove_edge(id, &blocker);
+            self.remove_edge(id, &blocker.owner);
         }
     }
 
@@ -141,17 +163,30 @@ impl Graph {
         owner.waiting.store(false, Ordering::SeqCst);
     }
 
-    /// Ends a wait that was given up.
-    pub(super) fn withdraw(&mut self, owner: &Owner) {
+    /// Ends the wait for the request `seq`, which was given up: those in the queue behind it examine themselves again. Those
+    /// who wait for locks that the owner holds wait on.
+    pub(super) fn withdraw(&mut self, owner: &Owner, seq: u64) {
         self.grant(owner);
-        self.poke_followers(owner);
+        self.poke_followers(owner, |_, edge| edge.queued == Some(seq));
     }
 
-    /// What some wait for may be gone: all who wait for `owner` examine their requests again.
-    pub(super) fn poke_followers(&mut self, owner: &Owner) {
+    /// `owner` has unlocked `key`: those who may have waited for that examine themselves again.
+    pub(super) fn unlocked(&mut self, owner: &Owner, key: &LockKey) {
+        self.poke_followers(owner, |wait, _| match &wait.high {
+            Some(high) => wait.low <= *key && key < high,
+            None => wait.low == *key,
+        });
+    }
+
+    /// Drops those of the edges to `owner` whose cause may be gone, and has their sources examined again. The other edges
+    /// stay, or the owner's next request would not be let past those who wait for it.
+    fn poke_followers(&mut self, owner: &Owner, is_doubtful: impl Fn(&Waiting, &Blocker) -> bool) {
         for id in self.behind.get(&owner.id).cloned().unwrap_or_default() {
-            self.drop_edge(id, owner);
-            self.poke(id);
+            let Some(wait) = self.waits.get(&id) else { continue };
+            if wait.edge_to(owner).is_some_and(|edge| is_doubtful(wait, edge)) {
+                self.drop_edge(id, owner);
+                self.poke(id);
+            }
         }
     }
 
@@ -169,7 +204,7 @@ impl Graph {
     fn drop_edge(&mut self, from: TxnId, to: &Owner) -> bool {
         self.remove_edge(from, to);
         let Some(wait) = self.waits.get_mut(&from) else { return false };
-        wait.blockers.retain(|blocker| !std::ptr::eq(&**blocker, to));
+        wait.blockers.retain(|blocker| !std::ptr::eq(&*blocker.owner, to));
         wait.blockers.is_empty()
     }
 
@@ -204,10 +239,18 @@ impl Graph {
         preferred.then_with(|| weight(one).cmp(&weight(other)))
     }
 
-    /// Finds every deadlock that `owner` has closed and dooms a victim of each. True when that is `owner`.
+    /// Finds every cycle that `owner` has closed. One with a soft edge loses that; of each other, which is a deadlock, a
+    /// victim is doomed. True when that is `owner`.
     pub(super) fn resolve(&mut self, owner: &Arc<Owner>) -> bool {
         while owner.followers.load(Ordering::SeqCst) > 0 {
             let Some(cycle) = self.path(owner.id, owner) else { return false };
+            // Each has an edge to the one before it, the first to the last.
+            let edges = cycle.iter().zip(cycle.iter().cycle().skip(cycle.len() - 1));
+            if let Some((from, to)) = edges.into_iter().find(|(from, to)| self.is_soft(from, to)) {
+                self.drop_edge(from.id, to);
+                self.poke(from.id);
+                continue;
+            }
             let victim = cycle.iter().min_by(|one, other| self.rather(one, other)).unwrap_or(owner).clone();
             let names: Vec<String> = cycle.iter().map(|one| one.id.to_string()).collect();
             let report = format!("victim={} cycle={}", victim.id, names.join("<-"));
@@ -224,6 +267,13 @@ impl Graph {
         false
     }
 
+    /// True when `from` waits for nothing of `to` but its place in a queue: for a request of its that is not granted.
+    fn is_soft(&self, from: &Owner, to: &Owner) -> bool {
+        let edge = self.waits.get(&from.id).and_then(|wait| wait.edge_to(to));
+        let request = self.waits.get(&to.id).map(|wait| wait.seq);
+        request.is_some() && edge.is_some_and(|edge| edge.queued == request)
+    }
+
     /// The waiting owners on a way of at least one edge from `from` to `target`, the last one first; `from` and,
     /// if it is another, not `target` are among them.
     fn path(&self, from: TxnId, target: &Owner) -> Option<Vec<Arc<Owner>>> {
@@ -232,7 +282,7 @@ impl Graph {
         stack.push(from);
         while let Some(at) = stack.pop() {
             let Some(wait) = self.waits.get(&at) else { continue };
-            for blocker in wait.blockers.iter().filter(|blocker| !blocker.has_ended()) {
+            for blocker in wait.blockers.iter().map(|edge| &edge.owner).filter(|blocker| !blocker.has_ended()) {
                 if std::ptr::eq(&**blocker, target) {
                     return Some(self.trace(at, from, &came_from));
                 }
@@ -264,13 +314,17 @@ mod tests {
 
     fn waiting(graph: &mut Graph, owner: &Arc<Owner>, blockers: &[&Arc<Owner>]) -> bool {
         let key = LockKey::new(TreeId(1), b"k");
-        let blockers: Blockers = blockers.iter().map(|owner| Arc::clone(owner)).collect();
+        let blockers = blockers.iter().map(|owner| Blocker { owner: Arc::clone(owner), queued: None }).collect();
+        wait_behind(graph, owner, key, 0, blockers)
+    }
+
+    fn wait_behind(graph: &mut Graph, owner: &Arc<Owner>, key: LockKey, seq: u64, blockers: Blockers) -> bool {
         graph.start(Waiting {
             owner: owner.clone(),
             low: key,
             high: None,
             mode: Mode::Exclusive,
-            seq: 0,
+            seq,
             since_micros: 0,
             blockers: Blockers::new(),
             poked: false,
@@ -323,8 +377,8 @@ mod tests {
         });
         assert!(!waiting(&mut graph, &a, &[&c]));
         assert!(waiting(&mut graph, &c, &[&a]), "it holds more locks");
-        graph.withdraw(&a);
-        graph.withdraw(&c);
+        graph.withdraw(&a, 0);
+        graph.withdraw(&c, 0);
         assert!(!waiting(&mut graph, &b, &[&a]));
         assert!(!waiting(&mut graph, &a, &[&b]));
         assert!(graph.wait_of(&b).is_some_and(|wait| wait.doomed.is_some()));
@@ -339,6 +393,43 @@ mod tests {
         assert!(!waiting(&mut graph, &c, &[&a, &b]));
         assert!(graph.wait_of(&a).is_some_and(|wait| wait.doomed.is_some()));
         assert!(graph.wait_of(&b).is_some_and(|wait| wait.doomed.is_some()));
+    }
+
+    #[test]
+    fn a_cycle_that_the_queue_makes_has_no_victim_until_the_request_is_granted() {
+        let [a, b] = owners([1, 1]);
+        let key = || LockKey::new(TreeId(1), b"k");
+        let edge = |owner: &Arc<Owner>, queued| Blocker { owner: owner.clone(), queued };
+        let mut graph = Graph::default();
+        wait_behind(&mut graph, &a, key(), 2, Blockers::from_iter([edge(&b, Some(1))]));
+        assert!(!wait_behind(&mut graph, &b, key(), 1, Blockers::from_iter([edge(&a, None)])));
+        assert!(graph.wait_of(&a).is_some_and(|wait| wait.poked && wait.doomed.is_none() && wait.blockers.is_empty()));
+        assert!(graph.reaches(&b, &a), "so that it passes");
+        // The same edge when the request is granted and another one waits.
+        assert!(graph.set_blockers(&a, Blockers::from_iter([edge(&b, Some(1))])));
+        graph.grant(&b);
+        assert!(wait_behind(&mut graph, &b, key(), 3, Blockers::from_iter([edge(&a, None)])), "the younger one");
+    }
+
+    #[test]
+    fn only_those_are_woken_whose_cause_may_be_gone() {
+        let [a, b, c, d] = owners([1, 1, 1, 1]);
+        let key = |name: &[u8]| LockKey::new(TreeId(1), name);
+        let edge = |queued| Blockers::from_iter([Blocker { owner: a.clone(), queued }]);
+        let mut graph = Graph::default();
+        wait_behind(&mut graph, &b, key(b"k"), 2, edge(None));
+        wait_behind(&mut graph, &c, key(b"k"), 3, edge(Some(1)));
+        wait_behind(&mut graph, &d, key(b"m"), 4, edge(None));
+        let woken = |graph: &mut Graph| {
+            [&b, &c, &d].map(|owner| graph.wait_of(owner).is_some_and(|wait| std::mem::take(&mut wait.poked)))
+        };
+        graph.withdraw(&a, 1);
+        assert_eq!(woken(&mut graph), [false, true, false]);
+        graph.unlocked(&a, &key(b"m"));
+        assert_eq!(woken(&mut graph), [false, false, true]);
+        graph.unlocked(&a, &key(b"l"));
+        assert_eq!(woken(&mut graph), [false, false, false]);
+        assert_eq!(a.followers.load(Ordering::SeqCst), 1);
     }
 
     #[test]

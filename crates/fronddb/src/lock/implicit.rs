@@ -79,7 +79,7 @@ impl Inner {
                 }
             }
         };
-        self.graph.lock().withdraw(owner);
+        self.graph.lock().withdraw(owner, seq);
         Err(failure)
     }
 }

@@ -26,6 +26,10 @@
 //! for a deadlock and sleeps on its owner's condition variable. When all its edges are gone it is woken and
 //! examines itself again; it grants itself.
 //!
+//! The graph may know too late that an earlier request waits for the requester: a range is seen as waiting while it still
+//! examines the points, and whoever was woken has no edges until it has examined itself again. So edges to waiting
+//! requests are marked as *soft*, and a cycle with a soft edge has no victim: see [`graph`], L6.
+//!
 //! Points live in shards chosen by a hash of the key, each an *ordered* map, so that a range request examines
 //! one interval per shard instead of all locks. A point request looks at the ranges of its tree only if a
 //! counter says that there are any.
@@ -48,6 +52,9 @@
 //! * **L5** A range examines shard after shard. Whoever lets a request past a waiting range (or unlocks a point
 //!   under it) marks it *disturbed*; it is only granted, and only sleeps, if it was not disturbed
 //!   since its examination began.
+//! * **L6** A cycle in which an edge stands for a place in a queue has no victim: that edge goes, and its source, examined
+//!   again, finds that the earlier request waits for it and goes first. So a victim is chosen only among owners
+//!   each of which waits for a lock that the next one holds.
 //!
 //! # Order of latches
 //!

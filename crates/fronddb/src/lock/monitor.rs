@@ -136,7 +136,7 @@ impl LockTable {
             owner: wait.owner.id,
             lock: held_lock(&wait.low, wait.high.as_ref(), wait.mode),
             micros: now.saturating_sub(wait.since_micros),
-            blockers: wait.blockers.iter().map(|blocker| blocker.id).collect(),
+            blockers: wait.blockers.iter().map(|blocker| blocker.owner.id).collect(),
         });
         LockSnapshot { locks, truncated, waits: waits.collect() }
     }

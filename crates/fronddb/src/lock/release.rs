@@ -167,7 +167,7 @@ impl Inner {
             self.charge(-freed);
         }
         if owner.followers.load(Ordering::SeqCst) > 0 {
-            self.graph.lock().poke_followers(owner);
+            self.graph.lock().unlocked(owner, &key);
         }
     }
 }

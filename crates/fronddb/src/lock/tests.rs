@@ -12,6 +12,7 @@ use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::{ErrorKind, TxnId};
 
 mod model;
+mod queue;
 mod speed;
 mod stress;
 

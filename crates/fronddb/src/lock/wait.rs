@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::graph::{Blockers, Graph, Waiting};
+use super::graph::{Blocker, Blockers, Graph, Waiting};
 use super::intervals::Intervals;
 use super::key::LockKey;
 use super::owner::Owner;
@@ -62,16 +62,19 @@ impl<'a, 'r> Search<'a, 'r> {
         conflict(mode, self.request.mode) && !Arc::ptr_eq(other, self.request.owner) && !other.has_ended()
     }
 
-    fn block(&mut self, other: &Arc<Owner>) {
-        if !self.blockers.iter().any(|blocker| Arc::ptr_eq(blocker, other)) {
-            self.blockers.push(other.clone());
+    /// `queued`: as in [`Blocker`].
+    fn block(&mut self, other: &Arc<Owner>, queued: Option<u64>) {
+        match self.blockers.iter_mut().find(|blocker| Arc::ptr_eq(&blocker.owner, other)) {
+            Some(blocker) if queued.is_none() => blocker.queued = None,
+            Some(_) => {}
+            None => self.blockers.push(Blocker { owner: other.clone(), queued }),
         }
     }
 
     /// Meets a lock that is held.
     pub(super) fn held(&mut self, other: &Arc<Owner>, mode: Mode) {
         if self.concerns(other, mode) {
-            self.block(other);
+            self.block(other, None);
         }
     }
 
@@ -89,7 +92,7 @@ impl<'a, 'r> Search<'a, 'r> {
             self.passed.push(other.id);
             return false;
         }
-        self.block(other);
+        self.block(other, Some(seq));
         true
     }
 
@@ -207,9 +210,9 @@ impl Inner {
             && let Some(wait) = graph.wait_of(owner)
         {
             for blocker in &wait.blockers {
-                if !told.contains(&blocker.id) {
-                    told.push(blocker.id);
-                    labels.push(blocker.label);
+                if !told.contains(&blocker.owner.id) {
+                    told.push(blocker.owner.id);
+                    labels.push(blocker.owner.label);
                 }
             }
         }

@@ -11,6 +11,7 @@
 //! The stored image counts runs of the root only: after a restart there are no readers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 use super::steps::Steps;
 use crate::base::TxnId;
@@ -54,6 +55,8 @@ pub(super) struct Backlog {
     /// The aborted ones that a memtable may still hold.
     waiting: BTreeSet<(u64, TxnId)>,
     flushed_below: u64,
+    /// Rises with every change of `aborted`.
+    changes: u64,
 }
 
 impl Backlog {
@@ -77,6 +80,7 @@ impl Backlog {
 
     /// Enters what an image says, to be given a memtable later.
     pub(super) fn put(&mut self, txn: TxnId, what: What, memtable: u64) {
+        self.changes += 1;
         if let Some(old) = self.aborted.insert(txn, Aborted { what, memtable }) {
             self.waiting.remove(&(old.memtable, txn));
         }
@@ -138,7 +142,7 @@ impl Backlog {
             return false;
         }
         self.aborted.remove(&txn);
-
+        self.changes += 1;
         true
     }
 
@@ -148,6 +152,16 @@ impl Backlog {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (TxnId, &What)> {
         self.aborted.iter().map(|(txn, aborted)| (*txn, &aborted.what))
+    }
+
+    /// The same number says that nothing was aborted or forgotten in between.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// True when something is aborted of one of these ids.
+    pub(super) fn any_in(&self, ids: Range<u64>) -> bool {
+        !ids.is_empty() && self.aborted.range(TxnId(ids.start)..TxnId(ids.end)).next().is_some()
     }
 
     /// Those of which something is aborted and that at least `runs_min` runs of the root list, ascending.

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::backlog::What;
+use super::backlog::{Backlog, What};
 use super::steps::Steps;
 use crate::base::sync::ArcSwap;
 use crate::base::sync::RwLock;
@@ -62,6 +62,8 @@ struct Published {
     chunks_end: u64,
     /// Ascending by transaction and first step; intervals of one are disjoint.
     passed: Arc<[AbortedSteps]>,
+    /// The changes of the backlog up to which `passed` was made, if it was.
+    backlog_changes: Option<u64>,
 }
 
 /// Aborted steps of some transactions.
@@ -201,6 +203,12 @@ impl States {
         self.published.load().chunks.len()
     }
 
+    /// Where the passed aborts lie.
+    #[cfg(test)]
+    pub(super) fn passed_at(&self) -> *const () {
+        Arc::as_ptr(&self.published.load().passed).cast()
+    }
+
     /// Settles the ids that have a word but no fate, but for those that are open.
     pub(super) fn settle_unseen(&self, ids: Range<u64>, is_open: impl Fn(TxnId) -> bool) {
         for chunk in &self.published.load().chunks {
@@ -225,30 +233,40 @@ impl States {
         self.step_group(txn.0).write().remove(&txn.0);
     }
 
-    /// Moves the low-water mark and drops settled chunks. `next` is the next id; `aborted` lists all that is aborted
-    /// and not forgotten, ascending, in case that some of it passes now.
-    pub(super) fn advance<'a>(
-        &self,
-        horizon: CommitNumber,
-        next: u64,
-        aborted: impl Iterator<Item = (TxnId, &'a What)>,
-    ) {
+    /// Moves the low-water mark and drops settled chunks. `next` is the next id; `backlog` has all that is aborted
+    /// and not forgotten, in case that some of it passes now. Only then, and when it has changed, is all of it visited.
+    pub(super) fn advance(&self, horizon: CommitNumber, next: u64, backlog: &Backlog) {
         let mut published = Published::clone(&self.published.load());
+        let (low_before, chunks_before) = (published.low_water, published.chunks.len());
+        let mut is_kept = published.backlog_changes == Some(backlog.changes());
         let is_settled = |state: &AtomicU64| match decode(state.load(Ordering::Acquire)) {
             Status::Active => false,
             Status::Committed(number) => number <= horizon,
             Status::Aborted => true,
         };
-        published.chunks.retain(|chunk| (chunk.number + 1) * CHUNK > next || !chunk.states.iter().all(is_settled));
+        published.chunks.retain(|chunk| {
+            let ids = chunk.number * CHUNK..(chunk.number + 1) * CHUNK;
+            let stays = ids.end > next || !chunk.states.iter().all(is_settled);
+            // What is below the mark has passed before.
+            is_kept &= stays || !backlog.any_in(ids.start.max(low_before)..ids.end);
+            stays
+        });
         let first = published.chunks.first();
         published.low_water = first.map_or(next, |chunk| {
             let settled = chunk.states.iter().take_while(|state| is_settled(state)).count() as u64;
             (chunk.number * CHUNK + settled).clamp(published.low_water, next)
         });
         let low_water = published.low_water;
+        if is_kept && !backlog.any_in(low_before..low_water) {
+            if low_water > low_before || published.chunks.len() < chunks_before {
+                self.published.store(Arc::new(published));
+                self.low_water.store(low_water, Ordering::Release);
+            }
+            return;
+        }
         let is_passed = |txn: TxnId| txn.0 < low_water || published.chunk(txn.0 / CHUNK).is_none();
         let (mut passed, mut left_map) = (Vec::new(), Vec::new());
-        for (txn, what) in aborted.filter(|(txn, _)| is_passed(*txn)) {
+        for (txn, what) in backlog.iter().filter(|(txn, _)| is_passed(*txn)) {
             match what {
                 What::Whole => passed.push(AbortedSteps { txn, from: 0, to: u32::MAX }),
                 What::Steps(steps) => {
@@ -259,6 +277,7 @@ impl States {
         }
         let any_passed = !passed.is_empty();
         published.passed = passed.into();
+        published.backlog_changes = Some(backlog.changes());
         self.published.store(Arc::new(published));
         self.any_passed.store(any_passed, Ordering::Release);
         self.low_water.store(low_water, Ordering::Release);

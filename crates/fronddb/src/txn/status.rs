@@ -102,7 +102,7 @@ impl StatusTable {
                 }
             }
         }
-        states.advance(CommitNumber(0), next_txn, backlog.iter());
+        states.advance(CommitNumber(0), next_txn, &backlog);
         let xids = open.iter().filter_map(|(txn, open)| Some((open.xid.clone()?, *txn))).collect();
         StatusTable {
             states,
@@ -310,7 +310,7 @@ impl StatusTable {
     /// Lets memory of states go that no snapshot from `horizon` on needs. For a background thread, from time to time.
     pub fn advance(&self, horizon: CommitNumber) {
         let inner = self.inner.lock();
-        self.states.advance(horizon, inner.next_txn, inner.backlog.iter());
+        self.states.advance(horizon, inner.next_txn, &inner.backlog);
     }
 
     /// Every id below is committed and seen by all snapshots, or aborted.

@@ -92,6 +92,32 @@ fn an_old_open_transaction_keeps_one_chunk_and_not_all_later_states() -> Result<
 }
 
 #[test]
+fn passed_aborts_are_made_anew_only_when_they_change() -> Result<()> {
+    let table = StatusTable::new();
+    let aborted = table.begin();
+    abort(&table, aborted, 1)?;
+    table.advance(table.visible());
+    let passed = table.states.passed_at();
+    for _ in 0..3000 {
+        let txn = table.begin();
+        commit(&table, txn)?;
+        table.advance(table.visible());
+        assert_eq!((table.states.passed_at(), table.low_water().0), (passed, txn.0 + 1));
+    }
+    assert_eq!(table.status(aborted, 0), Status::Aborted);
+    let later = table.begin();
+    abort(&table, later, 2)?;
+    table.advance(table.visible());
+    assert_ne!(table.states.passed_at(), passed);
+    assert_eq!([aborted, later].map(|txn| table.status(txn, 0)), [Status::Aborted; 2]);
+    table.memtables_flushed_below(2);
+    table.advance(table.visible());
+    let statuses = [aborted, later].map(|txn| table.status(txn, 0));
+    assert_eq!(statuses, [Status::Committed(CommitNumber(0)), Status::Aborted]);
+    Ok(())
+}
+
+#[test]
 fn states_wait_for_the_snapshots_below_them() -> Result<()> {
     let table = StatusTable::new();
     let snapshots = Snapshots::new(&table);
@@ -281,6 +307,7 @@ fn speed() {
         let _ = abort(&table, txn, 1);
     }
     println!("advance with 10,000 aborted: {:.0} us", nanos_each(1000, || table.advance(snapshots.horizon())));
+    println!("advance again: {:.1} us", nanos_each(1000, || table.advance(snapshots.horizon())));
     println!(
         "status below it, 10,000 aborted: {:.1} ns",
         nanos_each(count, || for n in 0..count {

@@ -1,9 +1,13 @@
 //! Trees: visibility, names, crash-safety, options, thousands of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fronddb::io::MemoryStorage;
-use fronddb::{BulkOptions, CheckOptions, Codec, CursorOptions, ErrorKind, TreeOptions, TxnOptions, check};
+use fronddb::{
+    BulkOptions, CheckOptions, Codec, CursorOptions, ErrorKind, Isolation, LockMode, Result, Transaction, Tree,
+    TreeOptions, TxnOptions, Wait, check,
+};
 
 use crate::support::{DIRECTORY, Random, begin, collect, fresh, open};
 
@@ -47,6 +51,41 @@ fn deleting_a_range_that_spans_inner_nodes_leaves_a_sound_tree() {
         assert!(rows.iter().enumerate().all(|(at, (key, _))| *key == (at as u32).to_be_bytes()));
         let behind = db.open_tree("behind").unwrap();
         assert_eq!(collect(&mut txn.cursor(&behind, CursorOptions::default()).unwrap()).unwrap().len(), 1500);
+    }
+}
+
+#[test]
+fn who_waited_for_a_tree_that_was_dropped_is_told() {
+    let read = |txn: &Transaction, tree: &Tree| txn.get(tree, b"k").map(|_| ());
+    let scan = |txn: &Transaction, tree: &Tree| txn.cursor(tree, CursorOptions::default())?.first().map(|_| ());
+    let lock_rows = |txn: &Transaction, tree: &Tree| {
+        let options = CursorOptions { lock: Some(LockMode::Shared), ..CursorOptions::default() };
+        txn.cursor(tree, options)?.first().map(|_| ())
+    };
+    type Look<'a> = &'a (dyn Fn(&Transaction, &Tree) -> Result<()> + Sync);
+    let looks: [(&str, Isolation, Look<'_>); 4] = [
+        ("read", Isolation::Serializable, &read),
+        ("scan", Isolation::Serializable, &scan),
+        ("locking scan with gaps", Isolation::RepeatableRead, &lock_rows),
+        ("locking scan", Isolation::ReadCommitted, &lock_rows),
+    ];
+    for (name, isolation, look) in looks {
+        let (_storage, db, tree) = fresh();
+        db.put(&tree, b"k", b"v").unwrap();
+        let lock_timeout = Some(Duration::from_secs(60));
+        let reader = db.begin(TxnOptions { isolation, lock_timeout, ..TxnOptions::default() }).unwrap();
+        let dropper = begin(&db);
+        // So that the scans see the row, and wait for its lock.
+        dropper.lock_range(&tree, b"", b"", LockMode::Exclusive, Wait::Default).unwrap();
+        std::thread::scope(|scope| {
+            let looked = scope.spawn(|| look(&reader, &tree));
+            while db.locks().unwrap().iter().all(|lock| lock.waits_for.is_empty()) {
+                std::thread::yield_now();
+            }
+            dropper.drop_tree("t").unwrap();
+            dropper.commit().unwrap();
+            assert_eq!(looked.join().unwrap().map_err(|error| error.kind()), Err(ErrorKind::NotFound), "{name}");
+        });
     }
 }
 

@@ -190,6 +190,30 @@ fn a_deadlock_has_one_victim_and_the_other_goes_on() {
 }
 
 #[test]
+fn rows_are_inserted_while_another_transaction_waits_to_delete_all() {
+    for _ in 0..20 {
+        let (_storage, db, tree) = fresh();
+        let long = TxnOptions { lock_timeout: Some(Duration::from_secs(60)), ..TxnOptions::default() };
+        let writer = db.begin(long).unwrap();
+        for n in 0..20_000u32 {
+            writer.insert(&tree, &n.to_be_bytes(), b"row").unwrap();
+        }
+        let deleter = db.begin(long).unwrap();
+        std::thread::scope(|scope| {
+            let deletion = scope.spawn(|| deleter.delete_range(&tree, b"", b"").map_err(|error| error.kind()));
+            for n in 20_000..30_000u32 {
+                writer.insert(&tree, &n.to_be_bytes(), b"row").unwrap();
+            }
+            writer.commit().unwrap();
+            assert_eq!(deletion.join().unwrap(), Ok(()));
+        });
+        deleter.commit().unwrap();
+        assert_eq!(rows(&begin(&db), &tree), []);
+        assert_eq!(db.statistics().unwrap().deadlocks, 0);
+    }
+}
+
+#[test]
 fn a_cancellation_that_met_no_wait_is_forgotten_when_the_next_statement_begins() {
     let (_storage, db, tree) = fresh();
     let owner = begin(&db);
