@@ -641,7 +641,7 @@ void ha_frond::count_row(bool more)
 {
   if (!rows_counted) {
     rows_counted= true;
-    session->counted_rows(share->miscounted);
+    session->counted_rows(share->shared_counters());
   }
   if (more)
     share->row_inserted();
