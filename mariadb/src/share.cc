@@ -153,11 +153,13 @@ void trees_came(uint64_t table_id)
   trees_times[table_id]= ++trees_now;
 }
 
-void trees_went(uint64_t table_id)
+void trees_went(const std::vector<uint64_t> &table_ids)
 {
   std::lock_guard<std::mutex> guard(trees_latch);
-  trees_times.erase(table_id);
-  tables_counters.erase(table_id);
+  for (uint64_t table_id : table_ids) {
+    trees_times.erase(table_id);
+    tables_counters.erase(table_id);
+  }
 }
 
 frond_status read_definition(frond_txn *txn, const std::string &name, Table_definition *definition)

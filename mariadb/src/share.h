@@ -188,11 +188,11 @@ extern frond_tree *auto_increment_tree;
 std::string auto_increment_key(uint64_t table_id);
 
 /* A snapshot that is older than a tree finds it empty: who reads by one has to be told. The clock ticks whenever a table gets
-   trees, by CREATE or ALTER, after their commit; a table's time is that of its last tick in this process. With a table's trees go
-   its counters. */
+   trees, by CREATE or ALTER, after their commit; a table's time is that of its last tick in this process. With a table's trees,
+   after the commit that drops them, go its counters. */
 uint64_t trees_clock();
 void trees_came(uint64_t table_id);
-void trees_went(uint64_t table_id);
+void trees_went(const std::vector<uint64_t> &table_ids);
 
 /* Reads the definition of a table. FROND_NOT_FOUND, FROND_CORRUPTION. */
 frond_status read_definition(frond_txn *txn, const std::string &name, Table_definition *definition);
