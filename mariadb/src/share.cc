@@ -47,11 +47,11 @@ std::shared_ptr<Counters> counters_of(uint64_t table_id)
 }
 
 /* Whether they are a table's still. */
-bool are_in_use(const std::shared_ptr<Counters> &counters)
+bool are_in_use(const Counters *counters)
 {
   std::lock_guard<std::mutex> guard(trees_latch);
   auto found= tables_counters.find(counters->table_id);
-  return found != tables_counters.end() && found->second == counters;
+  return found != tables_counters.end() && found->second.get() == counters;
 }
 
 void raise_to(std::atomic<uint64_t> *counter, uint64_t least)
@@ -218,9 +218,8 @@ Table_share::~Table_share()
         break;
       }
   }
-  /* Not those of a table that was dropped. */
-  if (counters && are_in_use(counters))
-    counters->keep(0);
+  if (counters)
+    counters->keep_given();
   for (const Index_tree &index : indexes)
     frond_tree_close(index.tree);
   frond_tree_close(primary);
@@ -555,10 +554,10 @@ void Table_share::set_auto_increment(uint64_t value)
 
 int Table_share::keep_auto_increment(uint64_t value)
 {
-  return value <= counters->kept.load(std::memory_order_relaxed) ? 0 : handler_error(counters->keep(value));
+  return value <= counters->kept.load(std::memory_order_relaxed) ? 0 : handler_error(counters->keep(value, FROND_WAIT_DEFAULT));
 }
 
-frond_status Counters::keep(uint64_t value)
+frond_status Counters::keep(uint64_t value, int64_t lock_wait_ms)
 {
   std::lock_guard<std::mutex> guard(latch);
   uint64_t value_kept= std::max<uint64_t>(value, next - 1);
@@ -572,16 +571,24 @@ frond_status Counters::keep(uint64_t value)
   operation.value= frond_bytes(bytes.data(), bytes.size());
   frond_txn_options options= {};
   options.durability= FROND_DURABILITY_NONE;
+  options.lock_wait_ms= lock_wait_ms;
   frond_status status= frond_db_write(database, &operation, 1, &options);
   if (status == FROND_OK)
     kept= value_kept;
   return status;
 }
 
+/* Not of a table that was dropped; no matter if that cannot be done now. */
+void Counters::keep_given()
+{
+  if (are_in_use(this))
+    keep(0, FROND_WAIT_NONE);
+}
+
 void Counters::rows_undone()
 {
   miscounted.store(true, std::memory_order_relaxed);
-  keep(0);
+  keep_given();
 }
 
 } // namespace frond

@@ -59,7 +59,8 @@ struct Index_tree {
 struct Counters {
   explicit Counters(uint64_t id) : table_id(id) {}
   /* Raises the kept value to the counter, `value` at least (S2). */
-  frond_status keep(uint64_t value);
+  frond_status keep(uint64_t value, int64_t lock_wait_ms);
+  void keep_given();
   /* A transaction's changes were undone. */
   void rows_undone();
 
