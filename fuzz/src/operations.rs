@@ -167,5 +167,5 @@ pub fn operations(bytes: &[u8]) {
     }
     world.compare();
     world.txn = None;
-    world.db.check(&mut |finding| panic!("{finding:?}")).expect(MUST);
+    world.db.check(&mut |finding| panic!("{finding:?}"), None).expect(MUST);
 }

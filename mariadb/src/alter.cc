@@ -34,6 +34,10 @@ constexpr alter_table_operations ADD_INDEX_FLAGS= ALTER_ADD_NON_UNIQUE_NON_PRIM_
 /* Each instant change adds a layout to the definition, and each open of the table reads all of them. */
 constexpr size_t LAYOUTS_MAX= 255;
 
+/* And all of it in memory: a layout has the defaults of columns that were added. Beyond this length of the definition rows are
+   copied; the engine keeps much more. */
+constexpr size_t DEFINITION_BYTES_MAX= 1 << 20;
+
 /* How long others' locks keep the trees of a build that was given up. */
 constexpr int64_t DROP_WAIT_MS= 1000;
 
@@ -256,6 +260,31 @@ Judgement judge_indexes(const TABLE *table, const TABLE *altered, const Alter_ma
   return flags & ADD_INDEX_FLAGS ? built : Judgement{HA_ALTER_INPLACE_INSTANT, nullptr};
 }
 
+/* Of the altered table as it is seen in an ALTER that copies nothing. */
+std::vector<Column> altered_columns(const TABLE *altered, const Alter_map &map)
+{
+  std::vector<Column> columns;
+  for (uint i= 0; i < altered->s->fields; i++) {
+    Column column= make_column(altered, i);
+    if (map.column_was[i] < 0)
+      set_column_default(altered, i, altered->record[0], &column);
+    columns.push_back(std::move(column));
+  }
+  return columns;
+}
+
+/* How long the definition becomes, but for indexes that are added. */
+size_t definition_bytes(const TABLE *table, const TABLE *altered, const Table_definition &definition, const Alter_map &map)
+{
+  Alter alter(nullptr);
+  alter.map= map;
+  alter.columns= altered_columns(altered, map);
+  std::vector<uint32_t> dropped;
+  Bytes bytes;
+  alter_definition(definition, table, altered, alter, &dropped).encode(bytes);
+  return bytes.size();
+}
+
 Judgement judge(THD *thd, const TABLE *table, const TABLE *altered, const Table_definition &definition,
                 const Alter_inplace_info *info)
 {
@@ -286,6 +315,8 @@ Judgement judge(THD *thd, const TABLE *table, const TABLE *altered, const Table_
   Judgement columns= judge_columns(altered, definition, map);
   if (columns.result != HA_ALTER_INPLACE_INSTANT)
     return columns;
+  if ((flags & LAYOUT_FLAGS) && definition_bytes(table, altered, definition, map) > DEFINITION_BYTES_MAX)
+    return copy("the table's definition would become too long");
   return judge_indexes(table, altered, map, flags);
 }
 
@@ -507,12 +538,7 @@ bool ha_frond::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *i
     print_error(HA_ERR_OUT_OF_MEM, MYF(0));
     return true;
   }
-  for (uint i= 0; i < altered->s->fields; i++) {
-    Column column= make_column(altered, i);
-    if (alter->map.column_was[i] < 0)
-      set_column_default(altered, i, altered->record[0], &column);
-    alter->columns.push_back(std::move(column));
-  }
+  alter->columns= altered_columns(altered, alter->map);
   if (!(info->handler_flags & ADD_INDEX_FLAGS))
     return false;
   alter->build= std::make_unique<Index_build>(share);

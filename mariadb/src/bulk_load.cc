@@ -14,9 +14,10 @@ namespace frond {
 namespace {
 
 /* To sort in, for all trees of a statement together: a part of the cache's memory; and what one of them takes at least, and
-   at most where it is one of a table's. */
+   at most where it is one of a table's. Each may have a few files open: so many trees of partitions at most. */
 constexpr uint64_t MEMORY_PART= 4;
-constexpr uint64_t MEMORY_BYTES_MIN= 1 << 20, TABLE_MEMORY_MAX= 64 << 20;
+constexpr uint64_t MEMORY_BYTES_MIN= 256 << 10, TABLE_MEMORY_MAX= 64 << 20;
+constexpr uint64_t TREES_MAX= 1024;
 
 /* How far finish() is. */
 struct Progress {
@@ -64,8 +65,10 @@ frond_status Bulk_load::begin(frond_txn *txn, const Table_share *share, const TA
   for (uint index= 0; index < table->keys; index++)
     if (index != table->primary_key)
       targets.push_back({share->indexes[index].tree, index});
+  uint64_t trees= uint64_t(std::max(tables, 1U)) * targets.size();
+  if (tables > 1 && trees > std::min(TREES_MAX, cache_bytes() / MEMORY_PART / MEMORY_BYTES_MIN))
+    return FROND_OK;
   auto begun= std::make_unique<Bulk_load>();
-  uint64_t trees= uint64_t(std::max(tables, 1U)) * (table->keys + 1);
   frond_status status= begun->begin(txn, targets, trees, TABLE_MEMORY_MAX, Duplicates::first);
   if (status == FROND_OK)
     *load= std::move(begun);

@@ -41,7 +41,8 @@ public:
      sorting, and each takes `memory_max` bytes at most. FROND_INVALID_ARGUMENT where a tree has rows. */
   frond_status begin(frond_txn *txn, const std::vector<Target> &targets, uint64_t trees, uint64_t memory_max,
                      Duplicates duplicates);
-  /* The same of all trees of a table. *load stays null where one has rows: they are written one by one then.
+  /* The same of all trees of a table. *load stays null where one has rows, and where partitions have more trees than there is
+     memory for: rows are written one by one then.
      `tables`: how many the statement loads (partitions). */
   static frond_status begin(frond_txn *txn, const Table_share *share, const TABLE_SHARE *table, uint tables,
                             std::unique_ptr<Bulk_load> *load);

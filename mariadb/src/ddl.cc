@@ -98,7 +98,7 @@ bool is_temporary(const std::string &name)
   return name.compare(0, strlen(temporary_prefix), temporary_prefix) == 0;
 }
 
-frond_status drop_trees(frond_txn *txn, const std::string &name)
+frond_status drop_trees(frond_txn *txn, const std::string &name, std::vector<uint64_t> *gone)
 {
   Table_definition definition;
   frond_status status= read_definition(txn, name, &definition);
@@ -123,7 +123,7 @@ frond_status drop_trees(frond_txn *txn, const std::string &name)
   /* A damaged definition must not keep a table from being dropped. */
   status= frond_tree_drop(txn, name.c_str());
   if (status == FROND_OK && !damaged)
-    trees_went(definition.table_id);
+    gone->push_back(definition.table_id);
   return status == FROND_OK && damaged ? drop_index_trees(txn, name) : status;
 }
 
@@ -142,7 +142,10 @@ frond_status rename_trees(frond_txn *txn, const std::string &from, const std::st
 
 void drop_temporary(const std::string &name)
 {
-  frond_status status= in_transaction([&](frond_txn *txn) { return drop_trees(txn, name); }, FROND_WAIT_NONE);
+  std::vector<uint64_t> gone;
+  frond_status status= in_transaction([&](frond_txn *txn) { return drop_trees(txn, name, &gone); }, FROND_WAIT_NONE);
+  if (status == FROND_OK)
+    trees_went(gone);
   /* A connection that ends counts as killed, and its waits as cancelled. */
   if (status == FROND_LOCK_TIMEOUT || status == FROND_CANCELLED) {
     std::lock_guard<std::mutex> guard(kept_latch);
@@ -175,12 +178,16 @@ int drop_table(THD *thd, const char *path)
     if (thd_sql_command(thd) == SQLCOM_CREATE_TABLE)
       session->abandon();
   }
-  auto drop= [&name](frond_txn *txn) {
-    frond_status status= drop_trees(txn, name);
-    return status == FROND_NOT_FOUND ? drop_lost_partitions(txn, name) : status;
+  std::vector<uint64_t> gone;
+  auto drop= [&name, &gone](frond_txn *txn) {
+    frond_status status= drop_trees(txn, name, &gone);
+    return status == FROND_NOT_FOUND ? drop_lost_partitions(txn, name, &gone) : status;
   };
   /* When a partition is dropped, the server has removed its list of them, and does not go back: nobody hurries this. */
-  return ddl_error(is_partition(name) ? in_transaction(drop) : in_ddl_transaction(thd, drop));
+  frond_status status= is_partition(name) ? in_transaction(drop) : in_ddl_transaction(thd, drop);
+  if (status == FROND_OK)
+    trees_went(gone);
+  return ddl_error(status);
 }
 
 void table_codec(const ha_table_option_struct *options, frond_codec *codec, int32_t *level)
@@ -321,12 +328,14 @@ int ha_frond::truncate()
       done= frond_txn_delete(txn, auto_increment_tree, frond_bytes(counter.data(), counter.size()));
     }
     if (done == FROND_OK && share->definition.auto_increment_start > 1) {
-      share->definition.auto_increment_start= 0;
-      done= write_definition(txn, share->primary, share->definition);
+      Table_definition definition= share->definition;
+      definition.auto_increment_start= 0;
+      done= write_definition(txn, share->primary, definition);
     }
     return done;
   });
   if (status == FROND_OK) {
+    share->definition.auto_increment_start= 0;
     share->set_auto_increment(1);
     share->all_changed();
   }

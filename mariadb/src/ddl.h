@@ -65,8 +65,8 @@ bool is_temporary(const std::string &name);
 
 /* Drops a table without opening it, damaged or not; a temporary one in a transaction when that ends. 0 or an HA_ERR_*. */
 int drop_table(THD *thd, const char *path);
-/* And as a part of a transaction. FROND_NOT_FOUND. */
-frond_status drop_trees(frond_txn *txn, const std::string &name);
+/* And as a part of a transaction, after which trees_went is to be told of `gone`. FROND_NOT_FOUND. */
+frond_status drop_trees(frond_txn *txn, const std::string &name, std::vector<uint64_t> *gone);
 /* Drops a temporary table by the name of its primary tree, after the transaction that used it. That one may be prepared and
    have locks in it still: then the table goes when it is decided. */
 void drop_temporary(const std::string &name);

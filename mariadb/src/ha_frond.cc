@@ -672,7 +672,7 @@ void ha_frond::count_row(bool more)
 {
   if (!rows_counted) {
     rows_counted= true;
-    session->counted_rows(share->miscounted);
+    session->counted_rows(share->shared_counters());
   }
   if (more)
     share->row_inserted();
@@ -711,14 +711,15 @@ bool ha_frond::may_load() const
          !share->build.load(std::memory_order_acquire);
 }
 
-/* Whether the statement fills a table that looks empty, and does nothing else in it. Others wait for its end, which is near
-   where the statement is a transaction of its own; or the session says that it loads, as InnoDB wants it said. */
+/* Whether the statement fills a table that looks empty, and does nothing else in it: RETURNING may look for the rows. Others
+   wait for its end, which is near where the statement is a transaction of its own; or the session says that it loads, as InnoDB
+   wants it said. */
 bool ha_frond::fills_empty_table() const
 {
   THD *thd= ha_thd();
   int command= thd_sql_command(thd);
   if ((command != SQLCOM_LOAD && command != SQLCOM_INSERT_SELECT) || table->triggers ||
-      thd->locked_tables_mode != LTM_NONE)
+      thd->lex->has_returning() || thd->locked_tables_mode != LTM_NONE)
     return false;
   bool alone= !thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN);
   bool said= thd_test_options(thd, OPTION_RELAXED_UNIQUE_CHECKS) && thd_test_options(thd, OPTION_NO_FOREIGN_KEY_CHECKS);

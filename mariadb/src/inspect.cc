@@ -147,6 +147,10 @@ void append_value(std::string &text, Field *field)
     text+= "NULL";
     return;
   }
+  if (field->type() == MYSQL_TYPE_BIT) {
+    text+= std::to_string(static_cast<ulonglong>(field->val_int()));
+    return;
+  }
   String buffer;
   String *value= field->val_str(&buffer, &buffer);
   if (field->result_type() != STRING_RESULT) {

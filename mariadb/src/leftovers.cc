@@ -196,13 +196,16 @@ void drop_orphaned_partitions()
     return frond_status(FROND_OK);
   });
   tables_under_way.clear();
+  std::vector<uint64_t> gone;
   frond_status status= orphans.empty() ? frond_status(FROND_OK) : in_transaction([&](frond_txn *txn) {
     frond_status dropped= FROND_OK;
     for (size_t i= 0; i < orphans.size() && dropped == FROND_OK; i++)
-      dropped= drop_trees(txn, orphans[i]);
+      dropped= drop_trees(txn, orphans[i], &gone);
     return dropped;
   }, FROND_WAIT_NONE);
-  if (status != FROND_OK)
+  if (status == FROND_OK)
+    trees_went(gone);
+  else
     sql_print_warning("FROND: partitions that no table has could not be dropped: %s", last_message());
   for (const auto &table : judged) {
     if (table.second == Partitions::orphaned && status == FROND_OK) {
@@ -239,7 +242,7 @@ bool is_primary_tree(const char *tree)
 
 } // namespace
 
-frond_status drop_lost_partitions(frond_txn *txn, const std::string &table)
+frond_status drop_lost_partitions(frond_txn *txn, const std::string &table, std::vector<uint64_t> *gone)
 {
   if (!mysqld_server_started || !is_absent(definition_file(table)) || !is_absent(partition_list_file(table)))
     return FROND_NOT_FOUND;
@@ -248,7 +251,7 @@ frond_status drop_lost_partitions(frond_txn *txn, const std::string &table)
     if (!is_primary_tree(tree.name) || partitioned_table(tree.name) != table)
       return frond_status(FROND_OK);
     found= true;
-    return drop_trees(txn, tree.name);
+    return drop_trees(txn, tree.name, gone);
   });
   return status == FROND_OK && !found ? frond_status(FROND_NOT_FOUND) : status;
 }
@@ -266,10 +269,11 @@ void drop_schema(THD *thd, const char *path)
   });
   if (tables.empty() && others.empty())
     return;
+  std::vector<uint64_t> gone;
   frond_status status= in_ddl_transaction(thd, [&](frond_txn *txn) {
     frond_status dropped= FROND_OK;
     for (size_t i= 0; i < tables.size() && dropped == FROND_OK; i++)
-      dropped= drop_trees(txn, tables[i]);
+      dropped= drop_trees(txn, tables[i], &gone);
     /* Most have gone with their tables. */
     for (size_t i= 0; i < others.size() && dropped == FROND_OK; i++) {
       dropped= frond_tree_drop(txn, others[i].c_str());
@@ -278,10 +282,11 @@ void drop_schema(THD *thd, const char *path)
     }
     return dropped;
   });
-  if (status == FROND_OK)
+  if (status == FROND_OK) {
+    trees_went(gone);
     sql_print_information("FROND: dropped with its database what no table had any more, database=%.*s, trees=%zu",
                           static_cast<int>(schema.size() - 1), schema.c_str(), tables.size() + others.size());
-  else
+  } else
     sql_print_warning("FROND: of a dropped database there are trees still, database=%.*s: %s", static_cast<int>(schema.size() - 1),
                       schema.c_str(), last_message());
 }

@@ -31,8 +31,9 @@
 
 namespace frond {
 
-/* The user drops a table of which there are neither files nor a tree, "schema/table": drops its partitions. FROND_NOT_FOUND. */
-frond_status drop_lost_partitions(frond_txn *txn, const std::string &table);
+/* The user drops a table of which there are neither files nor a tree, "schema/table": drops its partitions. FROND_NOT_FOUND.
+   `gone` as in drop_trees. */
+frond_status drop_lost_partitions(frond_txn *txn, const std::string &table, std::vector<uint64_t> *gone);
 /* The user drops a database, "./schema/", and the server has dropped the tables that it knows: drops all others. */
 void drop_schema(THD *thd, const char *path);
 /* Reads the server's log of DDL statements, and puts back what was being renamed. To be called when the database is open and the

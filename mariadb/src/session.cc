@@ -159,8 +159,8 @@ void Session::forget()
 /* What its tables have counted is not so. */
 void Session::rows_undone()
 {
-  for (const auto &miscounted : counted)
-    miscounted->store(true, std::memory_order_relaxed);
+  for (const auto &counters : counted)
+    counters->rows_undone();
 }
 
 void Session::drop_waiting()

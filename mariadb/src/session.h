@@ -31,6 +31,8 @@
 
 namespace frond {
 
+struct Counters;
+
 class Session {
 public:
   /* The session of a connection: made at first use; or null if FROND was not used yet. */
@@ -68,8 +70,8 @@ public:
   /* CREATE TABLE … SELECT failed, and the new table goes: rolls back what the statement has written. */
   void abandon();
 
-  /* The transaction has changed how many rows a table has: who set the flag is told when that is undone. */
-  void counted_rows(const std::shared_ptr<std::atomic<bool>> &miscounted) { counted.insert(miscounted); }
+  /* The transaction has changed how many rows a table has: its counters are told when that is undone. */
+  void counted_rows(const std::shared_ptr<Counters> &counters) { counted.insert(counters); }
 
   /* The transaction has written a row of a table that others had changed after its snapshot: in what its plain reads see, entries of the
      row as it was in the snapshot are left beside those that it wrote. */
@@ -122,7 +124,7 @@ private:
   uint32_t mark= 0;
   std::string xid;
   std::vector<std::string> dropped; /* temporary tables */
-  std::unordered_set<std::shared_ptr<std::atomic<bool>>> counted;
+  std::unordered_set<std::shared_ptr<Counters>> counted;
   std::unordered_set<uint32_t> overtaken; /* trees of rows */
   std::unordered_set<uint32_t> hidden;    /* trees of unique indexes */
   frond_durability durability= FROND_DURABILITY_DEFAULT;

@@ -42,8 +42,16 @@ std::shared_ptr<Counters> counters_of(uint64_t table_id)
   std::lock_guard<std::mutex> guard(trees_latch);
   std::shared_ptr<Counters> &counters= tables_counters[table_id];
   if (!counters)
-    counters= std::make_shared<Counters>();
+    counters= std::make_shared<Counters>(table_id);
   return counters;
+}
+
+/* Whether they are a table's still. */
+bool are_in_use(const Counters *counters)
+{
+  std::lock_guard<std::mutex> guard(trees_latch);
+  auto found= tables_counters.find(counters->table_id);
+  return found != tables_counters.end() && found->second.get() == counters;
 }
 
 void raise_to(std::atomic<uint64_t> *counter, uint64_t least)
@@ -51,6 +59,12 @@ void raise_to(std::atomic<uint64_t> *counter, uint64_t least)
   uint64_t now= counter->load(std::memory_order_relaxed);
   while (now < least && !counter->compare_exchange_weak(now, least, std::memory_order_relaxed)) {
   }
+}
+
+/* The value after another; the last one stays, which the server never gives. */
+uint64_t after(uint64_t value)
+{
+  return value == UINT64_MAX ? value : value + 1;
 }
 
 uint64_t big_endian(const uint8_t *bytes)
@@ -139,11 +153,13 @@ void trees_came(uint64_t table_id)
   trees_times[table_id]= ++trees_now;
 }
 
-void trees_went(uint64_t table_id)
+void trees_went(const std::vector<uint64_t> &table_ids)
 {
   std::lock_guard<std::mutex> guard(trees_latch);
-  trees_times.erase(table_id);
-  tables_counters.erase(table_id);
+  for (uint64_t table_id : table_ids) {
+    trees_times.erase(table_id);
+    tables_counters.erase(table_id);
+  }
 }
 
 frond_status read_definition(frond_txn *txn, const std::string &name, Table_definition *definition)
@@ -202,6 +218,8 @@ Table_share::~Table_share()
         break;
       }
   }
+  if (counters)
+    counters->keep_given();
   for (const Index_tree &index : indexes)
     frond_tree_close(index.tree);
   frond_tree_close(primary);
@@ -265,6 +283,7 @@ int Table_share::start_counters(const TABLE *table)
 {
   const TABLE_SHARE *s= table->s;
   counters= counters_of(definition.table_id);
+  counters->miscounted= true;
   if (s->primary_key != MAX_KEY && !table->found_next_number_field && !s->found_next_number_field)
     return 0;
   for (frond_isolation isolation : {FROND_ISOLATION_REPEATABLE_READ, FROND_ISOLATION_READ_UNCOMMITTED}) {
@@ -305,7 +324,7 @@ int Table_share::raise_counters(frond_txn *txn, const TABLE *table)
   if (value.data && value.size == 8) {
     uint64_t kept= big_endian(value.data);
     raise_to(&counters->kept, kept);
-    raise_to(&counters->next, kept + 1);
+    raise_to(&counters->next, after(kept));
   }
   if (s->next_number_keypart != 0)
     return 0;
@@ -325,7 +344,7 @@ int Table_share::raise_counters(frond_txn *txn, const TABLE *table)
     if (!field->is_null()) {
       longlong last= field->val_int();
       if (last > 0 || field->is_unsigned())
-        raise_to(&counters->next, static_cast<uint64_t>(last) + 1);
+        raise_to(&counters->next, after(static_cast<uint64_t>(last)));
     }
   });
   return handler_error(status);
@@ -370,8 +389,8 @@ void Table_share::statistics(uint64_t *rows, uint64_t *data_bytes, uint64_t *ind
   uint64_t inserts= inserted.load(std::memory_order_relaxed), deletes= deleted.load(std::memory_order_relaxed);
   uint64_t change= inserts - size.inserted + deletes - size.deleted;
   bool moved= change > COUNTED_ROWS / 4 && change > size.rows / 16;
-  if (!measuring && (moved || begun - measured_at > measure_pause || miscounted->load(std::memory_order_relaxed))) {
-    bool unknown= miscounted->exchange(false, std::memory_order_relaxed);
+  if (!measuring && (moved || begun - measured_at > measure_pause || counters->miscounted.load(std::memory_order_relaxed))) {
+    bool unknown= counters->miscounted.exchange(false, std::memory_order_relaxed);
     Size last= size;
     measuring= true;
     guard.unlock();
@@ -486,9 +505,11 @@ uint64_t Table_share::reserve_auto_increment(uint64_t offset, uint64_t increment
     increment= 1;
   if (offset == 0 || offset > increment)
     offset= 1;
-  uint64_t first= offset;
-  if (counters->next > offset) {
-    uint64_t steps= (counters->next - offset + increment - 1) / increment;
+  uint64_t first= offset, next= counters->next;
+  if (next == UINT64_MAX)
+    return 0;
+  if (next > offset) {
+    uint64_t steps= (next - offset - 1) / increment + 1;
     if (steps > (UINT64_MAX - offset) / increment)
       return 0;
     first= offset + steps * increment;
@@ -498,7 +519,7 @@ uint64_t Table_share::reserve_auto_increment(uint64_t offset, uint64_t increment
   uint64_t room= (max - first) / increment;
   uint64_t taken= std::min(count == 0 ? 1 : count, room + 1);
   uint64_t last= first + (taken - 1) * increment;
-  counters->next= last == UINT64_MAX ? last : last + 1;
+  counters->next= after(last);
   return first;
 }
 
@@ -515,7 +536,7 @@ void Table_share::saw_auto_increment(uint64_t value)
     return;
   std::lock_guard<std::mutex> guard(counters->latch);
   if (value >= counters->next)
-    counters->next= value == UINT64_MAX ? value : value + 1;
+    counters->next= after(value);
 }
 
 uint64_t Table_share::next_auto_increment()
@@ -533,13 +554,16 @@ void Table_share::set_auto_increment(uint64_t value)
 
 int Table_share::keep_auto_increment(uint64_t value)
 {
-  if (value <= counters->kept.load(std::memory_order_relaxed))
-    return 0;
-  std::lock_guard<std::mutex> guard(counters->latch);
-  if (value <= counters->kept)
-    return 0;
-  uint64_t keep= std::max<uint64_t>(value, counters->next - 1);
-  std::string key= auto_increment_key(definition.table_id), bytes= auto_increment_key(keep);
+  return value <= counters->kept.load(std::memory_order_relaxed) ? 0 : handler_error(counters->keep(value, FROND_WAIT_DEFAULT));
+}
+
+frond_status Counters::keep(uint64_t value, int64_t lock_wait_ms)
+{
+  std::lock_guard<std::mutex> guard(latch);
+  uint64_t value_kept= std::max<uint64_t>(value, next - 1);
+  if (value_kept <= kept)
+    return FROND_OK;
+  std::string key= auto_increment_key(table_id), bytes= auto_increment_key(value_kept);
   frond_operation operation= {};
   operation.tree= auto_increment_tree;
   operation.op= FROND_OP_PUT;
@@ -547,10 +571,24 @@ int Table_share::keep_auto_increment(uint64_t value)
   operation.value= frond_bytes(bytes.data(), bytes.size());
   frond_txn_options options= {};
   options.durability= FROND_DURABILITY_NONE;
+  options.lock_wait_ms= lock_wait_ms;
   frond_status status= frond_db_write(database, &operation, 1, &options);
   if (status == FROND_OK)
-    counters->kept= keep;
-  return handler_error(status);
+    kept= value_kept;
+  return status;
+}
+
+/* Not of a table that was dropped; no matter if that cannot be done now. */
+void Counters::keep_given()
+{
+  if (are_in_use(this))
+    keep(0, FROND_WAIT_NONE);
+}
+
+void Counters::rows_undone()
+{
+  miscounted.store(true, std::memory_order_relaxed);
+  keep_given();
 }
 
 } // namespace frond

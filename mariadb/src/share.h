@@ -8,7 +8,8 @@
          highest of: last key + 1, the value kept in tree "#frond/auto_increment", the AUTO_INCREMENT of CREATE or ALTER.
      S2  the kept value is raised to the counter before a row above it is deleted, by a commit of its own that no sync waits
          for: it lies before the deletion in the log. So a restart never hands out a deleted row's value again, and inserts
-         pay nothing for that.
+         pay nothing for that. It is raised in the same way after a rollback of inserted rows, and when the table is closed: so
+         a restart does not hand out their values again either.
      S3  hidden primary keys count up from the last one found at open, and are never given twice: a row is written over
          whatever has its key.
      S4  a table's counters stay in memory until it is dropped, while its Table_share may come and go under open transactions.
@@ -56,6 +57,16 @@ struct Index_tree {
 
 /* What a table hands out (S4). */
 struct Counters {
+  explicit Counters(uint64_t id) : table_id(id) {}
+  /* Raises the kept value to the counter, `value` at least (S2). */
+  frond_status keep(uint64_t value, int64_t lock_wait_ms);
+  void keep_given();
+  /* A transaction's changes were undone. */
+  void rows_undone();
+
+  const uint64_t table_id;
+  /* The number of rows that the share counts is not so. */
+  std::atomic<bool> miscounted{true};
   std::atomic<uint64_t> hidden_key{1};
   std::mutex latch;
   /* Written under the latch; read without it to see that there is nothing to do. */
@@ -86,10 +97,10 @@ public:
   void all_changed()
   {
     replaced.fetch_add(UINT32_MAX, std::memory_order_relaxed);
-    miscounted->store(true, std::memory_order_relaxed);
+    counters->miscounted.store(true, std::memory_order_relaxed);
   }
-  /* To be set by who undoes row_inserted or row_deleted; it may outlive the share. */
-  const std::shared_ptr<std::atomic<bool>> miscounted= std::make_shared<std::atomic<bool>>(true);
+  /* To be told by who undoes row_inserted or row_deleted; they may outlive the share. */
+  const std::shared_ptr<Counters> &shared_counters() const { return counters; }
 
   /* Statistics of indexes. Those of ANALYZE, and those that the table was opened with, serve until as many rows have changed as
      there were; where there are none that fit, a caller to whom take_index_sampling says true reads a few places and calls
@@ -178,11 +189,11 @@ extern frond_tree *auto_increment_tree;
 std::string auto_increment_key(uint64_t table_id);
 
 /* A snapshot that is older than a tree finds it empty: who reads by one has to be told. The clock ticks whenever a table gets
-   trees, by CREATE or ALTER, after their commit; a table's time is that of its last tick in this process. With a table's trees go
-   its counters. */
+   trees, by CREATE or ALTER, after their commit; a table's time is that of its last tick in this process. With a table's trees,
+   after the commit that drops them, go its counters. */
 uint64_t trees_clock();
 void trees_came(uint64_t table_id);
-void trees_went(uint64_t table_id);
+void trees_went(const std::vector<uint64_t> &table_ids);
 
 /* Reads the definition of a table. FROND_NOT_FOUND, FROND_CORRUPTION. */
 frond_status read_definition(frond_txn *txn, const std::string &name, Table_definition *definition);

@@ -163,8 +163,9 @@ private:
   bool entry_as_expected(uint index, const frond_row &entry, Bytes &value);
   int step(uint64_t of);
   void find(const std::string &what);
-  void check_stored_bytes();
+  int check_stored_bytes();
   static void stored_finding(void *context, const frond_finding *finding);
+  static bool stored_progress(void *context, const frond_check_progress *progress);
   std::string index_name(uint index) const { return table->key_info[index].name.str; }
 
   ha_frond &file;
@@ -350,18 +351,29 @@ void Table_check::stored_finding(void *context, const frond_finding *finding)
     check->find(std::string(finding->message) + " file=" + finding->file + " offset=" + std::to_string(finding->offset));
 }
 
-void Table_check::check_stored_bytes()
+/* A frond_check_fn: progress in the process list; KILL ends it. */
+bool Table_check::stored_progress(void *context, const frond_check_progress *progress)
+{
+  THD *thd= static_cast<Table_check *>(context)->thd;
+  thd_progress_report(thd, progress->bytes_done, progress->bytes_total);
+  return !is_killed(thd);
+}
+
+int Table_check::check_stored_bytes()
 {
   thd_proc_info(thd, "checking stored bytes");
-  uint64_t count;
-  if (frond_db_check(database, stored_finding, this, &count) != FROND_OK)
+  frond_status status= frond_db_check(database, stored_finding, stored_progress, this, nullptr);
+  if (status == FROND_CANCELLED)
+    return HA_ERR_ABORTED_BY_USER;
+  if (status != FROND_OK)
     find(last_message());
+  return 0;
 }
 
 int Table_check::run(uint flags)
 {
   bool quick= flags & T_QUICK;
-  thd_progress_init(thd, 1 + table->s->keys);
+  thd_progress_init(thd, 1 + table->s->keys + !!(flags & T_EXTEND));
   MY_BITMAP *old_read_set= table->read_set;
   table->read_set= &table->s->all_set;
   int error= read_rows(quick);
@@ -387,8 +399,10 @@ int Table_check::run(uint flags)
       find("index " + index_name(index) + " does not belong to the rows");
   }
   table->read_set= old_read_set;
-  if (!error && (flags & T_EXTEND))
-    check_stored_bytes();
+  if (!error && (flags & T_EXTEND)) {
+    thd_progress_next_stage(thd);
+    error= check_stored_bytes();
+  }
   if (found > FINDINGS_MAX)
     tell(thd, table, "check", "note", std::to_string(found - FINDINGS_MAX) + " more");
   thd_progress_end(thd);

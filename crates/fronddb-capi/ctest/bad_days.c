@@ -157,7 +157,7 @@ static void damaged(void)
     CHECK(frond_last_error(&message) == FROND_CORRUPTION);
     CHECK(strstr(message, "data.frond") != NULL && strstr(message, "offset=") != NULL);
   }
-  OK(frond_db_check(db, finding, &found, &findings));
+  OK(frond_db_check(db, finding, NULL, &found, &findings));
   CHECK(findings == 1 && found.in_all == 1);
   frond_tree_close(tree);
   OK(frond_db_close(db));

@@ -107,6 +107,13 @@ static void finding(void *context, const frond_finding *found)
   ++*(int *) context;
 }
 
+/* Counts how often it is told, and ends the check when that comes to 0. */
+static bool checking(void *context, const frond_check_progress *progress)
+{
+  CHECK(progress->bytes_done <= progress->bytes_total);
+  return ++*(int *) context != 0;
+}
+
 /* Ends the compaction when it has been told as often as context says. */
 static bool compacting(void *context, const frond_compact_progress *progress)
 {
@@ -156,9 +163,15 @@ static void upkeep(frond_db *db)
   CHECK(after.generation > before.generation && after.checkpoints_by_request > before.checkpoints_by_request);
   OK(frond_db_estimated_recovery(db, &estimate));
   compaction(db);
-  OK(frond_db_check(db, finding, &told, &findings));
+  OK(frond_db_check(db, finding, NULL, &told, &findings));
   CHECK(findings == 0 && told == 0);
-  OK(frond_db_check(db, NULL, NULL, NULL));
+  OK(frond_db_check(db, NULL, NULL, NULL, NULL));
+  told= 0;
+  OK(frond_db_check(db, NULL, checking, &told, NULL));
+  CHECK(told > 1);
+  told= -1;
+  IS(FROND_CANCELLED, frond_db_check(db, NULL, checking, &told, NULL));
+  CHECK(told == 0);
   OK(frond_db_set_memory_bytes(db, 64 << 20));
   OK(frond_db_statistics(db, &after, sizeof after));
   CHECK(after.memory_bytes_max == 64 << 20);

@@ -214,7 +214,7 @@ void test_threads(void)
   for (i = 0; i < WRITERS + 2; i++)
     CHECK(pthread_join(threads[i], NULL) == 0);
   check_sums();
-  OK(frond_db_check(db, NULL, NULL, &findings));
+  OK(frond_db_check(db, NULL, NULL, NULL, &findings));
   CHECK(findings == 0);
   frond_tree_close(accounts);
   frond_tree_close(by_balance);

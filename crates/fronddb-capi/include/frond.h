@@ -744,9 +744,20 @@ typedef struct frond_finding {
 /* Told of each finding in the thread that checks; finding is lent for the call. New fields come last. */
 typedef void (*frond_finding_fn)(void *context, const frond_finding *finding);
 
-/* Reads and checks everything stored. *findings (may be NULL) is the number of damages; damage is no error. report may
- * be NULL. Others go on meanwhile. */
-frond_status frond_db_check(frond_db *db, frond_finding_fn report, void *context, uint64_t *findings);
+/* How far a check is, in stored bytes. */
+typedef struct frond_check_progress {
+  uint64_t bytes_done;
+  uint64_t bytes_total;
+} frond_check_progress;
+
+/* Told now and then in the thread that checks; progress is lent for the call. False ends the check. */
+typedef bool (*frond_check_fn)(void *context, const frond_check_progress *progress);
+
+/* Reads and checks everything stored. *findings (may be NULL) is the number of damages; damage is no error. report and
+ * progress may be NULL, context is for both. Others go on meanwhile. FROND_CANCELLED when progress ended it; what was
+ * found until then has been reported, and *findings is left alone. */
+frond_status frond_db_check(frond_db *db, frond_finding_fn report, frond_check_fn progress, void *context,
+                            uint64_t *findings);
 
 /* How far a compaction is, in stored bytes. */
 typedef struct frond_compact_progress {

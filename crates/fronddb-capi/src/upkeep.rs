@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use engine::{CompactProgress, Error, Finding};
+use engine::{CompactProgress, Error, Finding, OnlineCheckProgress};
 
 use crate::border::{Bytes, Out, Status, c_string, enter, need};
 use crate::database::frond_db;
@@ -20,6 +20,7 @@ c_structs! {
         tree_last: u32,
         tree_name: *const c_char,
     }
+    frond_check_progress { bytes_done: u64, bytes_total: u64, }
     frond_compact_progress { bytes_done: u64, bytes_total: u64, }
 }
 
@@ -76,19 +77,34 @@ pub(crate) fn tell(report: frond_finding_fn, context: *mut c_void, finding: Find
     unsafe { report(context, &raw const finding) }
 }
 
+/// Told of the progress of a check; false ends it.
+pub type frond_check_fn = Option<unsafe extern "C" fn(*mut c_void, *const frond_check_progress) -> bool>;
+
+fn go_on(wanted: bool) -> ControlFlow<()> {
+    if wanted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_db_check(
     db: Option<&frond_db>,
     report: frond_finding_fn,
+    progress: frond_check_fn,
     context: *mut c_void,
     findings: Out<'_, u64>,
 ) -> Status {
     enter("frond_db_check", || {
         let mut found = 0;
-        need(db, "db")?.inner.check(&mut |finding| {
+        let mut report = |finding| {
             found += 1;
             tell(report, context, finding);
-        })?;
+        };
+        let mut told = |done: OnlineCheckProgress| {
+            let Some(progress) = progress else { return ControlFlow::Continue(()) };
+            let done = frond_check_progress { bytes_done: done.bytes_done, bytes_total: done.bytes_total };
+            // Safety: the header binds the callback: it takes what it was declared for, returns and does not throw.
+            go_on(unsafe { progress(context, &raw const done) })
+        };
+        need(db, "db")?.inner.check(&mut report, Some(&mut told))?;
         if let Some(findings) = findings {
             findings.write(found);
         }
@@ -113,11 +129,7 @@ pub unsafe extern "C" fn frond_db_compact(
             let Some(progress) = progress else { return ControlFlow::Continue(()) };
             let done = frond_compact_progress { bytes_done: done.bytes_done, bytes_total: done.bytes_total };
             // Safety: the header binds the callback: it takes what it was declared for, returns and does not throw.
-            if unsafe { progress(context, &raw const done) } {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            }
+            go_on(unsafe { progress(context, &raw const done) })
         };
         let tree = tree.map(|tree| &tree.inner);
         need(db, "db")?.inner.compact(tree, lower.get()?, upper.get()?, &mut told)

@@ -34,7 +34,7 @@ pub use base::compress::Codec;
 pub use base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
 pub use db::batch::WriteBatch;
 pub use db::bulk::{Bulk, BulkOptions, BulkProgress};
-pub use db::check::{CheckOptions, CheckProgress, CheckReport, check};
+pub use db::check::{CheckOptions, CheckProgress, CheckReport, OnlineCheckCallback, OnlineCheckProgress, check};
 pub use db::compact::{CompactCallback, CompactProgress};
 pub use db::cursor::Cursor;
 pub use db::database::Database;

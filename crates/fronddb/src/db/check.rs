@@ -4,7 +4,7 @@
 //! damage it meets, so that one run names all of it. [`crate::Database::check`] is the same walk over an open database.
 
 use std::collections::{BTreeMap, HashSet};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -54,6 +54,18 @@ pub struct CheckProgress {
     /// Damages found so far.
     pub findings: u64,
 }
+
+/// How far the check of an open database is, in stored bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OnlineCheckProgress {
+    /// Read so far.
+    pub bytes_done: u64,
+    /// How many there were when it began, at least `bytes_done`.
+    pub bytes_total: u64,
+}
+
+/// Told of the progress of a check; breaks to end it.
+pub type OnlineCheckCallback<'a> = &'a mut dyn FnMut(OnlineCheckProgress) -> ControlFlow<()>;
 
 /// What a check found and how much it read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -310,7 +322,10 @@ impl Check<'_> {
             let done = engine.store.statistics().read_bytes.min(total);
             progress(&CheckProgress { phase: "tree", done, total, findings: walked.problems.len() as u64 });
         };
-        let walked = engine.tree.verify(&mut |walked| tell(walked, self.progress));
+        let walked = engine.tree.verify(&mut |walked| {
+            tell(walked, self.progress);
+            ControlFlow::Continue(())
+        });
         self.report.nodes = walked.nodes;
         self.report.runs = walked.runs;
         self.report.messages = walked.messages;

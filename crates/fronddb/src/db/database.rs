@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::background::Threads;
 use super::batch::WriteBatch;
+use super::check::OnlineCheckCallback;
 use super::checkpoint::Cause;
 use super::compact::CompactCallback;
 use super::core::TxnCore;
@@ -328,12 +329,14 @@ impl Database {
         Ok(())
     }
 
-    /// Reads and checks everything stored, and reports every damage found. Other work may go on.
+    /// Reads and checks everything stored, and reports every damage found. `told` hears of the progress, and may end the
+    /// check. Other work may go on.
     ///
     /// # Errors
-    /// `Closed`; `Io` when the check itself cannot go on. Damage is a finding and no error.
-    pub fn check(&self, report: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.engine().check(report)
+    /// `Closed`; `Cancelled` when `told` breaks, after what was found until then has been reported; `Io` when the check
+    /// itself cannot go on. Damage is a finding and no error.
+    pub fn check(&self, report: &mut dyn FnMut(Finding), told: Option<OnlineCheckCallback<'_>>) -> Result<()> {
+        self.engine().check(report, told)
     }
 
     // Looking inside.

@@ -1,15 +1,16 @@
 //! Puts figures of all layers together: statistics, lists of transactions and locks, the findings of a check.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use super::check::finding_in_tree;
+use super::check::{OnlineCheckCallback, OnlineCheckProgress, finding_in_tree};
 use super::engine::Engine;
 use super::monitor::{Finding, LockInfo, TransactionInfo};
 use super::options::{Isolation, LockMode};
 use super::statistics::{Distribution, Statistics};
 use crate::base::memory::Purpose;
 use crate::base::metrics::Histogram;
-use crate::base::{Error, Result};
+use crate::base::{Error, ErrorKind, Result};
 use crate::lock::Mode;
 use crate::log::Log;
 use crate::store::DATA_FILE;
@@ -192,9 +193,17 @@ impl Engine {
     }
 
     /// Reads and checks everything stored.
-    pub(crate) fn check(&self, report: &mut dyn FnMut(Finding)) -> Result<()> {
+    pub(crate) fn check(
+        &self,
+        report: &mut dyn FnMut(Finding),
+        mut told: Option<OnlineCheckCallback<'_>>,
+    ) -> Result<()> {
         self.check_open()?;
-        let found = self.tree.verify(&mut |_| {});
+        let bytes = self.store.statistics().image_bytes;
+        let found = self.tree.verify(&mut |walked| match &mut told {
+            Some(told) => told(OnlineCheckProgress { bytes_done: walked.bytes, bytes_total: bytes.max(walked.bytes) }),
+            None => ControlFlow::Continue(()),
+        });
         for problem in &found.problems {
             let mut finding = finding_in_tree(problem);
             finding.tree_name = self.tree_name(problem.tree);
@@ -208,6 +217,9 @@ impl Engine {
             tree_name: None,
             message: error.to_string(),
         };
+        if found.ended {
+            return Err(Error::new(ErrorKind::Cancelled, "check ended by its caller"));
+        }
         self.store.map_damage().iter().for_each(|error| report(damage(error)));
         if let Some(first) = self.poison.get() {
             report(damage(first));

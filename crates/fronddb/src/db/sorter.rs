@@ -1,14 +1,16 @@
 //! External sort: rows in any order in, rows in key order out, in bounded memory.
 //!
 //! Rows collect in one piece of memory. When it is full they are sorted and spilled to a temporary file; when a level has
-//! [`FAN_IN`] files, these are merged into one of the next level. In the end all files and what is still in memory are
-//! merged. A temporary file loses its name as soon as it is open, so none outlives the process.
+//! [`FAN_IN`] spills, these are merged into one of the next level. In the end all spills and what is still in memory are
+//! merged. The spills of a level lie one behind the other in one file, which goes when they are merged: so a sort has as many
+//! files open as levels, however long it is. A temporary file loses its name as soon as it is open, so none outlives the
+//! process.
 //!
-//! A file is a list of blocks: length (u32) and checksum (u64) of what follows, then rows: length of key (u16), of value
+//! A spill is a list of blocks: length (u32) and checksum (u64) of what follows, then rows: length of key (u16), of value
 //! (u32), number (u48), key, value. Rows are numbered as they come; those of equal key come out next to each other, in the
 //! order of their numbers. A long row has a block of its own, of which a merge holds the key until it is the row's turn.
 //!
-//! Memory, counted in the budget: the piece that rows collect in, and a block per file that is being merged. Not counted: one row
+//! Memory, counted in the budget: the piece that rows collect in, and a block per spill that is being merged. Not counted: one row
 //! that is longer than those.
 
 use std::path::{Path, PathBuf};
@@ -20,7 +22,7 @@ use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::{Error, Result, checksum};
 use crate::io::{File, OpenMode, Storage};
 
-/// Files of one level that are merged at a time.
+/// Spills of one level that are merged at a time.
 const FAN_IN: usize = 64;
 /// A block is full at this length: such a part of the memory, within bounds. A longer row makes a longer block.
 const BLOCK_PART: usize = 512;
@@ -61,17 +63,19 @@ pub(crate) struct Sorter {
     memory_bytes: usize,
     data: Vec<u8>,
     entries: Vec<Entry>,
-    /// Sorted files; each level's are merged from those of the level before.
+    /// Each level's are merged from those of the level before, and share a file.
     levels: Vec<Vec<Spill>>,
     spilled_bytes: u64,
     rows: u64,
 }
 
-/// A sorted file without a name.
+/// Sorted rows in a part of a file without a name.
 #[derive(Debug)]
 struct Spill {
     file: Arc<dyn File>,
-    bytes: u64,
+    /// Where it begins and ends in the file.
+    start: u64,
+    end: u64,
     /// Blocks of twice this length and more are of one row.
     block_bytes: usize,
 }
@@ -134,7 +138,7 @@ impl Sorter {
 
     fn spill(&mut self) -> Result<()> {
         self.sort();
-        let mut writer = self.spill_writer()?;
+        let mut writer = self.spill_writer(0)?;
         for entry in &self.entries {
             if let Some((row, _)) = row_at(&self.data, entry.at as usize) {
                 writer.add(row)?;
@@ -147,7 +151,7 @@ impl Sorter {
     }
 
     fn keep(&mut self, spill: Spill, level: usize) -> Result<()> {
-        self.spilled_bytes += spill.bytes;
+        self.spilled_bytes += spill.end - spill.start;
         if self.levels.len() <= level {
             self.levels.push(Vec::new());
         }
@@ -157,7 +161,7 @@ impl Sorter {
         }
         let blocks = Charge::new(&self.budget, Purpose::Work, FAN_IN * self.block_bytes());
         let mut merged = Merged::new(std::mem::take(&mut self.levels[level]), None)?;
-        let mut writer = self.spill_writer()?;
+        let mut writer = self.spill_writer(level + 1)?;
         while let Some(row) = merged.row() {
             writer.add(row)?;
             merged.advance()?;
@@ -170,8 +174,13 @@ impl Sorter {
         (self.memory_bytes / BLOCK_PART).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
     }
 
-    fn spill_writer(&self) -> Result<SpillWriter> {
-        SpillWriter::new(&*self.storage, &self.directory, self.block_bytes())
+    /// Of a spill behind those that its level has.
+    fn spill_writer(&self, level: usize) -> Result<SpillWriter> {
+        let (file, start) = match self.levels.get(level).and_then(|spills| spills.last()) {
+            Some(last) => (last.file.clone(), last.end),
+            None => (create_file(&*self.storage, &self.directory)?, 0),
+        };
+        Ok(SpillWriter { file, start, at: start, block_bytes: self.block_bytes(), block: vec![0; BLOCK_HEADER_BYTES] })
     }
 
     /// All rows in key order.
@@ -234,24 +243,27 @@ fn row_at(bytes: &[u8], at: usize) -> Option<(Row<'_>, usize)> {
     Some((Row { key: bytes.get(key_at..value_at)?, value: bytes.get(value_at..end)?, number }, end))
 }
 
+/// A file that has lost its name.
+fn create_file(storage: &dyn Storage, directory: &Path) -> Result<Arc<dyn File>> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    storage.create_dir_all(directory)?;
+    let path = directory.join(format!("frond-sort-{}-{number}.tmp", std::process::id()));
+    let file = storage.open(&path, OpenMode { create: true, truncate: true, ..OpenMode::default() })?;
+    storage.remove(&path)?;
+    Ok(file)
+}
+
 struct SpillWriter {
     file: Arc<dyn File>,
+    start: u64,
+    /// Where the next block goes.
+    at: u64,
     block_bytes: usize,
     block: Vec<u8>,
-    bytes: u64,
 }
 
 impl SpillWriter {
-    fn new(storage: &dyn Storage, directory: &Path, block_bytes: usize) -> Result<SpillWriter> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        storage.create_dir_all(directory)?;
-        let path = directory.join(format!("frond-sort-{}-{number}.tmp", std::process::id()));
-        let file = storage.open(&path, OpenMode { create: true, truncate: true, ..OpenMode::default() })?;
-        storage.remove(&path)?;
-        Ok(SpillWriter { file, block_bytes, block: vec![0; BLOCK_HEADER_BYTES], bytes: 0 })
-    }
-
     fn add(&mut self, row: Row<'_>) -> Result<()> {
         let is_long = row.key.len() + row.value.len() >= self.block_bytes;
         if is_long && self.block.len() > BLOCK_HEADER_BYTES {
@@ -264,9 +276,9 @@ impl SpillWriter {
     fn flush(&mut self) -> Result<()> {
         let (header, rows) = self.block.split_at_mut(BLOCK_HEADER_BYTES);
         header[..4].copy_from_slice(&(rows.len() as u32).to_le_bytes());
-        header[4..].copy_from_slice(&checksum::block(self.bytes, rows).to_le_bytes());
-        self.file.write_at(&self.block, self.bytes)?;
-        self.bytes += self.block.len() as u64;
+        header[4..].copy_from_slice(&checksum::block(self.at, rows).to_le_bytes());
+        self.file.write_at(&self.block, self.at)?;
+        self.at += self.block.len() as u64;
         self.block.truncate(BLOCK_HEADER_BYTES);
         self.block.shrink_to(2 * self.block_bytes);
         Ok(())
@@ -276,7 +288,7 @@ impl SpillWriter {
         if self.block.len() > BLOCK_HEADER_BYTES {
             self.flush()?;
         }
-        Ok(Spill { file: self.file, bytes: self.bytes, block_bytes: self.block_bytes })
+        Ok(Spill { file: self.file, start: self.start, end: self.at, block_bytes: self.block_bytes })
     }
 }
 
@@ -330,7 +342,7 @@ impl Source {
     }
 }
 
-/// Reads a sorted file block by block.
+/// Reads a spill block by block.
 #[derive(Debug)]
 struct BlockReader {
     spill: Spill,
@@ -345,8 +357,9 @@ struct BlockReader {
 
 impl BlockReader {
     fn new(spill: Spill) -> Result<BlockReader> {
-        let mut reader = BlockReader { spill, start: 0, block: Vec::new(), length: 0, sum: 0, at: 0 };
-        reader.load_at(0)?;
+        let start = spill.start;
+        let mut reader = BlockReader { spill, start, block: Vec::new(), length: 0, sum: 0, at: 0 };
+        reader.load_at(start)?;
         Ok(reader)
     }
 
@@ -360,14 +373,14 @@ impl BlockReader {
         self.block.clear();
         self.block.shrink_to(few);
         (self.start, self.length, self.at) = (start, 0, 0);
-        if start >= self.spill.bytes {
+        if start >= self.spill.end {
             return Ok(());
         }
         let mut header = [0; BLOCK_HEADER_BYTES];
         self.spill.file.read_at(&mut header, start)?;
         let [l0, l1, l2, l3, sum @ ..] = header;
         let length = u32::from_le_bytes([l0, l1, l2, l3]);
-        if length == 0 || start + BLOCK_HEADER_BYTES as u64 + u64::from(length) > self.spill.bytes {
+        if length == 0 || start + BLOCK_HEADER_BYTES as u64 + u64::from(length) > self.spill.end {
             return Err(damaged());
         }
         (self.length, self.sum) = (length as usize, u64::from_le_bytes(sum));
@@ -402,7 +415,7 @@ pub(crate) struct Merged {
     sources: Vec<Source>,
     /// A heap of the sources that have a row, the one with the lowest key (and number) first.
     heap: Vec<usize>,
-    /// A block of each file.
+    /// A block of each spill.
     _blocks: Option<Charge>,
 }
 
@@ -412,7 +425,7 @@ impl Merged {
     /// # Errors
     /// `Io`, `Corruption`.
     pub(super) fn of_file(file: Arc<dyn File>, bytes: u64) -> Result<Merged> {
-        Merged::new(vec![Spill { file, bytes, block_bytes: BLOCK_BYTES_MAX }], None)
+        Merged::new(vec![Spill { file, start: 0, end: bytes, block_bytes: BLOCK_BYTES_MAX }], None)
     }
 
     fn new(spills: Vec<Spill>, memory: Option<Sorter>) -> Result<Merged> {
@@ -476,6 +489,8 @@ impl Merged {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -529,6 +544,12 @@ mod tests {
             sorter.add(&number.wrapping_mul(2_654_435_761).to_be_bytes(), b"12345678")?;
         }
         assert!(sorter.levels.len() > 1 && sorter.levels.iter().all(|level| level.len() < FAN_IN));
+        let spills = || sorter.levels.iter().flatten();
+        let files: HashSet<_> = spills().map(|spill| Arc::as_ptr(&spill.file).cast::<()>()).collect();
+        assert!(
+            spills().count() > 10 && files.len() <= sorter.levels.len(),
+            "a descriptor for each level, not for each spill"
+        );
         let rows = drain(sorter.finish()?)?;
         assert!(rows.len() == count as usize && rows.is_sorted_by(|a, b| a.0 < b.0));
         Ok(())

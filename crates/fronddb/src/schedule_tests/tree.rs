@@ -1,6 +1,7 @@
 //! Versions of the tree: readers go on with the one they began with while memtables are sealed, runs move down and
 //! publications let space be used again. And dead ranges, which scans leave while others write.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -166,7 +167,7 @@ fn history() {
         world.tree.seal_step(&world.retention()).expect("seal");
     }
     world.read();
-    let report = world.tree.verify(&mut |_| {});
+    let report = world.tree.verify(&mut |_| ControlFlow::Continue(()));
     assert!(report.problems.is_empty(), "{:?}", report.problems);
 }
 

@@ -5,6 +5,7 @@ mod heirs;
 mod rent;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use proptest::prelude::*;
@@ -227,7 +228,7 @@ impl Harness {
                 assert_eq!(got, want, "get {key:02x?} at {snapshot}");
             }
         }
-        let report = self.tree.verify(&mut |_| {});
+        let report = self.tree.verify(&mut |_| ControlFlow::Continue(()));
         assert!(report.problems.is_empty(), "{:?}", report.problems);
     }
 

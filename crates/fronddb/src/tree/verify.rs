@@ -1,5 +1,6 @@
 //! Checks every invariant of a stored tree, and finds what is damaged without stopping at it.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::compact::blob_ref;
@@ -33,23 +34,32 @@ pub struct VerifyReport {
     pub messages: u64,
     /// Extents that the tree refers to: runs, nodes, blobs. Complete only without problems.
     pub extents: Vec<Extent>,
+    /// Their length.
+    pub bytes: u64,
     /// What is wrong.
     pub problems: Vec<Problem>,
+    /// It was ended before its end.
+    pub ended: bool,
 }
+
+/// Told of what a walk has found so far; breaks to end it.
+pub type VerifyCallback<'a> = &'a mut dyn FnMut(&VerifyReport) -> ControlFlow<()>;
 
 struct Walk<'a> {
     env: &'a TreeEnv,
     report: VerifyReport,
-    progress: &'a mut dyn FnMut(&VerifyReport),
+    progress: VerifyCallback<'a>,
 }
 
 impl BeTree {
     /// Reads and checks everything that the present version refers to: what lies under its root, and the large values of
-    /// level 0, which are all of it that is stored. `progress` is called now and then.
-    pub fn verify(&self, progress: &mut dyn FnMut(&VerifyReport)) -> VerifyReport {
+    /// level 0, which are all of it that is stored. `progress` is called first, and
+    /// now and then.
+    pub fn verify(&self, progress: VerifyCallback<'_>) -> VerifyReport {
         // Held to the end: what it refers to is not used again meanwhile.
         let version = self.version();
         let mut walk = Walk { env: &self.env, report: VerifyReport::default(), progress };
+        walk.tell();
         walk.level0(&version);
         walk.node(&version.root, &[], None);
         walk.report
@@ -77,12 +87,22 @@ impl RunVisitor for AtRun<'_, '_> {
 
     fn blob(&mut self, message: &Message<'_>) {
         if let Some(extents) = self.walk.blob(message) {
-            self.walk.report.extents.extend(extents);
+            self.walk.add_extents(&extents);
+            self.walk.tell();
         }
     }
 }
 
 impl Walk<'_> {
+    fn tell(&mut self) {
+        self.report.ended = self.report.ended || (self.progress)(&self.report).is_break();
+    }
+
+    fn add_extents(&mut self, extents: &[Extent]) {
+        self.report.bytes += extents.iter().map(|extent| extent.bytes()).sum::<u64>();
+        self.report.extents.extend(extents);
+    }
+
     fn problem(&mut self, (tree, tree_last): (TreeId, TreeId), extent: Option<Extent>, error: Error) {
         self.report.problems.push(Problem { tree, tree_last, extent, error });
     }
@@ -99,7 +119,10 @@ impl Walk<'_> {
             while let Some(message) = cursor.get() {
                 if message.blob && view.sees(message.stamp, false) {
                     self.blob(&message);
-                    (self.progress)(&self.report);
+                    self.tell();
+                }
+                if self.report.ended {
+                    return;
                 }
                 cursor.next();
             }
@@ -108,7 +131,7 @@ impl Walk<'_> {
 
     fn node(&mut self, node: &Arc<Node>, lower: &[u8], upper: Option<&[u8]>) {
         self.report.nodes += 1;
-        self.report.extents.extend(node.saved().map(node_extent));
+        self.add_extents(node.saved().map(node_extent).as_slice());
         let first = node.slots()[0].lower();
         if first.as_ref() != lower {
             let error = Error::corruption(format!("N1: node begins at {first:02x?} and its slot at {lower:02x?}"));
@@ -121,6 +144,9 @@ impl Walk<'_> {
     }
 
     fn slot(&mut self, height: u8, slot: &Slot, upper: Option<&[u8]>) {
+        if self.report.ended {
+            return;
+        }
         let lower = slot.lower().clone();
         let trees = trees_in(&lower, upper);
         for run in slot.buffer() {
@@ -144,10 +170,13 @@ impl Walk<'_> {
 
     /// Reads a run with its large values; damage hides neither what comes after it nor them.
     fn run(&mut self, run: &Arc<Run>, lower: &[u8], upper: Option<&[u8]>) {
+        if self.report.ended {
+            return;
+        }
         let meta = run.meta();
         self.report.runs += 1;
         self.report.messages += meta.messages;
-        self.report.extents.extend(&meta.extents);
+        self.add_extents(&meta.extents);
         let outside = meta.messages > 0
             && (meta.first_key.as_slice() < lower || upper.is_some_and(|upper| meta.last_key.as_slice() >= upper));
         let (extent, trees) = (meta.extents.first().copied(), trees_in(lower, upper));
@@ -156,11 +185,14 @@ impl Walk<'_> {
             self.problem(trees, extent, error);
         }
         run.inspect(&mut AtRun { walk: self, extent, trees });
-        (self.progress)(&self.report);
+        self.tell();
     }
 
     /// Reads a large value and gives its extents.
     fn blob(&mut self, message: &Message<'_>) -> Option<Vec<Extent>> {
+        if self.report.ended {
+            return None;
+        }
         let tree = key::tree_of(message.key);
         let blob = blob_ref(message.payload).map_err(|error| self.problem((tree, tree), None, error)).ok()?;
         if let Err(error) = read_blob(&self.env.store, &blob) {

@@ -388,7 +388,7 @@ fn assert_all_there(db: &Database) {
     assert!(db.get(&tree, b"last").unwrap().is_some() && db.get(&tree, b"prepared").unwrap().is_none());
     assert_eq!(db.prepared().unwrap().len(), 1);
     let mut findings = Vec::new();
-    db.check(&mut |finding| findings.push(finding)).unwrap();
+    db.check(&mut |finding| findings.push(finding), None).unwrap();
     assert_eq!(findings, []);
 }
 
@@ -617,7 +617,7 @@ fn a_restart_on_a_full_disk_needs_no_room_for_space_that_the_log_names() {
         }
         let mut findings = Vec::new();
         again.checkpoint().unwrap();
-        again.check(&mut |finding| findings.push(finding)).unwrap();
+        again.check(&mut |finding| findings.push(finding), None).unwrap();
         assert_eq!(findings, [], "spare={spare}");
     }
 }

@@ -91,7 +91,7 @@ fn serve(db: &Database, wanted: &Rows, context: &str) -> Vec<Error> {
 
 fn is_named_by(db: &Database) -> bool {
     let mut findings = Vec::new();
-    db.check(&mut |found| findings.push(found)).unwrap();
+    db.check(&mut |found| findings.push(found), None).unwrap();
     findings.iter().any(|found| found.file == "data.frond" && found.offset.is_some())
 }
 

@@ -67,7 +67,7 @@ fn nothing_is_changed_after_a_close_whatever_other_threads_do() {
         assert_eq!(closed, ended, "round {round}");
         drop((tree, db));
         let db = Database::open(DIRECTORY, options(trace.storage())).unwrap();
-        db.check(&mut |finding| panic!("round {round}: {finding:?}")).unwrap();
+        db.check(&mut |finding| panic!("round {round}: {finding:?}"), None).unwrap();
         drop(begin(&db));
     }
 }

@@ -105,6 +105,30 @@ fn it_tells_how_far_it_is_and_can_be_ended() {
 }
 
 #[test]
+fn a_check_tells_how_far_it_is_and_can_be_ended() {
+    let (_storage, db, tree) = fresh();
+    fill(&db, &tree, &mut Random::new(6), 2000);
+    db.compact(None, b"", b"", &mut quietly).unwrap();
+    let mut told = Vec::new();
+    let mut listen = |progress| {
+        told.push(progress);
+        ControlFlow::Continue(())
+    };
+    db.check(&mut |finding| panic!("{finding:?}"), Some(&mut listen)).unwrap();
+    assert!(told.len() > 3 && told.is_sorted_by_key(|progress| progress.bytes_done), "{told:?}");
+    let last = told.last().unwrap();
+    assert!(last.bytes_done > last.bytes_total / 2 && last.bytes_done <= last.bytes_total, "{last:?}");
+
+    let mut calls = 0;
+    let mut end = |_| {
+        calls += 1;
+        if calls == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let ended = db.check(&mut |finding| panic!("{finding:?}"), Some(&mut end));
+    assert_eq!((ended.unwrap_err().kind(), calls), (ErrorKind::Cancelled, 2));
+}
+
+#[test]
 fn writers_and_readers_go_on_meanwhile() {
     let storage = fronddb::io::MemoryStorage::new();
     let options = crate::support::options(&storage).manual_background(false);
@@ -139,10 +163,13 @@ fn writers_and_readers_go_on_meanwhile() {
     assert_eq!(db.estimate(&tree, b"", b"").unwrap().rows, rows);
     drop(txn);
     let mut findings = 0;
-    db.check(&mut |finding| {
-        println!("{finding:?}");
-        findings += 1;
-    })
+    db.check(
+        &mut |finding| {
+            println!("{finding:?}");
+            findings += 1;
+        },
+        None,
+    )
     .unwrap();
     assert_eq!(findings, 0);
 }

@@ -590,7 +590,7 @@ fn a_block_of_many_small_trees_damages_all_of_them() {
         let storage = flipped(&storage, offset);
         let Some(db) = open_to_read(&storage) else { continue };
         let mut online = Vec::new();
-        db.check(&mut |found| online.push(found)).unwrap();
+        db.check(&mut |found| online.push(found), None).unwrap();
         let salvaged = salvage(DIRECTORY, "/new", &self::options(&storage.snapshot()), &mut |_| {}).unwrap();
         let mut damaged = 0;
         for (name, number) in names.iter().zip(1..) {
@@ -678,7 +678,7 @@ fn a_large_value_of_which_only_the_log_knows_is_checked() {
     let tree = db.open_tree("t").unwrap();
     assert!(db.get(&tree, b"kept").unwrap_err().is_unreadable());
     let mut found = Vec::new();
-    db.check(&mut |finding| found.push(finding)).unwrap();
+    db.check(&mut |finding| found.push(finding), None).unwrap();
     assert_eq!(found.len(), 1, "{found:#?}");
     assert_eq!((found[0].tree, found[0].tree_last), (Some(tree.id()), Some(tree.id())));
 }

@@ -72,7 +72,7 @@ fn every_released_format_opens_and_goes_on() {
         load(&dir, &storage, Path::new(DIRECTORY));
         let db = open(&storage);
         assert_eq!(rows(&db), expected, "{}", dir.display());
-        db.check(&mut |finding| panic!("{}: {finding:?}", dir.display())).unwrap();
+        db.check(&mut |finding| panic!("{}: {finding:?}", dir.display()), None).unwrap();
 
         // It can be written, compacted and opened again.
         db.commit_prepared(b"waits").unwrap();
@@ -85,7 +85,7 @@ fn every_released_format_opens_and_goes_on() {
         db.close().unwrap();
         let db = open(&storage);
         assert_eq!(rows(&db), after, "{}", dir.display());
-        db.check(&mut |finding| panic!("{}: {finding:?}", dir.display())).unwrap();
+        db.check(&mut |finding| panic!("{}: {finding:?}", dir.display()), None).unwrap();
         versions += 1;
     }
     assert_eq!(versions, FORMAT_VERSION, "one fixture for each version");

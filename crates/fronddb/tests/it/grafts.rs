@@ -111,7 +111,7 @@ fn it_goes_between_trees_that_share_a_leaf() {
             }
             assert_eq!(present(&db, "t").len(), others as usize + 1);
             assert_eq!(present(&db, "high").len(), others as usize + 1);
-            db.check(&mut |finding| panic!("{finding:?}")).unwrap();
+            db.check(&mut |finding| panic!("{finding:?}"), None).unwrap();
             db.wait_idle().unwrap();
         }
         assert_clean(&storage, db, "between");
@@ -380,7 +380,7 @@ fn workload(options: Options) -> (Vec<Heard>, Vec<Error>) {
 
 fn verify(storage: &MemoryStorage, heard: &[Heard], context: &str) {
     let db = Database::open(DIRECTORY, options(storage)).unwrap_or_else(|error| panic!("{context}: {error}"));
-    db.check(&mut |finding| panic!("{context}: {finding:?}")).unwrap();
+    db.check(&mut |finding| panic!("{context}: {finding:?}"), None).unwrap();
     if heard.is_empty() {
         return;
     }

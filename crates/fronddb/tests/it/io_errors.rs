@@ -138,7 +138,7 @@ fn verify(storage: &MemoryStorage, heard: &BTreeMap<usize, Heard>, context: &str
         Ok(db) => db,
         Err(error) => panic!("{context}: {error}"),
     };
-    db.check(&mut |finding| panic!("{context}: {finding:?}")).unwrap();
+    db.check(&mut |finding| panic!("{context}: {finding:?}"), None).unwrap();
     let Ok(tree) = db.open_tree("t") else {
         assert!(heard.is_empty(), "{context}: the tree is gone");
         return;

@@ -134,7 +134,7 @@ fn the_longest_keys_are_kept_and_longer_ones_refused() {
     check(&Database::open(DIRECTORY, large(&storage.crash(1))).unwrap());
     db.checkpoint().unwrap();
     db.wait_idle().unwrap();
-    db.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    db.check(&mut |finding| panic!("{finding:?}"), None).unwrap();
     check(&db);
     db.close().unwrap();
     check(&Database::open(DIRECTORY, large(&storage)).unwrap());

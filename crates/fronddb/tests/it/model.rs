@@ -584,7 +584,7 @@ impl World {
         while self.db.step_background().unwrap() {}
         self.states.drain(..self.states.len() - 1);
         self.compare();
-        self.db.check(&mut |finding| panic!("seed {}: {finding:?}", self.seed)).unwrap();
+        self.db.check(&mut |finding| panic!("seed {}: {finding:?}", self.seed), None).unwrap();
         self.grafts
     }
 }

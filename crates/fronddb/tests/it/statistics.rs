@@ -139,7 +139,7 @@ fn reads_are_counted_for_whom_they_were_made() {
     assert_eq!(scanned.blocks_read, parts);
     assert!((scanned.read_amplification() - per_get).abs() < 1e-9);
     assert_eq!((scanned.blocks_read_bulk, read.blocks_read_bulk), (0, 0));
-    db.check(&mut |_| {}).unwrap();
+    db.check(&mut |_| {}, None).unwrap();
     let checked = db.statistics().unwrap();
     assert!(checked.blocks_read_bulk >= 2 && since(&checked) == (3, 3), "{checked:?}");
     // A uniqueness check is a point read too, of a write.

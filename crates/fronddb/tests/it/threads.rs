@@ -76,7 +76,7 @@ fn writers_and_scanners_run_beside_flushes_and_compactions() {
     assert!(rows > 50_000, "rows={rows}");
     db.wait_idle().unwrap();
     assert_eq!(count(&db), rows);
-    db.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    db.check(&mut |finding| panic!("{finding:?}"), None).unwrap();
     let statistics = db.statistics().unwrap();
     assert!(statistics.seals > 0 && statistics.compactions > 0, "{}", statistics.to_json());
     db.close().unwrap();
@@ -163,9 +163,9 @@ fn bulk_loads_run_beside_writers_flushes_and_compactions() {
     };
     verify(&db);
     db.wait_idle().unwrap();
-    db.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    db.check(&mut |finding| panic!("{finding:?}"), None).unwrap();
     db.close().unwrap();
     let db = Database::open(&scratch.0, small()).unwrap();
     verify(&db);
-    db.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    db.check(&mut |finding| panic!("{finding:?}"), None).unwrap();
 }

@@ -399,7 +399,7 @@ impl Runner for Session {
     fn end_script(&mut self) -> std::result::Result<(), Box<dyn AnyError>> {
         self.named.clear();
         let mut findings = Vec::new();
-        self.db().check(&mut |finding| findings.push(finding))?;
+        self.db().check(&mut |finding| findings.push(finding), None)?;
         if findings.is_empty() { Ok(()) } else { Err(format!("{findings:?}").into()) }
     }
 }
