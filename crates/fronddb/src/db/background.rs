@@ -339,7 +339,7 @@ impl Engine {
         self.statuses.advance(self.snapshots.horizon());
         self.forget_unread();
         more |= !self.store.shrink_step(ShrinkLimits::default())?.is_done;
-        self.map_memory.lock().set(self.store.map_bytes());
+        self.map_memory.lock().set(self.store.map_bytes() + self.statuses.memory_bytes());
         self.cache.trim();
         Ok(more)
     }

@@ -95,7 +95,7 @@ pub(crate) struct Engine {
     pub(crate) recovery_target_ms: AtomicU64,
 
     pub(crate) directory_lock: DirectoryLock,
-    /// The allocator's bitmaps, as of the last look.
+    /// The allocator's bitmaps and the states of transactions, as of the last look.
     pub(crate) map_memory: Mutex<Charge>,
     /// Keys of what was hot before the start and has not been read again; none when that is over.
     pub(crate) hot_left: Mutex<Option<Vec<Vec<u8>>>>,

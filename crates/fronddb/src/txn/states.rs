@@ -203,6 +203,12 @@ impl States {
         self.published.load().chunks.len()
     }
 
+    /// Bytes of the states of ids.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let chunk_bytes = size_of::<Chunk>() + size_of::<Arc<Chunk>>() + CHUNK as usize * size_of::<AtomicU64>();
+        self.published.load().chunks.len() * chunk_bytes
+    }
+
     /// Where the passed aborts lie.
     #[cfg(test)]
     pub(super) fn passed_at(&self) -> *const () {

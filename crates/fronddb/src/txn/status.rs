@@ -313,6 +313,11 @@ impl StatusTable {
         self.states.advance(horizon, inner.next_txn, &inner.backlog);
     }
 
+    /// Memory of the states: it grows by eight bytes with each transaction while a snapshot stays open.
+    pub fn memory_bytes(&self) -> usize {
+        self.states.memory_bytes()
+    }
+
     /// Every id below is committed and seen by all snapshots, or aborted.
     pub fn low_water(&self) -> TxnId {
         self.states.low_water()

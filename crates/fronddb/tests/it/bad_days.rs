@@ -546,6 +546,30 @@ fn memory_follows_its_setting_while_running() {
     db.sync_log().unwrap();
 }
 
+#[test]
+fn what_an_open_snapshot_keeps_of_transactions_is_counted() {
+    let (_storage, db, tree) = fresh();
+    let options = || TxnOptions { durability: Durability::None, ..TxnOptions::default() };
+    let metadata = || {
+        while db.step_background().unwrap() {}
+        db.statistics().unwrap().memory_metadata_bytes
+    };
+    let reader = begin(&db);
+    assert_eq!(reader.get(&tree, b"k").unwrap(), None);
+    let before = metadata();
+    for _ in 0..50_000 {
+        let txn = db.begin(options()).unwrap();
+        txn.put(&tree, b"k", b"v").unwrap();
+        txn.commit().unwrap();
+    }
+    let kept = metadata() - before;
+    assert!(kept > 350_000, "eight bytes for each: {kept}");
+    assert_eq!(reader.get(&tree, b"k").unwrap(), None);
+    drop(reader);
+    db.put(&tree, b"k", b"w").unwrap();
+    assert!(metadata() < before + kept / 2);
+}
+
 /// The log names space for large values of a transaction that never ended, and the growth of the data file that gave it was not
 /// synced before the power went.
 fn without_its_growth() -> MemoryStorage {
