@@ -229,7 +229,10 @@ int Session::prepare(THD *thd, bool all)
   frond_txn *ending= transaction;
   transaction= nullptr;
   transaction_id.store(0, std::memory_order_release);
-  frond_status status= frond_txn_prepare(ending, frond_bytes(xid.data(), xid.size()));
+  /* What the user prepares by XA survives anything; what goes through the binary log is as durable as commits are to be. */
+  const bool by_user= thd->transaction->xid_state.is_explicit_XA();
+  const frond_durability least= by_user ? frond_durability{FROND_DURABILITY_SYNC} : durability;
+  frond_status status= frond_txn_prepare(ending, frond_bytes(xid.data(), xid.size()), least);
   has_mark= false;
   if (status != FROND_OK) {
     forget();

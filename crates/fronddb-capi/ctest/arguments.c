@@ -89,7 +89,7 @@ static void null_handles(void)
   CHECK(frond_txn_id(NULL) == 0);
   WRONG(frond_txn_commit(NULL));
   WRONG(frond_txn_rollback(NULL));
-  WRONG(frond_txn_prepare(NULL, xid));
+  WRONG(frond_txn_prepare(NULL, xid, FROND_DURABILITY_SYNC));
   WRONG(frond_savepoint_set(NULL, &number));
   WRONG(frond_savepoint_rollback(NULL, 1));
   WRONG(frond_savepoint_release(NULL, 1));

@@ -88,7 +88,7 @@ static void log_events(void)
   OK(frond_txn_rollback(txn));
   txn = begin(db);
   OK(frond_txn_put(txn, tree, text("prepared"), text("v")));
-  OK(frond_txn_prepare(txn, text("xid")));
+  OK(frond_txn_prepare(txn, text("xid"), FROND_DURABILITY_SYNC));
   frond_tree_close(tree);
   IS(FROND_ALREADY_OPEN, frond_log_events(path_of("told"), NULL, take_log_event, &heard));
   OK(frond_db_close(db));
@@ -148,7 +148,7 @@ static void prepare(frond_db *db, frond_tree *tree, const char *key, const char 
 {
   frond_txn *txn = begin(db);
   OK(frond_txn_put(txn, tree, text(key), text("prepared")));
-  OK(frond_txn_prepare(txn, text(xid)));
+  OK(frond_txn_prepare(txn, text(xid), FROND_DURABILITY_SYNC));
 }
 
 static size_t count_prepared(frond_db *db, uint32_t recovered)
@@ -197,9 +197,9 @@ void test_recovery(void)
   prepare(db, tree, "p2", "x2");
   txn = begin(db);
   OK(frond_txn_put(txn, tree, text("other"), text("v")));
-  IS(FROND_KEY_EXISTS, frond_txn_prepare(txn, text("x1")));
+  IS(FROND_KEY_EXISTS, frond_txn_prepare(txn, text("x1"), FROND_DURABILITY_SYNC));
   txn = begin(db);
-  WRONG(frond_txn_prepare(txn, none()));
+  WRONG(frond_txn_prepare(txn, none(), FROND_DURABILITY_SYNC));
   CHECK(count_prepared(db, 0) == 2);
   OK(frond_db_estimated_recovery(db, &estimate));
   CHECK(estimate.messages > 0);

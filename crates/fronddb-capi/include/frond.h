@@ -697,9 +697,9 @@ frond_status frond_program_decode(frond_slice program, frond_list **list, const 
  */
 
 /* First phase: from now on the transaction survives crashes, with its locks, until one of the functions below decides
- * it. Durable on return. Ends the handle, whatever the status; after an error it is rolled back.
- * FROND_KEY_EXISTS when the id is in use. */
-frond_status frond_txn_prepare(frond_txn *txn, frond_slice xid);
+ * it. As durable on return as asked: with less than FROND_DURABILITY_SYNC a crash may lose it, as it may lose a commit.
+ * Ends the handle, whatever the status; after an error it is rolled back. FROND_KEY_EXISTS when the id is in use. */
+frond_status frond_txn_prepare(frond_txn *txn, frond_slice xid, frond_durability durability);
 /* Second phase. FROND_NOT_FOUND when no such transaction waits. Until the commit is durable, a restart may find the
  * transaction prepared again: less than FROND_DURABILITY_SYNC is for who keeps the decision elsewhere until
  * frond_db_sync_log. */

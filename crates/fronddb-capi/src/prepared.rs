@@ -11,8 +11,11 @@ c_structs! {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn frond_txn_prepare(txn: Option<Box<frond_txn>>, xid: Bytes<'_>) -> Status {
-    enter("frond_txn_prepare", || need(txn, "txn")?.inner.prepare(xid.get()?))
+pub extern "C" fn frond_txn_prepare(txn: Option<Box<frond_txn>>, xid: Bytes<'_>, number: u32) -> Status {
+    enter("frond_txn_prepare", || {
+        let txn = need(txn, "txn")?;
+        txn.inner.prepare_with(xid.get()?, durability(number)?)
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -432,23 +432,23 @@ impl TxnCore {
         self.finish(state);
     }
 
-    pub(crate) fn prepare(&self, xid: &[u8]) -> Result<()> {
+    pub(crate) fn prepare(&self, xid: &[u8], durability: Durability) -> Result<()> {
         let mut state = self.writing()?;
-        let prepared = self.prepare_written(&mut state, xid);
+        let prepared = self.prepare_written(&mut state, xid, durability);
         if prepared.is_err() {
             self.end_aborted(&mut state);
         }
         prepared
     }
 
-    fn prepare_written(&self, state: &mut TxnState, xid: &[u8]) -> Result<()> {
+    fn prepare_written(&self, state: &mut TxnState, xid: &[u8], durability: Durability) -> Result<()> {
         if state.blobs_unsynced {
             self.engine.store.sync()?;
         }
         let writer = self.writer(state).clone();
         let end = self.engine.past_full_log(0, || true, || self.engine.prepare(&writer, xid, &mut state.catalog))?;
         self.finish(state);
-        self.engine.logged(self.engine.log()?.wait_durable(end))
+        self.engine.wait_logged(end, durability)
     }
 
     fn finish(&self, state: &mut TxnState) {
@@ -494,14 +494,18 @@ impl Engine {
 
     /// Waits as the durability asks, and times the commit.
     pub(crate) fn wait_committed(&self, end: Lsn, durability: Durability, started: u64) -> Result<()> {
+        self.wait_logged(end, durability)?;
+        self.counters.commit.record(self.clock.micros().saturating_sub(started));
+        Ok(())
+    }
+
+    fn wait_logged(&self, end: Lsn, durability: Durability) -> Result<()> {
         let log = self.log()?;
         self.logged(match durability {
             Durability::Sync => log.wait_durable(end),
             Durability::Write => log.wait_written(end),
             Durability::None => Ok(()),
-        })?;
-        self.counters.commit.record(self.clock.micros().saturating_sub(started));
-        Ok(())
+        })
     }
 
     /// Appends a small record, unless the database is closed; an error of the log is kept for others to meet and not reported here.

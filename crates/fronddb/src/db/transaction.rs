@@ -7,7 +7,7 @@ use super::batch::WriteBatch;
 use super::bulk::{Bulk, BulkOptions};
 use super::core::TxnCore;
 use super::cursor::Cursor;
-use super::options::{CursorOptions, LockMode, TreeOptions, Wait};
+use super::options::{CursorOptions, Durability, LockMode, TreeOptions, Wait};
 use super::tree_handle::{RangeEstimate, Tree};
 use super::write::with_single;
 use crate::base::Result;
@@ -374,7 +374,15 @@ impl Transaction {
     /// `KeyExists` when the external id is in use, `InvalidArgument`, `NoSpace`, `Poisoned`; the transaction is then
     /// rolled back.
     pub fn prepare(self, xid: &[u8]) -> Result<()> {
-        self.core.prepare(xid)
+        self.prepare_with(xid, Durability::Sync)
+    }
+
+    /// The same, durable as asked: with less than [`Durability::Sync`] a crash may lose it, as it may lose a commit.
+    ///
+    /// # Errors
+    /// As [`Transaction::prepare`].
+    pub fn prepare_with(self, xid: &[u8], durability: Durability) -> Result<()> {
+        self.core.prepare(xid, durability)
     }
 
     /// Makes everything visible to others and durable as asked. Takes constant time.

@@ -257,7 +257,7 @@ fn a_waiting_thread_is_cancelled_from_another() {
 
 /// Whoever keeps the decision, like the server's binary log, has the second phase without a sync of its own.
 #[test]
-fn the_second_phase_is_as_durable_as_asked() {
+fn both_phases_are_as_durable_as_asked() {
     let (storage, db, tree) = fresh();
     for (number, durability) in [(1, Durability::None), (2, Durability::Sync), (3, Durability::None)] {
         let txn = begin(&db);
@@ -269,7 +269,12 @@ fn the_second_phase_is_as_durable_as_asked() {
         assert_eq!(syncs > 0, durability == Durability::Sync, "number={number} syncs={syncs}");
         assert_eq!(begin(&db).get(&tree, &[number]).unwrap().as_deref(), Some(&b"prepared"[..]));
     }
-    // The last decision may be lost: then it is asked for again.
+    let syncs = db.statistics().unwrap().log_syncs;
+    let txn = begin(&db);
+    txn.put(&tree, b"\x04", b"prepared").unwrap();
+    txn.prepare_with(b"x\x04", Durability::None).unwrap();
+    assert_eq!((db.statistics().unwrap().log_syncs, db.prepared().unwrap().len()), (syncs, 1));
+    // The last decision may be lost: then it is asked for again. And so may the last prepared transaction.
     let crashed = storage.crash_with(CrashMode::Lost, 1);
     let again = open(&crashed);
     let undecided = again.prepared().unwrap();
