@@ -83,7 +83,9 @@ static void locking_cursors(void)
   frond_cursor_options options;
   frond_txn *reader = begin(db), *other = begin(db);
   frond_cursor *cursor;
+  frond_fetch fetch;
   frond_row row;
+  uint8_t buffer[256];
   int i;
   for (i = 0; i < 3; i++) {
     static const char *const keys[] = {"p", "q", "r"};
@@ -109,6 +111,17 @@ static void locking_cursors(void)
   OK(frond_cursor_move(cursor, FROND_MOVE_SEEK, text("q"), &row));
   CHECK(is(row.key, "q") && is(row.value, "1"));
   IS(FROND_LOCK_TIMEOUT, frond_cursor_lock_row(cursor, FROND_LOCK_EXCLUSIVE, FROND_WAIT_NONE, &row));
+  /* The same at a row that a fetch found too long for its buffer: the cursor stands nowhere then, and there is no row. */
+  memset(&fetch, 0, sizeof fetch);
+  OK(frond_cursor_fetch(cursor, FROND_MOVE_SEEK, text("q"), &fetch));
+  CHECK(fetch.rows == 0 && fetch.bytes_needed > 0);
+  IS(FROND_LOCK_TIMEOUT, frond_cursor_lock_row(cursor, FROND_LOCK_EXCLUSIVE, FROND_WAIT_NONE, &row));
+  fetch.buffer = buffer;
+  fetch.capacity = sizeof buffer;
+  OK(frond_cursor_fetch(cursor, FROND_MOVE_NEXT, none(), &fetch));
+  CHECK(fetch.rows > 0);
+  frond_fetch_row(buffer, &row);
+  CHECK(is(row.key, "r") && is(row.value, "1"));
   OK(frond_txn_commit(other));
   OK(frond_cursor_move(cursor, FROND_MOVE_SEEK, text("q"), &row));
   OK(frond_cursor_lock_row(cursor, FROND_LOCK_EXCLUSIVE, FROND_WAIT_NONE, &row));

@@ -179,8 +179,10 @@ pub extern "C" fn frond_cursor_lock_row(
 ) -> Status {
     enter("frond_cursor_lock_row", || {
         let cursor = need(cursor, "cursor")?;
-        let present = cursor.inner.lock_row(lock_mode(mode)?, wait(wait_ms)?)?;
-        cursor.pending &= present;
+        let locked = cursor.inner.lock_row(lock_mode(mode)?, wait(wait_ms)?);
+        // After a failure it stands nowhere: the next fetch must not begin with where it stood.
+        cursor.pending &= cursor.inner.valid();
+        let present = locked?;
         cursor.lend(row, present);
         Ok(())
     })

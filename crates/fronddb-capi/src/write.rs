@@ -57,7 +57,7 @@ impl<'a> Operation<'a> {
         check_key(self.key)?;
         check_value(self.value)?;
         if self.op == FROND_OP_UPDATE {
-            Program::decode(self.value).map_err(|error| Error::invalid(error.message()))?;
+            Program::decode(self.value).map_err(|error| Error::invalid(error.message()))?.check()?;
         }
         Ok(())
     }

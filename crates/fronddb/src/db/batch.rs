@@ -166,12 +166,13 @@ impl WriteBatch {
     /// The value of `key` changes by an encoded update program (`fronddb::Program`). Needs no read.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`]; `InvalidArgument` when the program is malformed or longer than 1 MiB.
+    /// As [`WriteBatch::put`]; `InvalidArgument` when the program is malformed, longer than 1 MiB, or reaches past the longest
+    /// value.
     pub fn update(&mut self, tree: &Tree, key: &[u8], program: &[u8]) -> Result<()> {
         if program.len() > PROGRAM_BYTES_MAX {
             return Err(Error::invalid(format!("update program too long, bytes={}", program.len())));
         }
-        program::Program::decode(program).map_err(|error| Error::invalid(error.message().to_owned()))?;
+        program::Program::decode(program).map_err(|error| Error::invalid(error.message().to_owned()))?.check()?;
         self.add(Kind::Update, 0, tree, key, program)
     }
 

@@ -10,7 +10,7 @@ use fronddb::{
     TxnOptions, WriteBatch, check, log_records, salvage,
 };
 
-use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, options};
+use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, fresh, options};
 
 const KEY_BYTES_MAX: usize = 32 << 10;
 const VALUE_BYTES_MAX: usize = 256 << 20;
@@ -234,4 +234,21 @@ fn a_value_that_grows_by_updates_beyond_an_extent_stays_whole() {
             db = Database::open(DIRECTORY, settings()).unwrap();
         }
     }
+}
+
+#[test]
+fn an_update_that_reaches_past_the_longest_value_is_refused() {
+    let (_storage, db, tree) = fresh();
+    let txn = begin(&db);
+    let encoded = |op: Op| {
+        let mut program = Vec::new();
+        Program { ops: vec![op] }.encode(&mut program);
+        program
+    };
+    let past = encoded(Op::SetBytes { offset: VALUE_BYTES_MAX as u32, bytes: b"x".to_vec() });
+    assert_eq!(txn.update(&tree, b"k", &past).map_err(|error| error.kind()), Err(ErrorKind::InvalidArgument));
+    let last = encoded(Op::SetBytes { offset: VALUE_BYTES_MAX as u32 - 1, bytes: b"x".to_vec() });
+    txn.update(&tree, b"k", &last).unwrap();
+    txn.rollback().unwrap();
+    assert!(begin(&db).get(&tree, b"k").unwrap().is_none());
 }
