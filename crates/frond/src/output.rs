@@ -91,7 +91,7 @@ impl Output {
             writer.flush().map_err(failed)?;
         }
         if let Some(file) = self.file.take() {
-            let done = file.handle.sync_all().and_then(|()| std::fs::rename(&file.temporary, &file.path));
+            let done = file.handle.sync_all().and_then(|()| give_name(&file.temporary, &file.path));
             if let Err(error) = done {
                 self.file = Some(file);
                 return Err(failed(error));
@@ -99,6 +99,13 @@ impl Output {
         }
         Ok(())
     }
+}
+
+/// Gives what is complete its name, so that it has it after a power failure too.
+pub(crate) fn give_name(temporary: &Path, path: &Path) -> std::io::Result<()> {
+    std::fs::rename(temporary, path)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 impl Drop for Output {

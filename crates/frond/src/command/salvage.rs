@@ -8,7 +8,7 @@ use fronddb::SalvageReport;
 use super::check::line;
 use crate::encoding::shown_name;
 use crate::failure::{During, Failure, Outcome};
-use crate::output::print;
+use crate::output::{give_name, print};
 use crate::progress::Progress;
 use crate::quantity::{bytes, count};
 use crate::target::Target;
@@ -60,8 +60,10 @@ impl Salvage {
                 return Err(failure);
             }
         };
-        std::fs::rename(&partial, &self.new)
-            .map_err(|error| Failure::files(format_args!("name the new database {}", self.new.display()), &error))?;
+        give_name(&partial, &self.new).map_err(|error| {
+            Failure::files(format_args!("name the new database {}", self.new.display()), &error)
+                .then(format!("it is complete, perhaps as {} still", partial.display()))
+        })?;
         print(&if self.json { report.to_json() } else { describe(&report) })?;
         if report.findings.is_empty() && report.prepared_dropped == 0 {
             return Ok(());
