@@ -1,6 +1,7 @@
 //! Runs against a plain list of messages, with damage, failures of the storage, and their speed.
 
 mod ahead;
+mod clip;
 mod heirs;
 
 use super::{CodecTable, CursorMode, Run, RunCounters, RunOptions, RunWriter, read_blob, write_blob};

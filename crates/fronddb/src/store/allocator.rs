@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::bitmap::{BITMAP_BYTES, Bitmap, REGION_PAGES};
 use super::data_file::DataFile;
 use super::pending::Pending;
-use super::reserve::Reserve;
+use super::reserve::{Pool, Reserve};
 use super::room::Room;
 use super::runs::Runs;
 use super::space_map::{self, Entry};
@@ -319,6 +319,15 @@ impl Allocator {
         })?;
         self.mark(extent);
         Some(extent)
+    }
+
+    /// Takes `pages` out of the first of the pools that has them in one piece.
+    pub(super) fn take_reserved(&mut self, pools: &[Pool], pages: u32) -> Option<Extent> {
+        let (taken, left) = pools.iter().find_map(|pool| self.reserve.take(*pool, pages))?;
+        if let Some(left) = left {
+            self.free(left, false);
+        }
+        Some(taken)
     }
 
     /// Gives back what was just taken; what of it was hollow is so again.
