@@ -86,20 +86,21 @@ impl Engine {
         match backed {
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 self.disk_is_full(&error);
-                return if deletes_only() { self.admit_delete(bytes) } else { Err(error) };
+                return if deletes_only() { self.admit_delete(bytes, false) } else { Err(error) };
             }
             result => result?,
         }
-        if self.log_has_room_for(bytes) || !deletes_only() { Ok(()) } else { self.admit_delete(bytes) }
+        if self.log_has_room_for(bytes) || !deletes_only() { Ok(()) } else { self.admit_delete(bytes, false) }
     }
 
-    /// Lets a write that only deletes go on although the disk is full, if there is any way.
-    fn admit_delete(&self, bytes: usize) -> Result<()> {
+    /// Lets a write that only deletes go on although the disk is full, if there is any way. `has_failed`: the log did not have the room that it
+    /// seems to have.
+    fn admit_delete(&self, bytes: usize, has_failed: bool) -> Result<()> {
         let beyond = self.store.compaction_reserve_bytes() as usize / 4;
         for relief in 0.. {
             let backed = self.full_disk.backed();
             let total = self.tree.version_guard().level0_bytes() + bytes;
-            if total <= backed + beyond && self.log_has_room_for(bytes) {
+            if total <= backed + beyond && self.log_has_room_for(bytes) && (relief > 0 || !has_failed) {
                 break;
             }
             if relief == RELIEFS_MAX {
@@ -123,9 +124,11 @@ impl Engine {
         may_wait: impl Fn() -> bool,
         mut append: impl FnMut() -> Result<T>,
     ) -> Result<T> {
-        for _ in 0..RELIEFS_MAX {
+        for round in 0..RELIEFS_MAX {
             match append() {
-                Err(error) if error.kind() == ErrorKind::NoSpace && may_wait() => self.admit_delete(bytes)?,
+                Err(error) if error.kind() == ErrorKind::NoSpace && may_wait() => {
+                    self.admit_delete(bytes, round > 0)?
+                }
                 result => return result,
             }
         }
