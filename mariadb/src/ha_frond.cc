@@ -901,7 +901,10 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
   for (uint index= 0; index < table_share->keys; index++)
     if (!is_primary(index))
       add_update(index, old_record, new_record, retold || overtaken);
-  error= share->keep_auto_increment(auto_increment_of(old_record));
+  /* The old number goes with the old row. */
+  const uint64_t number= auto_increment_of(old_record);
+  if (number != auto_increment_of(new_record))
+    error= share->keep_auto_increment(number);
   if (!error)
     error= run_writes(old_record, new_record);
   if (!error && moved)
