@@ -37,6 +37,8 @@ constexpr size_t HIDDEN_KEY_BYTES= 8;
 constexpr size_t REF_LENGTH_BYTES= 2;
 /* How much longer a key may be than its columns, before these are a row's place: comparing them takes longer. */
 constexpr uint PLACE_RATIO= 3;
+/* What a handler keeps of each of its buffers while it waits for its next statement, which the server may let it do for ever. */
+constexpr size_t KEPT_BYTES= 64 << 10;
 /* What the optimizer counts reads in, as for InnoDB. */
 constexpr double PAGE_BYTES= 16384;
 
@@ -424,8 +426,8 @@ int ha_frond::extra(enum ha_extra_function operation)
 
 int ha_frond::reset()
 {
-  scan.close();
   end_passes();
+  shrink_buffers();
   cancel_pushed_idx_cond();
   cancel_pushed_rowid_filter();
   multi_range.dsmrr_close();
@@ -433,6 +435,18 @@ int ha_frond::reset()
   copying= load_due= passes_duplicates= prefix_locked= false;
   load.reset();
   return 0;
+}
+
+/* Nothing refers to them any more. */
+void ha_frond::shrink_buffers()
+{
+  scan.shrink(KEPT_BYTES);
+  first_pass.shrink(KEPT_BYTES);
+  writes.shrink(KEPT_BYTES);
+  std::unordered_set<std::string>().swap(passed);
+  for (Bytes *buffer : {&search_key, &search_end, &range_end, &row_memory, &primary_key, &primary_tuple, &new_primary_key,
+                        &compare_key, &compare_other, &place, &other_place, &walked_key, &compared})
+    buffer->shrink(KEPT_BYTES);
 }
 
 /* The server computes those virtual columns that it believes are needed. A writer needs all that are in indexes, in the old
