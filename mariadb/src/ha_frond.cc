@@ -431,7 +431,7 @@ int ha_frond::reset()
   cancel_pushed_idx_cond();
   cancel_pushed_rowid_filter();
   multi_range.dsmrr_close();
-  has_range_end= false;
+  has_range_end= has_moved= has_left= false;
   copying= load_due= passes_duplicates= prefix_locked= false;
   load.reset();
   return 0;
@@ -1541,6 +1541,7 @@ int ha_frond::point_read(uint index, uchar *record)
 {
   bool skip= false;
   at_point= true;
+  has_moved= false;
   int error;
   if (is_primary(index)) {
     error= read_primary(slice(search_key), record, &skip);
@@ -1657,7 +1658,7 @@ int ha_frond::index_init(uint index, bool)
   if (!locking() && session->reads_before(share->born))
     return HA_ERR_TABLE_DEF_CHANGED;
   active_index= index;
-  at_point= false;
+  at_point= has_moved= has_left= false;
   has_range_end= within_range= false;
   scan.prepare(txn(), tree_of(index), scan_mode(), hides_entries(index));
   return 0;
