@@ -460,14 +460,19 @@ void ha_frond::column_bitmaps_signal()
       table->mark_virtual_column_with_deps(*field);
 }
 
-/* The row read last is not wanted; at READ COMMITTED others may have it at once. */
+/* Gives back what a read of this statement has locked and the statement has no use for; at READ COMMITTED others may have it at once. */
+void ha_frond::unlock(const frond_tree *tree, const Bytes &key)
+{
+  if (locking() && session->read_committed())
+    frond_txn_unlock(txn(), tree, slice(key));
+}
+
+/* The row read last is not wanted. */
 void ha_frond::unlock_row()
 {
-  if (!locking() || !session->read_committed())
-    return;
-  frond_txn_unlock(txn(), share->primary, slice(primary_key));
+  unlock(share->primary, primary_key);
   if (active_index != MAX_KEY && !is_primary(active_index) && (at_point || has_virtual_part(active_index)))
-    frond_txn_unlock(txn(), tree_of(active_index), slice(compared));
+    unlock(tree_of(active_index), compared);
 }
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -1038,6 +1043,8 @@ int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *bus
     *busy= skipped;
   if (!value.data || skipped) {
     *skip= true;
+    if (!skipped)
+      unlock(share->primary, primary_key);
     return 0;
   }
   if (table_share->blob_fields) {
@@ -1555,14 +1562,21 @@ int ha_frond::point_read(uint index, uchar *record)
                 : frond_txn_get(txn(), tree_of(index), entry.key, &entry.value);
     if (status != FROND_OK)
       return failure(status);
-    if (!entry.value.data || skipped)
+    if (skipped)
       return HA_ERR_KEY_NOT_FOUND;
+    if (!entry.value.data) {
+      unlock(tree_of(index), search_key);
+      return HA_ERR_KEY_NOT_FOUND;
+    }
     /* The row's own read ends the lending of the entry. */
     row_memory.clear();
     row_memory.append(entry.value.data, entry.value.size);
     entry.value= slice(row_memory);
     error= read_entry(index, entry, record, &skip);
   }
+  /* Others may write the row, by whatever key it has been looked for: it does not match. */
+  if (!error && skip)
+    unlock(tree_of(index), search_key);
   return error ? error : skip ? HA_ERR_KEY_NOT_FOUND : 0;
 }
 

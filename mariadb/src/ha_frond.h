@@ -180,6 +180,7 @@ private:
   bool locks_entries(uint index) const;
   bool looks_before_write(key_part_map parts, enum ha_rkey_function find) const;
   int lock_prefix(uint index, const uchar *tuple, key_part_map parts);
+  void unlock(const frond_tree *tree, const frond::Bytes &key);
   void shrink_buffers();
   frond::Scan_mode scan_mode() const;
   bool hides_entries(uint index) const;
