@@ -109,13 +109,14 @@ int64_t Session::statement_wait_ms(THD *thd)
 
 int Session::statement_begin(THD *thd, int64_t wait_ms, bool again)
 {
-  int error= phase == Phase::idle ? begin(thd, 0, wait_ms) : set_wait(wait_ms);
+  const bool begins= phase == Phase::idle;
+  int error= begins ? begin(thd, 0, wait_ms) : set_wait(wait_ms);
   if (error)
     return error;
   trans_register_ha(thd, false, hton, 0);
   if (is_multi_statement(thd))
     trans_register_ha(thd, true, hton, 0);
-  if (tables_locked == 0 || (again && !thd->in_sub_stmt))
+  if (begins || tables_locked == 0 || (again && !thd->in_sub_stmt))
     frond_txn_begin_statement(transaction);
   return 0;
 }
