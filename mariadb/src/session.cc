@@ -79,7 +79,7 @@ int Session::begin(THD *thd, uint32_t flags, int64_t wait_ms)
   options.durability= durability= commit_durability(thd);
   options.lock_wait_ms= waits_ms= wait_ms;
   options.flags= flags;
-  begun_at= trees_clock();
+  reads_from= trees_clock();
   frond_status status= frond_txn_begin(database, &options, &transaction);
   if (status != FROND_OK)
     return statement_error(thd, status);
@@ -88,6 +88,15 @@ int Session::begin(THD *thd, uint32_t flags, int64_t wait_ms)
   reported.enter(thd, id);
   phase= Phase::active;
   return 0;
+}
+
+bool Session::reads_before(uint64_t tick)
+{
+  if (read_committed())
+    return false;
+  if (!frond_txn_has_snapshot(transaction))
+    reads_from= trees_clock();
+  return reads_from < tick;
 }
 
 int Session::set_wait(int64_t wait_ms)

@@ -392,6 +392,9 @@ frond_status frond_txn_contains(frond_txn *txn, const frond_tree *tree, frond_sl
 /* Whether others have committed a change of key after the transaction's snapshot: then a locking read or a write of it meets
  * another row than its plain reads see. Stays so as long as key is locked. False where it has taken no snapshot that lasts. */
 frond_status frond_txn_changed_after_snapshot(frond_txn *txn, const frond_tree *tree, frond_slice key, bool *changed);
+/* Whether the transaction has taken a snapshot that lasts until its end: it does at its first plain read at
+ * FROND_ISOLATION_REPEATABLE_READ, and at once with FROND_TXN_CONSISTENT_SNAPSHOT. False for NULL, and after its end. */
+bool frond_txn_has_snapshot(const frond_txn *txn);
 /* Many keys by one call: values[i] answers keys[i], for i below count. On an error no value is written. */
 frond_status frond_txn_get_many(frond_txn *txn, const frond_tree *tree, const frond_slice *keys, size_t count,
                                 frond_slice *values);
