@@ -409,6 +409,13 @@ int ha_frond::extra(enum ha_extra_function operation)
   case HA_EXTRA_NO_IGNORE_DUP_KEY:
     passes_duplicates= false;
     return 0;
+  case HA_EXTRA_WRITE_CAN_REPLACE:
+  case HA_EXTRA_INSERT_WITH_UPDATE:
+    writes_duplicates= true;
+    return 0;
+  case HA_EXTRA_WRITE_CANNOT_REPLACE:
+    writes_duplicates= false;
+    return 0;
   case HA_EXTRA_BEGIN_COPY:
     copying= true;
     return 0;
@@ -432,7 +439,7 @@ int ha_frond::reset()
   cancel_pushed_rowid_filter();
   multi_range.dsmrr_close();
   has_range_end= has_moved= has_left= false;
-  copying= load_due= passes_duplicates= prefix_locked= false;
+  copying= load_due= passes_duplicates= writes_duplicates= prefix_locked= false;
   load.reset();
   return 0;
 }
@@ -550,11 +557,18 @@ bool ha_frond::entry_primary_key(uint index, const frond_row &entry, frond_slice
  * Writing
  */
 
+/* How the key of a row that is there already is left locked: shared, where the statement only says so. Of a REPLACE that has triggers
+   to call the server says nothing by extra(). */
+uint32_t ha_frond::insertion_flags() const
+{
+  return writes_duplicates || ha_thd()->lex->duplicates != DUP_ERROR ? 0 : FROND_OPERATION_SHARING;
+}
+
 void ha_frond::add_insertion(uint index, const uchar *record, const Bytes &primary)
 {
   bool checked= share->indexes[index].unique && !codecs[index]->has_null(record);
   writes.begin(share->indexes[index].tree, checked ? FROND_OP_INSERT : FROND_OP_PUT,
-               checked ? 0 : FROND_OPERATION_COVERED, index);
+               checked ? insertion_flags() : FROND_OPERATION_COVERED, index);
   append_entry_key(index, record, primary, writes.bytes());
   writes.value();
   append_entry_value(index, record, primary, writes.bytes());
@@ -844,7 +858,8 @@ int ha_frond::write_row(const uchar *record)
     for (int shift= 56; shift >= 0; shift-= 8)
       new_primary_key.append_byte(static_cast<uchar>(number >> shift));
   }
-  writes.begin(share->primary, has_primary_key() ? FROND_OP_INSERT : FROND_OP_PUT, 0, table_share->primary_key);
+  writes.begin(share->primary, has_primary_key() ? FROND_OP_INSERT : FROND_OP_PUT, insertion_flags(),
+               table_share->primary_key);
   writes.bytes().append_bytes(new_primary_key);
   writes.value();
   rows.encode(record, writes.bytes());
@@ -913,7 +928,7 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
     writes.begin(share->primary, FROND_OP_DELETE, 0, table_share->primary_key);
     writes.bytes().append_bytes(primary_key);
   }
-  writes.begin(share->primary, moved ? FROND_OP_INSERT : FROND_OP_PUT, 0, table_share->primary_key);
+  writes.begin(share->primary, moved ? FROND_OP_INSERT : FROND_OP_PUT, insertion_flags(), table_share->primary_key);
   writes.bytes().append_bytes(new_primary_key);
   writes.value();
   rows.encode(new_record, writes.bytes());

@@ -569,8 +569,10 @@ enum {
 };
 
 enum {
-  FROND_OPERATION_COVERED = 1 /* takes no lock where nobody locks ranges: the caller's lock on another key keeps other
+  FROND_OPERATION_COVERED = 1, /* takes no lock where nobody locks ranges: the caller's lock on another key keeps other
                                * writers away. Cursors that lock, and range locks, see it all the same */
+  FROND_OPERATION_SHARING = 2  /* of FROND_OP_INSERT: a key that has a value is left locked shared and not exclusive, for who
+                               * is told so and does not go on to write it. No matter for the others */
 };
 
 typedef struct frond_operation {
@@ -583,7 +585,8 @@ typedef struct frond_operation {
 
 /* All writes as one, in order, in one log record, whatever their number and trees: the fast way, meant for a row and
  * all its index entries. On an error none of them has happened; *failed (may be NULL) is then the index of the one at
- * fault, or FROND_NONE when it was no single one. */
+ * fault, or FROND_NONE when it was no single one. Where one is at fault, the keys of those before it are locked no more
+ * than they were (at FROND_ISOLATION_SERIALIZABLE they stay locked shared); its own key is, unless it was waited for in vain. */
 #define FROND_NONE SIZE_MAX
 frond_status frond_txn_write(frond_txn *txn, const frond_operation *operations, size_t count, size_t *failed);
 /* The same as a transaction of its own: one wait. options may be NULL. */
