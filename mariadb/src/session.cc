@@ -189,6 +189,12 @@ void Session::abandon()
   forget();
 }
 
+/* Whether what the server has written about a prepared transaction is not on the disk yet: then a restart would roll it back. */
+static bool is_decision_lost_with_power()
+{
+  return opt_bin_log && sync_binlog_period != 1;
+}
+
 int Session::commit(THD *thd, bool all)
 {
   if (!is_whole(thd, all)) {
@@ -200,9 +206,13 @@ int Session::commit(THD *thd, bool all)
   frond_status status= FROND_OK;
   if (phase == Phase::active)
     status= frond_txn_commit(transaction);
-  else if (phase == Phase::prepared)
-    status= ordered ? ordered_status
-                    : frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), durability);
+  else if (phase == Phase::prepared && !ordered)
+    status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), durability);
+  else if (phase == Phase::prepared) {
+    status= ordered_status;
+    if (status == FROND_OK && durability == FROND_DURABILITY_SYNC && is_decision_lost_with_power())
+      status= frond_db_sync_log(database);
+  }
   forget();
   return handler_error(status);
 }
@@ -256,7 +266,7 @@ void Session::commit_ordered(THD *thd, bool all)
 {
   if (!is_whole(thd, all) || phase != Phase::prepared)
     return;
-  /* The prepare record is durable, and so is the server's decision: this needs no sync of its own. */
+  /* The server's decision is written: what this writes survives the server. commit() sees to the rest, beside others. */
   ordered_status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), FROND_DURABILITY_NONE);
   ordered= true;
 }
