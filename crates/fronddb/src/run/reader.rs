@@ -273,7 +273,7 @@ impl Run {
         if ptr.is_none() {
             return Ok(Arc::default());
         }
-        let load = || Ok(CachedBlock::Ranges(Arc::new(self.read_ranges(cause)?)));
+        let load = || Ok(CachedBlock::Ranges(Arc::new(self.read_ranges(cause, |_| {})?)));
         match self.cache.get(ptr.offset, Priority::High, load)? {
             CachedBlock::Ranges(block) => Ok(Arc::clone(&block.list)),
             _ => Err(wrong_kind("range-deletes", ptr)),

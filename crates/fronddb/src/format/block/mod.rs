@@ -82,6 +82,8 @@ impl BlockKind {
         match self {
             // 2: the heads of planes stand together.
             BlockKind::Entries => 2,
+            // 2: there may be another block with those before.
+            BlockKind::Ranges => 2,
             _ => 1,
         }
     }

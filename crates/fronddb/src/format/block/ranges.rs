@@ -2,10 +2,11 @@
 //!
 //! Raw form: their number (varint); then for each, ascending by start, newest first among equals: start
 //! and end (byte strings), sequence number (varint), stamp (0 settled · 1 committed, number · 2 written,
-//! transaction, step; all varints).
+//! transaction, step; all varints). From version 2 on, the address of the block with those before them may follow (two varints): what would make
+//! too large a block is parted, and read from its last part on.
 
 use crate::base::codec::{Decoder, put_bytes, put_varint};
-use crate::base::{CommitNumber, Error, Result, TxnId};
+use crate::base::{BlockPtr, CommitNumber, Error, Result, TxnId};
 use crate::format::{RangeDelete, Stamp};
 use std::sync::Arc;
 
@@ -61,11 +62,18 @@ impl std::ops::Deref for RangeList {
     }
 }
 
-/// The decoded range-deletes of a run.
+/// The decoded range-deletes of a run, or a part of them.
 #[derive(Debug)]
 pub struct RangeBlock {
     /// All of them.
     pub list: Arc<RangeList>,
+    /// The block with those that come before them.
+    pub before: Option<BlockPtr>,
+}
+
+/// Bytes that a range-delete takes in the raw form, at most.
+pub fn encoded_bytes_max(range: &RangeDelete) -> usize {
+    range.start.len() + range.end.len() + 48
 }
 
 /// Sorts range-deletes as a block has them.
@@ -74,8 +82,8 @@ pub fn sort_ranges(list: &mut [RangeDelete]) {
 }
 
 impl RangeBlock {
-    /// Appends the raw form of a sorted list.
-    pub fn encode(list: &[RangeDelete], out: &mut Vec<u8>) {
+    /// Appends the raw form of a sorted list, or of a part of one that others come `before`.
+    pub fn encode(list: &[RangeDelete], before: Option<BlockPtr>, out: &mut Vec<u8>) {
         put_varint(out, list.len() as u64);
         for range in list {
             put_bytes(out, &range.start);
@@ -93,6 +101,9 @@ impl RangeBlock {
                     put_varint(out, u64::from(step));
                 }
             }
+        }
+        if let Some(before) = before {
+            before.encode(out);
         }
     }
 
@@ -118,8 +129,12 @@ impl RangeBlock {
             }
             list.push(RangeDelete { start, end, seq, stamp });
         }
+        let before = if decoder.is_empty() { None } else { Some(BlockPtr::decode(&mut decoder)?) };
         decoder.finish()?;
-        Ok(RangeBlock { list: Arc::new(RangeList::of_sorted(list)) })
+        if before.is_some_and(BlockPtr::is_none) || (before.is_some() && list.is_empty()) {
+            return Err(Error::corruption("a part of the range-deletes that continues nothing"));
+        }
+        Ok(RangeBlock { list: Arc::new(RangeList::of_sorted(list)), before })
     }
 
     /// Bytes really allocated, about.
@@ -150,9 +165,18 @@ mod tests {
                 .collect();
             sort_ranges(&mut list);
             let mut raw = Vec::new();
-            RangeBlock::encode(&list, &mut raw);
+            RangeBlock::encode(&list, None, &mut raw);
             let block = RangeBlock::decode(&raw)?;
             prop_assert_eq!(&block.list[..], &list[..]);
+            prop_assert_eq!(block.before, None);
+            let mut part = Vec::new();
+            let before = BlockPtr { offset: 1 << 40, stored: 7 };
+            RangeBlock::encode(&list, Some(before), &mut part);
+            prop_assert!(list.iter().map(encoded_bytes_max).sum::<usize>() + 32 > part.len());
+            match RangeBlock::decode(&part) {
+                Ok(block) => prop_assert!(block.before == Some(before) && block.list[..] == list[..]),
+                Err(_) => prop_assert!(list.is_empty()),
+            }
         }
 
         #[test]
