@@ -851,6 +851,43 @@ fn what_was_dropped_above_the_leaves_is_joined_where_it_lies() {
 }
 
 #[test]
+fn a_drop_lets_seals_in_while_it_reads() {
+    for partly in [false, true] {
+        let mut harness = around(3000);
+        let root = harness.tree.version().root.clone();
+        let (height, slot) = (root.height(), root.slots()[1].clone());
+        let upper = root.upper(1, None).expect("more slots").to_vec();
+        assert!(height > 1);
+        let node::Target::Node(child) = slot.target() else { panic!("a node") };
+        assert!(child.load(&harness.tree.env).expect("load").slots().len() <= harness.tree.env.options.fanout_max);
+        let end = if partly { [&slot.lower()[..], b"0"].concat() } else { upper.clone() };
+        harness.delete_range(slot.lower().to_vec(), end);
+        harness.seal_all();
+        let root = harness.tree.version().root.clone();
+        let (slot, upper) = (&root.slots()[1], root.upper(1, None));
+        let mut state = harness.tree.state.lock();
+        let job = plan::reserve(&harness.tree.env, &mut state.reservations, height, slot, upper);
+        let job = job.expect("loaded").expect("nobody works");
+        drop(state);
+        // What comes while the job works: a row above the dropped ones, and another beside.
+        let inside = [&slot.lower()[..], b"new"].concat();
+        harness.write(&inside, Kind::Put, b"newer than the drop");
+        harness.write(&[upper.expect("bounded"), b"new"].concat(), Kind::Put, b"beside");
+        harness.switch();
+        let retention = harness.retention();
+        assert!(harness.tree.seal_step(&retention).expect("seal").is_none(), "the pivots may change");
+        assert_eq!(harness.tree.begin_alone(&retention, &job).expect("reads").is_some(), !partly);
+        assert!(harness.tree.seal_step(&retention).expect("seal").is_some(), "partly={partly}");
+        harness.tree.do_job(&retention, &job).expect("drop");
+        harness.check();
+        while harness.tree.work_step(&harness.retention(), 0.0).expect("work") {}
+        harness.check();
+        harness.reopen();
+        harness.check();
+    }
+}
+
+#[test]
 fn nodes_are_not_joined_below_a_range_delete() {
     let mut harness = around(3000);
     let root = harness.tree.version().root.clone();
