@@ -51,9 +51,8 @@ fn history() -> impl Strategy<Value = History> {
     let ending =
         prop_oneof![4 => Just(Ending::Commit), 1 => Just(Ending::Abort), 1 => Just(Ending::CommitWithoutLastStep)];
     let transactions = prop::collection::vec((prop::collection::vec(action, 1..4), ending), 1..7);
-    (transactions, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(transactions, last_is_open, wiped, single)| History { transactions, last_is_open, wiped, single },
-    )
+    (transactions, any::<bool>(), any::<bool>(), any::<bool>())
+        .prop_map(|(transactions, last_is_open, wiped, single)| History { transactions, last_is_open, wiped, single })
 }
 
 struct World {
@@ -306,7 +305,8 @@ fn what_a_range_delete_hides_from_all_leaves_with_it_though_it_is_undecided() {
             assert_eq!(compacted(&retention, true, older, &[(4, range)]), [], "{kind:?}");
             assert_eq!(compacted(&retention, true, older, &[(2, range)]).len(), 1, "{kind:?}");
         }
-        let kept = compacted(&retention, true, std::slice::from_ref(&message), &[(4, Stamp::Committed(CommitNumber(6)))]);
+        let kept =
+            compacted(&retention, true, std::slice::from_ref(&message), &[(4, Stamp::Committed(CommitNumber(6)))]);
         assert_eq!(kept, [message], "an older snapshot does not see the range-delete");
     }
 }
