@@ -107,7 +107,7 @@ impl BeTree {
         let cuts = root.slots().iter().skip(1).map(|slot| slot.lower().clone()).collect();
         let compaction = Compaction {
             sources: vec![source],
-            range_deletes: memtable.range_deletes().to_vec(),
+            range_deletes: memtable.range_deletes(|lists| lists.iter().cloned().collect()),
             lower: root.slots()[0].lower().clone(),
             upper: None,
             bottom: false,

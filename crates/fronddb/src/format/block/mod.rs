@@ -42,7 +42,7 @@ mod stored;
 pub use builder::{BLOCK_BYTES_MAX, EntryBlockBuilder, Layout};
 pub use entries::{EntryBlock, EntryCursor, Payload};
 pub use index::{IndexBlock, IndexBuilder, IndexEntry};
-pub use ranges::{RangeBlock, RangeList};
+pub use ranges::{RangeBlock, RangeList, RangeLists};
 
 use crate::base::checksum;
 use crate::base::codec::Decoder;

@@ -62,6 +62,56 @@ impl std::ops::Deref for RangeList {
     }
 }
 
+/// Range-deletes that become more, to be asked the same. Never changes: one more makes another.
+///
+/// The logarithmic method (Bentley, Saxe, 1980): sorted lists, each more than twice as long as the next one. A new one is a list of its own; lists
+/// that are too short for those behind them become one. So each range-delete is put into some log n lists, and a question is put to as many.
+#[derive(Debug, Clone, Default)]
+pub struct RangeLists {
+    lists: Vec<Arc<RangeList>>,
+}
+
+impl RangeLists {
+    /// These and one more.
+    #[must_use]
+    pub fn with(&self, range: RangeDelete) -> RangeLists {
+        let mut lists = self.lists.clone();
+        let mut added = vec![range];
+        while let Some(last) = lists.pop_if(|last| last.len() <= 2 * added.len()) {
+            added.extend_from_slice(&last);
+        }
+        lists.push(Arc::new(RangeList::new(added)));
+        RangeLists { lists }
+    }
+
+    /// None yet.
+    pub fn is_empty(&self) -> bool {
+        self.lists.is_empty()
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &RangeDelete> {
+        self.lists.iter().flat_map(|list| list.iter())
+    }
+
+    /// As [`RangeList::covering`].
+    pub fn covering(&self, key: &[u8]) -> impl Iterator<Item = &RangeDelete> {
+        self.lists.iter().flat_map(move |list| list.covering(key))
+    }
+
+    /// As [`RangeList::meeting`].
+    pub fn meeting(&self, lower: &[u8], upper: Option<&[u8]>) -> impl Iterator<Item = &RangeDelete> {
+        self.lists.iter().flat_map(move |list| list.meeting(lower, upper))
+    }
+}
+
+impl From<Vec<RangeDelete>> for RangeLists {
+    fn from(list: Vec<RangeDelete>) -> RangeLists {
+        let lists = if list.is_empty() { Vec::new() } else { vec![Arc::new(RangeList::new(list))] };
+        RangeLists { lists }
+    }
+}
+
 /// The decoded range-deletes of a run, or a part of them.
 #[derive(Debug)]
 pub struct RangeBlock {
@@ -202,6 +252,34 @@ mod tests {
                     let meets = |range: &&RangeDelete| range.end[..] > low[..] && upper.is_none_or(|upper| range.start[..] < *upper);
                     let wanted: Vec<u64> = list.iter().filter(meets).map(|range| range.seq).collect();
                     prop_assert_eq!(sorted(ranges.meeting(&low, upper).map(|range| range.seq).collect()), wanted);
+                }
+            }
+        }
+
+        #[test]
+        fn lists_that_grow_find_what_one_list_finds(
+            bounds in prop::collection::vec((0u8..30, 1u8..12), 0..200),
+            probes in prop::collection::vec((0u8..45, 0u8..10), 5),
+        ) {
+            let (mut lists, mut all) = (RangeLists::default(), Vec::new());
+            for (seq, (start, length)) in bounds.into_iter().enumerate() {
+                let range = RangeDelete { start: vec![start], end: vec![start + length], seq: seq as u64, stamp: Stamp::Settled };
+                all.push(range.clone());
+                lists = lists.with(range);
+                prop_assert!(lists.lists.windows(2).all(|pair| pair[0].len() > 2 * pair[1].len()));
+                let sorted = |ranges: &mut dyn Iterator<Item = &RangeDelete>| {
+                    let mut seqs: Vec<u64> = ranges.map(|range| range.seq).collect();
+                    seqs.sort_unstable();
+                    seqs
+                };
+                let one = RangeList::new(all.clone());
+                prop_assert_eq!(sorted(&mut lists.iter()), sorted(&mut one.iter()));
+                for (low, length) in &probes {
+                    let (low, high) = ([*low], [*low + *length]);
+                    prop_assert_eq!(sorted(&mut lists.covering(&low)), sorted(&mut one.covering(&low)));
+                    for upper in [Some(&high[..]), None] {
+                        prop_assert_eq!(sorted(&mut lists.meeting(&low, upper)), sorted(&mut one.meeting(&low, upper)));
+                    }
                 }
             }
         }
