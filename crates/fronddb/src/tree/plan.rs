@@ -418,9 +418,11 @@ fn oldest_part(tuning: &TreeTuning, slot: &Arc<Slot>) -> Arc<Slot> {
 }
 
 /// True when all that is pending lies beyond a base that is large enough to stay as it is: then the base
-/// is not written again and a new leaf begins behind it, as when rows arrive in the order of their keys.
+/// is not written again and a new leaf begins behind it, as when rows arrive in the order of their keys. Range-deletes in the base would
+/// reach into that.
 pub(super) fn appends(tuning: &TreeTuning, slot: &Slot, base: &Run) -> bool {
     base.meta().bytes >= tuning.leaf_bytes_target() / 2
+        && base.meta().range_deletes == 0
         && !slot.buffer().is_empty()
         && slot.buffer().iter().all(|run| run.meta().range_deletes == 0 && run.meta().first_key > base.meta().last_key)
 }

@@ -1031,6 +1031,29 @@ fn a_drop_lets_seals_in_while_it_reads() {
 }
 
 #[test]
+fn a_leaf_with_a_range_delete_in_its_base_is_written_again_when_rows_come_behind_it() {
+    let mut harness = Harness::new();
+    let number = |at: u16| crate::base::key::inner(TreeId(1), &at.to_be_bytes());
+    let value = |at: u16| crate::base::random::Random(u64::from(at)).bytes(40);
+    for at in 0..100 {
+        harness.write(&number(at), Kind::Put, &value(at));
+    }
+    harness.snapshots.push(CommitNumber(harness.now));
+    harness.delete_range(number(99), number(1000));
+    harness.seal_all();
+    while harness.tree.work_step(&harness.retention(), 0.0).expect("work") {}
+    for at in 200..220 {
+        harness.write(&number(at), Kind::Put, &value(at));
+    }
+    harness.seal_all();
+    while harness.tree.work_step(&harness.retention(), 0.0).expect("work") {}
+    harness.check();
+    harness.snapshots.clear();
+    harness.reopen();
+    harness.check();
+}
+
+#[test]
 fn nodes_are_not_joined_below_a_range_delete() {
     let mut harness = around(3000);
     let root = harness.tree.version().root.clone();
