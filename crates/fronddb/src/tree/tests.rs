@@ -501,7 +501,7 @@ fn a_queue_leaves_dead_ranges_that_scans_jump_over() {
         drop(cursor);
         harness.write(&head, Kind::Delete, &[]);
     }
-    assert!(passed < 200, "the last scan passed over {passed} keys");
+    assert!(passed <= 3, "the last scan passed over {passed} keys");
     // Writes into the dead range are seen.
     harness.write(&key(100 * 3), Kind::Put, b"again");
     harness.check();
@@ -527,16 +527,16 @@ fn a_stack_leaves_dead_ranges_that_scans_jump_over() {
         harness.write(&number(wanted), Kind::Delete, &[]);
         passed
     };
-    assert_eq!(pop(&mut harness, 99), 10_000);
+    assert!(pop(&mut harness, 99) <= 10_100);
     for at in (50..99).rev() {
         let passed = pop(&mut harness, at);
-        assert!(passed <= 70, "{passed} keys passed over before {at}");
+        assert!(passed <= 3, "{passed} keys passed over before {at}");
     }
     // What is pushed is seen, and costs little.
     for at in 50..90 {
         harness.write(&number(at), Kind::Put, b"again");
         let passed = pop(&mut harness, at);
-        assert!(passed <= 150, "{passed} keys passed over before {at}");
+        assert!(passed <= 5, "{passed} keys passed over before {at}");
         harness.write(&number(at), Kind::Put, b"again");
     }
     harness.check();

@@ -16,6 +16,8 @@ const CHAIN_BEFORE_WATCH: u32 = 64;
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     pub(super) keys: u32,
+    /// The first of them, if there are any.
+    first: Vec<u8>,
     /// The newest commit among their deletes.
     pub(super) since: CommitNumber,
     pub(super) watch: Option<WatchId>,
@@ -42,12 +44,17 @@ impl TreeCursor {
             self.end_chain(false);
             return Ok(false);
         };
-        let forward = self.direction == Direction::Forward;
         self.chain.keys += 1;
+        if self.chain.keys == 1 {
+            self.chain.first.clear();
+            self.chain.first.extend_from_slice(&self.key);
+        }
         if let Some(marker) = self.tree.dead.around(&self.key, self.view.snapshot) {
-            let behind = if forward { marker.upper } else { marker.lower };
+            let behind = if self.direction == Direction::Forward { marker.upper } else { marker.lower };
             if self.chain.watch.is_some() {
                 self.chain.since = self.chain.since.max(marker.since);
+            } else if self.chain.keys > 1 && self.begin_again()? {
+                return Ok(true);
             } else {
                 self.begin_watch(&behind);
             }
@@ -55,19 +62,32 @@ impl TreeCursor {
             return Ok(true);
         }
         self.chain.since = self.chain.since.max(since);
-        if self.chain.watch.is_none() && self.chain.keys >= CHAIN_BEFORE_WATCH {
-            let mut next = self.key.clone();
-            if forward {
-                next.push(0);
-            }
-            self.begin_watch(&next);
-            if self.chain.watch.is_some() {
-                // The memtable's source may stand further on already: it has not seen what was written before it until now.
-                self.jump(next)?;
-                return Ok(true);
-            }
+        Ok(self.chain.watch.is_none() && self.chain.keys >= CHAIN_BEFORE_WATCH && self.begin_again()?)
+    }
+
+    /// Begins to watch, and puts all sources where the chain began or, where that is in another leaf range, behind the current key: so those keys
+    /// are read once more, and by nobody after that. The memtable's source has to be moved in any case: where it stands it has not seen what was
+    /// written before it until now. False when there can be no watch.
+    fn begin_again(&mut self) -> Result<bool> {
+        let Some(leaf) = &self.leaf else { return Ok(false) };
+        let forward = self.direction == Direction::Forward;
+        let first = self.chain.first.as_slice();
+        let is_inside = if forward {
+            leaf.lower.as_slice() <= first
+        } else {
+            leaf.upper.as_deref().is_none_or(|upper| first < upper)
+        };
+        let mut from = if is_inside { first.to_vec() } else { self.key.clone() };
+        // Up, what is read again is watched with its first key, and the current key is passed.
+        if is_inside != forward {
+            from.push(0);
         }
-        Ok(false)
+        self.begin_watch(&from);
+        if self.chain.watch.is_none() {
+            return Ok(false);
+        }
+        self.jump(from)?;
+        Ok(true)
     }
 
     /// Begins to watch writes from `from` on, the way it goes, where all sources must be put next, unless some may already have gone to a newer memtable or a graft. Where this cursor sees
@@ -88,8 +108,9 @@ impl TreeCursor {
     /// Ends the chain; if `proved`, everything between the watch's begin and the current key is dead, which is not the key of a row
     /// unless the cursor stands at it.
     pub(super) fn end_chain(&mut self, proved: bool) {
-        let chain = std::mem::take(&mut self.chain);
-        let Some(watch) = chain.watch else { return };
+        let (watch, since) = (self.chain.watch.take(), std::mem::take(&mut self.chain.since));
+        self.chain.keys = 0;
+        let Some(watch) = watch else { return };
         if !proved {
             self.tree.dead.end_watch(watch, None);
             return;
@@ -98,7 +119,7 @@ impl TreeCursor {
         if self.direction == Direction::Backward && self.valid() {
             end.push(0);
         }
-        self.tree.dead.end_watch(watch, Some((&end, chain.since)));
+        self.tree.dead.end_watch(watch, Some((&end, since)));
     }
 
     /// Moves all sources to `key`, or backward to before it, in this leaf range or the one that it lies in.
