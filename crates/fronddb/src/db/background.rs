@@ -238,7 +238,7 @@ impl Engine {
     fn move_down(&self) -> Result<()> {
         self.begin_once()?;
         let since = self.wake.announced();
-        let work = || self.tree.work_step(&self.retention(), self.work_threshold());
+        let work = || self.move_down_step(self.work_threshold());
         if work()? || self.clean_grafts_step()? || self.clean_at_rest()? || self.work_for_readers()? {
             if self.is_disk_full() {
                 self.space_was_found();
@@ -357,14 +357,7 @@ impl Engine {
         if self.flush_step()? {
             return Ok(true);
         }
-        let work = || {
-            let worked = self.tree.work_step(&self.retention(), self.work_threshold());
-            self.but_for_space(worked.inspect_err(|error| {
-                if error.kind() == ErrorKind::NoSpace {
-                    self.work_lacked_space(error);
-                }
-            }))
-        };
+        let work = || self.but_for_space(self.move_down_step(self.work_threshold()));
         let is_full = self.is_disk_full();
         if is_full {
             let worked = work()?;

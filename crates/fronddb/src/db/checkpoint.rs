@@ -13,7 +13,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::engine::Engine;
@@ -89,6 +89,8 @@ pub(crate) struct Ledger {
     publishing: Mutex<()>,
     state: Mutex<LedgerState>,
     replay_bytes_per_s: u64,
+    /// The end of what the log repeats behind each seal: what follows is new.
+    repeated_end: AtomicU64,
 }
 
 impl Ledger {
@@ -104,6 +106,7 @@ impl Ledger {
             publishing: Mutex::new(()),
             state: Mutex::new(state),
             replay_bytes_per_s: replay_bytes_per_s.max(1 << 20),
+            repeated_end: AtomicU64::new(0),
         }
     }
 
@@ -152,7 +155,9 @@ impl Engine {
         let log = self.log()?;
         let _switching = self.switching.lock();
         let active = self.tree.version_guard().active.clone();
-        if active.bytes() < bytes_min || (active.is_empty() && !active.has_range_deletes()) {
+        // Transactions that only lock, and are prepared, leave no messages, but records.
+        let is_empty = active.is_empty() && !active.has_range_deletes();
+        if active.bytes() < bytes_min || (is_empty && (bytes_min > 0 || self.logged_since_seal() == 0)) {
             return Ok(false);
         }
         let _gate = self.gate.write();
@@ -161,12 +166,23 @@ impl Engine {
         let start = self.logged(log.rotate(has_prepared))?;
         let guard = self.poison_on_panic();
         self.log_prepared_again()?;
+        self.note_repeated();
         self.checkpoints.state.lock().past.push_back((active.id(), WeakLevel0::Active(Arc::downgrade(&active))));
         self.tree.switch_active(Arc::new(Memtable::new(start.0, &self.budget)));
         guard.done();
         self.admission.sealed(self.clock.micros(), active.bytes());
         self.wake.flush();
         Ok(true)
+    }
+
+    /// What the log ends with now, it will repeat behind the next seal.
+    pub(crate) fn note_repeated(&self) {
+        self.checkpoints.repeated_end.store(self.log_end().0, Ordering::Relaxed);
+    }
+
+    /// Bytes of the log that the next seal makes needless.
+    fn logged_since_seal(&self) -> u64 {
+        self.log_end().0.saturating_sub(self.checkpoints.repeated_end.load(Ordering::Relaxed))
     }
 
     /// Writes the oldest sealed memtable into the tree and publishes. False when there is none, or none that
@@ -228,6 +244,7 @@ impl Engine {
     /// Brings everything written so far into the tree and publishes it.
     pub(crate) fn checkpoint(&self, cause: Cause) -> Result<()> {
         self.check_writable()?;
+        self.begin_once()?;
         self.count_checkpoint(cause);
         match self.seal_active(0) {
             // What is sealed already gives segments of the log back.
@@ -288,7 +305,8 @@ impl Engine {
     /// Begins the checkpoint that time or the recovery target ask for; says whether one is due.
     pub(crate) fn due_checkpoint(&self) -> Option<Cause> {
         let version = self.tree.version_guard();
-        if version.active.is_empty() && !version.active.has_range_deletes() {
+        let logged = self.logged_since_seal();
+        if version.active.is_empty() && !version.active.has_range_deletes() && logged == 0 {
             return None;
         }
         let interval = self.checkpoint_interval_ms.load(Ordering::Relaxed).saturating_mul(1000);
@@ -301,7 +319,8 @@ impl Engine {
             return Some(Cause::Space);
         }
         let target = self.recovery_target_ms.load(Ordering::Relaxed).saturating_mul(1000);
-        let worth_it = version.active.bytes() >= self.level0_bytes() / 8 && version.sealed.is_empty();
+        let bytes = version.active.bytes().max(logged as usize);
+        let worth_it = bytes >= self.level0_bytes() / 8 && version.sealed.is_empty();
         if target > 0 && worth_it && self.estimated_recovery().micros > target.max(2 * RESTART_MICROS) {
             return Some(Cause::Target);
         }

@@ -6,13 +6,15 @@
 //!   that, or the log, has no room for it, it first empties level 0, which gives back segments of the log.
 //! - F3: while the disk is full, background work does whatever is pending, because deletes make space only when they
 //!   arrive at the leaves.
-//! - F4: nothing here waits for space from elsewhere; a write that finds none says so.
+//! - F4: while the disk is full, that work is done in pieces that what is kept for compactions suffices for: each ends at some key, and
+//!   gives back the space of what it has read before the next one begins ([`Engine::piece_bytes`]).
+//! - F5: nothing here waits for space from elsewhere; a write that finds none says so.
 //!
 //! Two files can meet the full disk, the data file and the log. Space for level 0 and for compactions is the store's reserve
 //! ([`crate::store`]), and comes before segments that the log has ready. The log has none: level 0 is sealed without another segment ([`Log::rotate`]), and what was written of it
 //! gives a segment back.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::background::PAUSE;
 use super::checkpoint::Cause;
@@ -30,6 +32,10 @@ const STORED_MORE_BYTES: u64 = 128 << 10;
 /// Kept for compactions: a part of the data, within bounds. The upper is about what a flush of a whole buffer takes.
 const COMPACTION_PART: u64 = 16;
 const COMPACTION_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 20;
+/// A piece of work writes such a part of what is kept for compactions, and less each time after it lacked space, but not less than this.
+const PIECE_PART: u64 = 2;
+const PIECE_BYTES_MIN: u64 = 64 << 10;
+const PIECES_LACKED_MAX: u32 = 6;
 /// How often a delete empties level 0 before it gives up.
 const RELIEFS_MAX: usize = 3;
 /// After background work has lacked space, the disk is taken for full for so long at least, in microseconds.
@@ -52,6 +58,8 @@ pub(crate) struct FullDisk {
     backed: AtomicUsize,
     /// When keeping space is tried again in the background.
     try_again_at: AtomicU64,
+    /// How often in a row a piece of work has lacked space.
+    pieces_lacked: AtomicU32,
 }
 
 impl FullDisk {
@@ -78,20 +86,21 @@ impl Engine {
         match backed {
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 self.disk_is_full(&error);
-                return if deletes_only() { self.admit_delete(bytes) } else { Err(error) };
+                return if deletes_only() { self.admit_delete(bytes, false) } else { Err(error) };
             }
             result => result?,
         }
-        if self.log_has_room_for(bytes) || !deletes_only() { Ok(()) } else { self.admit_delete(bytes) }
+        if self.log_has_room_for(bytes) || !deletes_only() { Ok(()) } else { self.admit_delete(bytes, false) }
     }
 
-    /// Lets a write that only deletes go on although the disk is full, if there is any way.
-    fn admit_delete(&self, bytes: usize) -> Result<()> {
+    /// Lets a write that only deletes go on although the disk is full, if there is any way. `has_failed`: the log did not have the room that it
+    /// seems to have.
+    fn admit_delete(&self, bytes: usize, has_failed: bool) -> Result<()> {
         let beyond = self.store.compaction_reserve_bytes() as usize / 4;
         for relief in 0.. {
             let backed = self.full_disk.backed();
             let total = self.tree.version_guard().level0_bytes() + bytes;
-            if total <= backed + beyond && self.log_has_room_for(bytes) {
+            if total <= backed + beyond && self.log_has_room_for(bytes) && (relief > 0 || !has_failed) {
                 break;
             }
             if relief == RELIEFS_MAX {
@@ -115,9 +124,11 @@ impl Engine {
         may_wait: impl Fn() -> bool,
         mut append: impl FnMut() -> Result<T>,
     ) -> Result<T> {
-        for _ in 0..RELIEFS_MAX {
+        for round in 0..RELIEFS_MAX {
             match append() {
-                Err(error) if error.kind() == ErrorKind::NoSpace && may_wait() => self.admit_delete(bytes)?,
+                Err(error) if error.kind() == ErrorKind::NoSpace && may_wait() => {
+                    self.admit_delete(bytes, round > 0)?
+                }
                 result => return result,
             }
         }
@@ -178,7 +189,34 @@ impl Engine {
         outcome
     }
 
-    /// Background work has met a full disk.
+    /// How much a piece of work writes, about, while the disk is full (F4); none while it is not.
+    fn piece_bytes(&self) -> Option<u64> {
+        let lacked = self.full_disk.pieces_lacked.load(Ordering::Relaxed);
+        let bytes = (self.store.compaction_reserve_bytes() / PIECE_PART) >> lacked.min(PIECES_LACKED_MAX);
+        self.is_disk_full().then(|| bytes.max(PIECE_BYTES_MIN))
+    }
+
+    /// A flush or compaction, or on a full disk a piece of one.
+    pub(crate) fn move_down_step(&self, threshold: f32) -> Result<bool> {
+        let was_full = self.is_disk_full();
+        let worked = self.tree.work_piece(&self.retention(), threshold, self.piece_bytes());
+        match &worked {
+            Ok(_) => self.full_disk.pieces_lacked.store(0, Ordering::Relaxed),
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                self.work_lacked_space(error);
+                if was_full {
+                    let lacked = self.full_disk.pieces_lacked.load(Ordering::Relaxed);
+                    self.full_disk.pieces_lacked.store((lacked + 1) % PIECES_LACKED_MAX, Ordering::Relaxed);
+                }
+                // Space that waits for the next publication comes back.
+                self.publish()?;
+            }
+            Err(_) => {}
+        }
+        worked
+    }
+
+    /// Background work has met a full disk, or a large value has: deletes that still wait for their turn make space for it (F3).
     pub(crate) fn work_lacked_space(&self, error: &Error) {
         self.full_disk.full_at.store(self.clock.micros().max(1), Ordering::Relaxed);
         self.disk_is_full(error);

@@ -20,6 +20,7 @@ use crate::base::{Error, ErrorKind, Lsn, Result, TxnId};
 use crate::format::record::{PreparedLock, Record, encode_prepare};
 use crate::lock::{HeldLock, Mode};
 use crate::log::Log;
+use crate::store::ShrinkLimits;
 use crate::txn::Prepared;
 
 /// Longest external id, in bytes.
@@ -141,6 +142,31 @@ impl Engine {
         for (xid, entry) in self.prepared.entries.lock().iter() {
             self.logged(log.append(&record(entry.txn, xid, &self.locks.export(entry.txn))))?;
         }
+        Ok(())
+    }
+
+    /// The same at an opening, which has begun a segment. A full disk may have no space for a usual one: then one of just their size will do, for which
+    /// the data file gives free space back if need be.
+    pub(crate) fn log_prepared_at_opening(&self) -> Result<()> {
+        let lacks_space = |outcome: &Result<()>| matches!(outcome, Err(error) if error.kind() == ErrorKind::NoSpace);
+        let mut logged = self.log_prepared_again();
+        if lacks_space(&logged) {
+            let log = self.log()?;
+            let entries = self.prepared.entries.lock();
+            let bytes_of = |xid: &[u8], txn| Log::bytes_of(record(txn, xid, &self.locks.export(txn)).len());
+            let bytes: u64 = entries.iter().map(|(xid, entry)| bytes_of(xid, entry.txn)).sum();
+            drop(entries);
+            let mut prepared = log.prepare_small(bytes);
+            if lacks_space(&prepared) {
+                let limits = ShrinkLimits { keep_bytes: 0, ..ShrinkLimits::default() };
+                while !self.store.shrink_step(limits)?.is_done {}
+                prepared = log.prepare_small(bytes);
+            }
+            prepared?;
+            logged = self.log_prepared_again();
+        }
+        logged?;
+        self.note_repeated();
         Ok(())
     }
 

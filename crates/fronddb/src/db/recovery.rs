@@ -135,7 +135,7 @@ fn open_with(
     engine.directory_lock = Mutex::new(Some(lock));
     if engine.log.is_some() {
         // The new active memtable begins here, so replay may begin here one day.
-        engine.log_prepared_again()?;
+        engine.log_prepared_at_opening()?;
     }
     recovery.events.recovered(&recovery.report, &recovery.directory);
     if engine.store.refused_direct() {

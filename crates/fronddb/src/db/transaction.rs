@@ -368,7 +368,7 @@ impl Transaction {
 
     /// First phase of a distributed commit: from now on the transaction survives crashes, with its locks, until
     /// [`crate::Database::commit_prepared`] or [`crate::Database::rollback_prepared`] decides it. Durable on return. The
-    /// external id is 1 to 128 bytes.
+    /// external id is 1 to 160 bytes.
     ///
     /// # Errors
     /// `KeyExists` when the external id is in use, `InvalidArgument`, `NoSpace`, `Poisoned`; the transaction is then

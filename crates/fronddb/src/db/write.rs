@@ -325,7 +325,12 @@ impl TxnCore {
         for (index, write) in batch.writes().enumerate().filter(|(index, _)| skipped.binary_search(index).is_err()) {
             if self.is_large(&write) {
                 let codec: Codec = engine.tree.env().codecs.get(write.tree());
-                let reference = write_blob(&engine.store, codec, write.payload)?;
+                let written = write_blob(&engine.store, codec, write.payload);
+                let reference = written.inspect_err(|error| {
+                    if error.kind() == ErrorKind::NoSpace {
+                        engine.work_lacked_space(error);
+                    }
+                })?;
                 engine.counters.blob_bytes.add(reference.extents.iter().map(|extent| extent.bytes()).sum());
                 let mut payload = Vec::new();
                 reference.encode(&mut payload);

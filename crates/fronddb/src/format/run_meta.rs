@@ -1,7 +1,8 @@
 //! What a node knows about a run: where it is, what it holds.
 //!
 //! Stored inside nodes (`format/node.rs`) and in backups. Layout: a version byte, then the fields in the
-//! order of [`RunMeta`], integers as varints, byte strings and lists preceded by their length.
+//! order of [`RunMeta`], integers as varints, byte strings and lists preceded by their length. Version 1 has no `clip`; it is still
+//! written for runs that are whole.
 
 use super::message::Kind;
 use crate::base::codec::{Decoder, put_bytes, put_varint};
@@ -10,7 +11,9 @@ use crate::base::{BlockPtr, CommitNumber, Error, ErrorKind, Extent, Result, RunI
 /// Number of message kinds plus one: `RunMeta::kinds` is indexed by kind number.
 pub const KIND_COUNT: usize = 6;
 
-const VERSION: u8 = 1;
+/// Of whole runs.
+const VERSION_WHOLE: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Description of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -51,6 +54,9 @@ pub struct RunMeta {
     pub blobs: u64,
     /// Number of range-deletes.
     pub range_deletes: u64,
+    /// What lay below this key has gone elsewhere, and its space with it; all else here speaks of what is left. Empty for a
+    /// whole run.
+    pub clip: Vec<u8>,
 }
 
 /// The rows that messages of these kinds make at the bottom of the tree: an update stands there above the put that it changes,
@@ -71,6 +77,11 @@ impl RunMeta {
         self.unresolved.is_empty() && self.newest_commit.0 == 0
     }
 
+    /// True when a part of it has gone elsewhere.
+    pub fn is_clipped(&self) -> bool {
+        !self.clip.is_empty()
+    }
+
     /// Bytes of its extents.
     pub fn extent_bytes(&self) -> u64 {
         self.extents.iter().map(|extent| extent.bytes()).sum()
@@ -82,12 +93,13 @@ impl RunMeta {
             + self.extents.capacity() * size_of::<Extent>()
             + self.first_key.capacity()
             + self.last_key.capacity()
+            + self.clip.capacity()
             + self.unresolved.capacity() * size_of::<TxnId>()
     }
 
     /// Appends the stored form to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(VERSION);
+        out.push(if self.is_clipped() { VERSION } else { VERSION_WHOLE });
         put_varint(out, self.id.0);
         put_varint(out, self.extents.len() as u64);
         for extent in &self.extents {
@@ -116,6 +128,9 @@ impl RunMeta {
         }
         put_varint(out, self.blobs);
         put_varint(out, self.range_deletes);
+        if self.is_clipped() {
+            put_bytes(out, &self.clip);
+        }
     }
 
     /// Reads what [`RunMeta::encode`] wrote.
@@ -124,7 +139,7 @@ impl RunMeta {
     /// `Corruption` when it is malformed, `UnsupportedFormat` when it is newer.
     pub fn decode(decoder: &mut Decoder<'_>) -> Result<RunMeta> {
         let version = decoder.u8()?;
-        if version != VERSION {
+        if !(VERSION_WHOLE..=VERSION).contains(&version) {
             let kind = if version > VERSION { ErrorKind::UnsupportedFormat } else { ErrorKind::Corruption };
             return Err(Error::new(kind, format!("unknown run format, version={version} version_max={VERSION}")));
         }
@@ -162,6 +177,13 @@ impl RunMeta {
         if unresolved.windows(2).any(|pair| pair[0] >= pair[1]) || first_key > last_key {
             return Err(Error::corruption(format!("run description out of order, run={id}")));
         }
+        let blobs = decoder.varint()?;
+        let range_deletes = decoder.varint()?;
+        let clip = if version == VERSION_WHOLE { Vec::new() } else { decoder.bytes()?.to_vec() };
+        let is_below = messages > 0 && first_key < clip;
+        if is_below || (clip.is_empty() && version != VERSION_WHOLE) {
+            return Err(Error::corruption(format!("impossible clip in a run description, run={id}")));
+        }
         Ok(RunMeta {
             id,
             extents,
@@ -179,8 +201,9 @@ impl RunMeta {
             has_seq,
             newest_commit,
             unresolved,
-            blobs: decoder.varint()?,
-            range_deletes: decoder.varint()?,
+            blobs,
+            range_deletes,
+            clip,
         })
     }
 }
@@ -192,11 +215,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn descriptions_come_back(numbers: [u32; 12], places in prop::array::uniform3(0u64..1 << 60), keys: [Vec<u8>; 2], txns in prop::collection::btree_set(any::<u64>(), 0..9), has_seq: bool) {
+        fn descriptions_come_back(numbers: [u32; 12], places in prop::array::uniform3(0u64..1 << 60), keys: [Vec<u8>; 2], clipped in 0usize..9, txns in prop::collection::btree_set(any::<u64>(), 0..9), has_seq: bool) {
             let number = |index: usize| u64::from(numbers[index]);
             let mut keys = keys;
             keys.sort();
             let [first_key, last_key] = keys;
+            let clip = first_key[..clipped.min(first_key.len())].to_vec();
             let meta = RunMeta {
                 id: RunId(number(0)),
                 extents: (1..5).map(|pages| Extent { start: places[0] / 4096 * u64::from(pages), pages }).collect(),
@@ -216,6 +240,7 @@ mod tests {
                 unresolved: txns.into_iter().map(TxnId).collect(),
                 blobs: 1,
                 range_deletes: number(1),
+                clip,
             };
             let mut out = Vec::new();
             meta.encode(&mut out);

@@ -265,6 +265,11 @@ impl Log {
         Ok(log)
     }
 
+    /// What a record of `bytes` takes in the log.
+    pub fn bytes_of(bytes: usize) -> u64 {
+        frame::frame_bytes(bytes)
+    }
+
     /// Adds a record. Call it with the level-0 gate held shared, see above.
     ///
     /// # Errors
@@ -352,7 +357,7 @@ impl Log {
             if writer.position > lsn {
                 continue;
             }
-            self.pool.enlarge_next(bytes.next_multiple_of(4096))?;
+            self.secure_large(lsn, bytes.next_multiple_of(4096))?;
             if self.tail.compare_exchange(lsn, lsn + bytes, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 break lsn;
             }

@@ -147,9 +147,38 @@ impl Log {
         self.pool.prepared() > claimed && self.reaches(frame::frame_bytes(1))
     }
 
-    /// True when a record of `bytes` can be appended without another segment than those that are prepared.
+    /// True when a record of `bytes` can be appended without another segment than those that are prepared. A large one has a segment to
+    /// itself.
     pub fn has_room_for(&self, bytes: usize) -> bool {
-        self.reaches(frame::frame_bytes(bytes)) || !self.lacks_segment()
+        let bytes = frame::frame_bytes(bytes);
+        (bytes <= self.ring_frame_max && self.reaches(bytes)) || !self.lacks_segment()
+    }
+
+    /// Makes sure that the segment which is taken at `position` holds `bytes`, and that it is none that is kept, but by a
+    /// rotation there for just this. The caller appends alone.
+    pub(super) fn secure_large(&self, position: u64, bytes: u64) -> Result<()> {
+        loop {
+            let seen = self.pool.next_number();
+            let follows_rotation = self.boundaries.lock().pending.iter().any(|boundary| *boundary <= position);
+            let kept = if follows_rotation { 0 } else { self.kept() };
+            if kept == 0 || self.pool.prepared() > kept {
+                return self.pool.enlarge_next(bytes);
+            }
+            self.pool.prepare_after(seen)?;
+        }
+    }
+
+    /// Prepares a segment for records of `bytes` together, no larger than they need, where the disk has no space for a usual one.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`: nothing changed. `Poisoned`.
+    pub fn prepare_small(&self, bytes: u64) -> Result<()> {
+        self.check_poison()?;
+        // What a frame may leave unused at its end (`update_room`) comes on top.
+        let capacity = (bytes + self.ring_frame_max).next_multiple_of(4096).min(self.options.segment_bytes);
+        self.pool.prepare_one(Some(capacity))?;
+        self.update_room();
+        Ok(())
     }
 
     /// Whether a frame of `bytes` is sure to find space.

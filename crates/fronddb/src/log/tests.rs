@@ -704,6 +704,10 @@ fn a_segment_is_kept_for_what_must_follow_a_rotation_on_a_full_disk() {
     while let Ok(at) = log.append(&record) {
         all.push(at.lsn);
     }
+    // Nor does one that has a segment to itself take that one.
+    let large = Random(6).bytes(RING / RING_SHARE);
+    assert_eq!(log.append(&large).expect_err("full").kind(), ErrorKind::NoSpace);
+    assert!(!log.has_room_for(large.len()));
     let boundary = log.rotate(true).expect("a segment is kept for it");
     all.push(log.append(b"what must follow").expect("has room").lsn);
     log.sync().expect("sync");

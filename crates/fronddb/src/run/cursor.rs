@@ -84,6 +84,10 @@ pub struct RunCursor {
 #[expect(clippy::should_implement_trait, reason = "`next` moves a cursor; what it stands on is borrowed from it")]
 impl RunCursor {
     pub(super) fn new(run: &Arc<Run>, mode: CursorMode, range: Arc<KeyRange>) -> RunCursor {
+        let range = match run.is_clipped() && range.lower < run.meta.first_key {
+            true => Arc::new(KeyRange { lower: run.meta.first_key.clone(), upper: range.upper.clone() }),
+            false => range,
+        };
         RunCursor {
             run: Arc::clone(run),
             mode,
@@ -109,6 +113,14 @@ impl RunCursor {
         if self.run.meta.messages == 0 || key > self.run.meta.last_key.as_slice() || is_beyond {
             return Ok(self.leave());
         }
+        if self.run.is_clipped() && key < self.run.meta.first_key.as_slice() {
+            return self.first();
+        }
+        self.to(key)
+    }
+
+    /// To the first message at or above `key`, which is not below a clipped run.
+    fn to(&mut self, key: &[u8]) -> Result<bool> {
         self.jump(false, |run| IndexPath::seek(run, key))?;
         if self.entries.seek(key) {
             return Ok(true);
@@ -145,6 +157,10 @@ impl RunCursor {
     pub fn first(&mut self) -> Result<bool> {
         if self.run.meta.messages == 0 {
             return Ok(self.leave());
+        }
+        if self.run.is_clipped() {
+            let run = self.run.clone();
+            return self.to(&run.meta.first_key);
         }
         self.jump(false, IndexPath::first)?;
         Ok(self.entries.first())
@@ -187,7 +203,8 @@ impl RunCursor {
             return Ok(false);
         }
         if self.entries.prev() {
-            return Ok(true);
+            let is_gone = self.run.is_clipped() && self.entries.key() < self.run.meta.first_key.as_slice();
+            return Ok(!is_gone || self.leave());
         }
         self.enter_prev()
     }

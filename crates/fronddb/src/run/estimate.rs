@@ -56,6 +56,7 @@ impl Run {
     }
 
     fn within(&self, lo: &[u8], hi: &[u8], border: Border) -> Result<(u64, u64)> {
+        let lo = self.within_clip(lo);
         if self.meta.messages == 0 || (!hi.is_empty() && lo >= hi) {
             return Ok((0, 0));
         }
@@ -73,8 +74,17 @@ impl Run {
         Ok(span(self.rank(&low, lo, border)?, self.rank(&high, hi, border)?))
     }
 
+    /// `key` or, where that has gone from a clipped run, the first that is left.
+    fn within_clip<'a>(&'a self, key: &'a [u8]) -> &'a [u8] {
+        if self.is_clipped() { key.max(&self.meta.first_key) } else { key }
+    }
+
     fn path_to(&self, key: &[u8]) -> Result<IndexPath> {
-        if key <= self.meta.first_key.as_slice() { IndexPath::first(self) } else { IndexPath::seek(self, key) }
+        if key <= self.meta.first_key.as_slice() && !self.is_clipped() {
+            IndexPath::first(self)
+        } else {
+            IndexPath::seek(self, key)
+        }
     }
 
     /// The block at `path`, if it is cached.
@@ -98,9 +108,11 @@ impl Run {
         let (entry, after) = (path.entry(), path.totals_after());
         let (messages, bytes) = (after.0 - entry.messages_before, after.1 - entry.bytes_before);
         let block = match border {
-            _ if key <= path.separator() || key <= self.meta.first_key.as_slice() => {
+            _ if key <= path.separator() || (key <= self.meta.first_key.as_slice() && !self.is_clipped()) => {
                 return Ok((entry.messages_before, entry.bytes_before));
             }
+            // What has gone is in no estimate.
+            _ if self.is_clipped() && key == self.meta.first_key => self.sound(path)?,
             Border::Read => self.sound(path)?,
             Border::Guess => self.cached(path),
         };
@@ -112,6 +124,7 @@ impl Run {
     /// Messages in `lo <= key < hi` by kind; none where they lie in many blocks, or in damaged ones.
     fn kinds(&self, lo: &[u8], hi: &[u8]) -> Result<Option<[u64; KIND_COUNT]>> {
         let mut kinds = [0; KIND_COUNT];
+        let lo = self.within_clip(lo);
         let mut path = self.path_to(lo)?;
         for _ in 0..BLOCKS_COUNTED_MAX {
             if !hi.is_empty() && path.separator() >= hi {

@@ -5,7 +5,7 @@
 //!
 //! Rooms, in reading order: [`options`] (how runs are written, and what their writers share), [`layout`] (which block
 //! layout suits a tree), [`output`] (sealed blocks become large writes), [`hashes`], [`writer`], [`heirs`] (what of it
-//! goes into the cache), [`load`] (reading blocks, and naming damage), [`reader`] (point reads), [`shortcut`]
+//! goes into the cache), [`clip`] (what is left of a run of which a part has gone elsewhere), [`load`] (reading blocks, and naming damage), [`reader`] (point reads), [`shortcut`]
 //! (to what each of them needs), [`path`] (walking the index), [`estimate`], [`cursor`], [`verify`], [`blob_io`] (large values),
 //! [`counters`].
 //!
@@ -25,11 +25,14 @@
 //! - **R2** messages ascend by key; those of one key are newest first, also across blocks;
 //! - **R3** the index has an entry for each entry block, in order; its separators are above the last key of the
 //!   block before and at or below the first key of the block;
-//! - **R4** the filter, if there is one, has every key of a message (not the range-deletes).
+//! - **R4** the filter, if there is one, has every key of a message (not the range-deletes);
+//! - **R5** of a clipped run, index and filter still speak of what has gone. Its first key is the key of a message, and nothing
+//!   below it is read.
 //!
 //! [`Run::verify`] checks them all.
 
 pub mod blob_io;
+mod clip;
 pub mod counters;
 pub mod cursor;
 pub mod estimate;
@@ -51,6 +54,7 @@ mod tests;
 
 use crate::store::Store;
 pub use blob_io::{free_blob, read_blob, write_blob};
+pub use clip::Clipped;
 pub use counters::{RunCounters, RunStatistics};
 pub use cursor::{CursorMode, RunCursor};
 pub use heirs::Heirs;

@@ -3,7 +3,7 @@
 //! Blocks are collected in a chunk of aligned memory. When it is full, or at the end, space for it is
 //! taken, the blocks learn their addresses, and the chunk is written at once. Space comes from one
 //! extent as long as that lasts: the first is as large as the writer expects the run to be, and what is
-//! left of the last one is given back.
+//! left of the last one is given back. Where the disk is full and free space is scattered, the blocks of a chunk go to several places.
 //!
 //! On failure, and when dropped before [`Output::finish`], all extents go back: no publication knows them.
 
@@ -119,28 +119,60 @@ impl Output {
         Ok(extent.offset())
     }
 
+    /// Finds contiguous space for the blocks in the chunk or, where there is none for all, for the first of them; returns its address,
+    /// and how many they are.
+    pub(super) fn reserve_blocks(&mut self) -> Result<(u64, usize)> {
+        let mut count = self.blocks.len();
+        loop {
+            match self.reserve(self.end_of(count)) {
+                Err(error) if error.kind() == ErrorKind::NoSpace && count > 1 => count /= 2,
+                base => return base.map(|base| (base, count)),
+            }
+        }
+    }
+
+    /// Where the first `count` blocks of the chunk end in it.
+    pub(super) fn end_of(&self, count: usize) -> usize {
+        self.blocks.get(count).copied().unwrap_or(self.filled)
+    }
+
     /// Writes the chunk to the space that [`Output::reserve`] found for it, shows `visit` where and what was written, and
     /// empties it.
     pub(super) fn write(&mut self, visit: impl FnOnce(u64, &[u8])) -> Result<()> {
+        self.write_blocks(self.blocks.len(), visit)
+    }
+
+    /// The same for its first `count` blocks; the others stay.
+    pub(super) fn write_blocks(&mut self, count: usize, visit: impl FnOnce(u64, &[u8])) -> Result<()> {
+        if self.filled == 0 {
+            return Ok(());
+        }
         let Some(left) = self.left else {
             return Err(Error::internal("run output without space"));
         };
-        let ends = self.blocks.iter().skip(1).copied().chain([self.filled]);
+        let end = self.end_of(count);
+        let ends = self.blocks[..count].iter().skip(1).copied().chain([end]);
         for (at, end) in self.blocks.iter().zip(ends) {
             block::place(left.offset() + *at as u64, &mut self.chunk[*at..end]);
         }
-        self.chunk.set_len(self.filled);
+        let mut rest = PageBuf::default();
+        if end < self.filled {
+            rest = PageBuf::zeroed(self.filled - end);
+            rest.copy_from_slice(&self.chunk[end..self.filled]);
+        }
+        self.chunk.set_len(end);
         self.chunk.clear_padding();
         self.store.write(left, 0, &self.chunk)?;
-        visit(left.offset(), &self.chunk[..self.filled]);
-        let pages = (self.filled as u64).div_ceil(PAGE_BYTES) as u32;
+        visit(left.offset(), &self.chunk[..end]);
+        let pages = (end as u64).div_ceil(PAGE_BYTES) as u32;
         self.expected = self.expected.saturating_sub(u64::from(pages));
         self.left =
             (left.pages > pages).then(|| Extent { start: left.start + u64::from(pages), pages: left.pages - pages });
-        self.filled = 0;
-        self.blocks.clear();
-        if self.chunk.capacity() > self.chunk_bytes {
-            self.chunk = PageBuf::default();
+        self.filled -= end;
+        self.blocks.drain(..count);
+        self.blocks.iter_mut().for_each(|at| *at -= end);
+        if self.filled > 0 || self.chunk.capacity() > self.chunk_bytes {
+            self.chunk = rest;
         }
         Ok(())
     }

@@ -17,8 +17,8 @@ use crate::format::filter::Filter;
 use crate::format::{Kind, Message, RunMeta};
 use crate::store::Store;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// What a point read shows the messages it finds to: the message, its block and its number there.
 pub type EntryVisitor<'v> = dyn FnMut(&Message<'_>, &Arc<EntryBlock>, usize) -> ControlFlow<()> + 'v;
@@ -33,6 +33,8 @@ pub struct Run {
     front: Front,
     /// Messages of keys that have a newer one here, if it was written since the start.
     old_versions: AtomicU64,
+    /// What is left of the range-deletes of a clipped run.
+    ranges_left: OnceLock<Arc<RangeList>>,
     _charge: Charge,
 }
 
@@ -43,6 +45,7 @@ struct Front {
     /// [`head`](key::head)s of the first and the last key.
     heads: (u128, u128),
     is_empty: bool,
+    is_clipped: bool,
     has_range_deletes: bool,
     has_filter: bool,
     top: Shortcut<IndexBlock>,
@@ -66,12 +69,14 @@ impl Run {
         let front = Front {
             heads: (key::head(&meta.first_key), key::head(&meta.last_key)),
             is_empty: meta.messages == 0,
+            is_clipped: meta.is_clipped(),
             has_range_deletes: meta.range_deletes > 0,
             has_filter: !meta.filter.is_none(),
             top: Shortcut::default(),
             filter: Shortcut::default(),
         };
-        Arc::new(Run { meta, store, cache, counters, front, old_versions: AtomicU64::new(0), _charge: charge })
+        let (old_versions, ranges_left) = (AtomicU64::new(0), OnceLock::new());
+        Arc::new(Run { meta, store, cache, counters, front, old_versions, ranges_left, _charge: charge })
     }
 
     /// Keeps in mind how many of its messages have a newer one here.
@@ -79,12 +84,17 @@ impl Run {
         self.old_versions.store(count, Ordering::Relaxed);
     }
 
+    /// Messages of keys that have a newer one here, if that is known.
+    pub(super) fn old_versions(&self) -> u64 {
+        self.old_versions.load(Ordering::Relaxed)
+    }
+
     /// What a compaction drops, about, when all that it holds is decided and no snapshot needs old versions: those, deletes, and
     /// whatever range-deletes cover.
     pub fn leftovers(&self) -> u64 {
         let count = |kind: Kind| self.meta.kinds[kind as usize];
         let ranged = if self.meta.range_deletes > 0 { self.meta.messages.max(1) } else { 0 };
-        let old = self.old_versions.load(Ordering::Relaxed);
+        let old = self.old_versions();
         (count(Kind::Delete) + count(Kind::SingleDelete) + old).max(ranged)
     }
 
@@ -158,6 +168,12 @@ impl Run {
     #[inline]
     pub fn has_range_deletes(&self) -> bool {
         self.front.has_range_deletes
+    }
+
+    /// True when a part of it has gone elsewhere ([`super::clip`]).
+    #[inline]
+    pub(super) fn is_clipped(&self) -> bool {
+        self.front.is_clipped
     }
 
     /// True when `key` is in the range of the run's messages.
@@ -274,9 +290,13 @@ impl Run {
             return Ok(Arc::default());
         }
         let load = || Ok(CachedBlock::Ranges(Arc::new(self.read_ranges(cause, |_| {})?)));
-        match self.cache.get(ptr.offset, Priority::High, load)? {
-            CachedBlock::Ranges(block) => Ok(Arc::clone(&block.list)),
-            _ => Err(wrong_kind("range-deletes", ptr)),
+        let list = match self.cache.get(ptr.offset, Priority::High, load)? {
+            CachedBlock::Ranges(block) => Arc::clone(&block.list),
+            _ => return Err(wrong_kind("range-deletes", ptr)),
+        };
+        if !self.front.is_clipped {
+            return Ok(list);
         }
+        Ok(self.ranges_left.get_or_init(|| Arc::new(super::clip::ranges_from(&list, &self.meta.clip))).clone())
     }
 }

@@ -40,6 +40,10 @@ impl Run {
     pub fn salvage(self: &Arc<Run>, lost: &mut dyn FnMut(Lost)) -> Result<SalvageCursor> {
         let mut blocks = Vec::new();
         self.collect_blocks(&mut blocks, lost)?;
+        if self.is_clipped() {
+            // The others have gone.
+            blocks.retain(|(ptr, _, _)| self.holds(*ptr));
+        }
         blocks.reverse();
         let mut cursor = SalvageCursor { run: Arc::clone(self), blocks, entries: EntryCursor::default() };
         cursor.enter(lost)?;
@@ -112,7 +116,11 @@ impl SalvageCursor {
             let read: Result<EntryBlock> = self.run.read_entries(ptr, trees.0, Event::BlockReadBulk);
             if let Some(block) = readable(read, trees, messages, lost)? {
                 self.entries.reset(Arc::new(block));
-                if self.entries.first() {
+                let found = match self.run.is_clipped() {
+                    true => self.entries.seek(&self.run.meta.first_key),
+                    false => self.entries.first(),
+                };
+                if found {
                     break;
                 }
             }

@@ -1,6 +1,7 @@
 //! Runs against a plain list of messages, with damage, failures of the storage, and their speed.
 
 mod ahead;
+mod clip;
 mod heirs;
 
 use super::{CodecTable, CursorMode, Run, RunCounters, RunOptions, RunWriter, read_blob, write_blob};
@@ -8,7 +9,7 @@ use crate::base::checksum::key_hash;
 use crate::base::compress::Codec;
 use crate::base::key::KeyRange;
 use crate::base::memory::MemoryBudget;
-use crate::base::random::Random;
+use crate::base::random::{Random, mix};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{ErrorKind, RunId, TreeId, TxnId, key};
 use crate::cache::Cache;
@@ -562,6 +563,35 @@ fn range_deletes_that_no_block_holds_come_back() {
         let read = world.counters.statistics().block_reads_meta - before;
         assert!(parts.contains(&read), "count={count} parts={read}");
         run.verify().expect("whole");
+    }
+}
+
+#[test]
+fn range_deletes_in_several_blocks_stay_when_all_messages_have_gone() {
+    let mut world = world();
+    world.options.has_seq = true;
+    let mut writer = RunWriter::new(&world.store, RunId(7), &world.options, 0);
+    let key = |number: u32| [&[0, 0, 0, 1], &number.to_be_bytes()[..], &mix(u64::from(number)).to_be_bytes()].concat();
+    for number in 0..2000 {
+        let (key, stamp) = (key(number), Stamp::Settled);
+        writer.add(&Message { kind: Kind::Put, key: &key, stamp, seq: 1, payload: &key, blob: false }).expect("adds");
+    }
+    for number in 1000..6000 {
+        let end = [&key(number)[..], b"x"].concat();
+        writer.add_range(RangeDelete { start: key(number), end, seq: 2, stamp: Stamp::Settled }).expect("adds");
+    }
+    let (meta, _) = writer.finish().expect("writes");
+    let run = world.open(&meta);
+    for (from, left) in [(1500, 4500), (2000, 4000), (3000, 3000), (5999, 1), (6000, 0)] {
+        let clipped = run.clipped(&key(from), CursorMode::default()).expect("reads");
+        assert!(!clipped.freed.is_empty(), "from={from}");
+        let Some(run) = clipped.run else {
+            assert_eq!(left, 0);
+            continue;
+        };
+        run.verify().expect("whole");
+        assert_eq!(run.range_deletes().expect("reads").len(), left);
+        world.open(run.meta()).verify().expect("whole");
     }
 }
 

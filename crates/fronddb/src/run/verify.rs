@@ -3,6 +3,7 @@
 
 use super::Run;
 use super::counters::Event;
+use super::path::IndexPath;
 use crate::base::checksum::key_hash;
 use crate::base::{BlockPtr, CommitNumber, Error, Result, TreeId, TxnId, key};
 use crate::format::block::{EntryBlock, IndexBlock, IndexEntry};
@@ -48,6 +49,9 @@ struct Found<'a> {
     bytes: u64,
     entry_bytes: u64,
     kinds: [u64; KIND_COUNT],
+    /// Messages that have gone from a clipped run, and the first block with others until it is met.
+    gone: u64,
+    floor: Option<u64>,
     blobs: u64,
     first_key: Option<Vec<u8>>,
     last_key: Vec<u8>,
@@ -80,6 +84,8 @@ impl Run {
             bytes: 0,
             entry_bytes: 0,
             kinds: [0; KIND_COUNT],
+            gone: 0,
+            floor: None,
             blobs: 0,
             first_key: None,
             last_key: Vec::new(),
@@ -123,7 +129,7 @@ impl Found<'_> {
             let ranges = self.run.read_ranges(Event::BlockReadMeta, |part| parts.push(part));
             parts.into_iter().for_each(|part| self.block(part, None));
             if let Some(ranges) = self.tell(ranges, None) {
-                for range in ranges.list.iter() {
+                for range in ranges.list.iter().filter(|range| range.end > meta.clip) {
                     self.stamp(range.stamp);
                     range_deletes += 1;
                 }
@@ -131,31 +137,41 @@ impl Found<'_> {
         }
         if !meta.index.is_none() {
             self.block(meta.index, trees);
+            if meta.is_clipped() {
+                let floor = IndexPath::seek(self.run, &meta.first_key).map(|path| path.ptr().offset);
+                self.floor = self.tell(floor, trees);
+            }
             if let Some(root) = self.tell(self.run.read_index(meta.index, Event::BlockReadMeta), trees) {
                 self.top(&root, last);
             }
         }
-        let same = self.messages == meta.messages
+        let same = self.messages - self.gone == meta.messages
             && self.bytes == meta.bytes
             && self.kinds == meta.kinds
             && self.blobs == meta.blobs
             && self.first_key.as_deref().unwrap_or_default() == meta.first_key
             && self.last_key == meta.last_key
-            && self.newest_commit == meta.newest_commit
-            && self.unresolved.iter().eq(&meta.unresolved)
+            && self.stamps_are_described()
             && range_deletes == meta.range_deletes;
         // What could not be read is missing from the sums.
         let same = same || !self.whole;
         self.tell(self.run.expect(same, meta.index, first, "the run is not as described"), trees);
     }
 
+    /// A clipped run still names those of what has gone.
+    fn stamps_are_described(&self) -> bool {
+        let meta = &self.run.meta;
+        if meta.is_clipped() {
+            let is_named = |txn| meta.unresolved.binary_search(txn).is_ok();
+            return self.newest_commit <= meta.newest_commit && self.unresolved.iter().all(is_named);
+        }
+        self.newest_commit == meta.newest_commit && self.unresolved.iter().eq(&meta.unresolved)
+    }
+
     /// Counts a block and checks that it lies in an extent (R1).
     fn block(&mut self, ptr: BlockPtr, trees: Option<(TreeId, TreeId)>) {
         self.bytes += u64::from(ptr.stored);
-        let end = ptr.offset.saturating_add(u64::from(ptr.stored));
-        let inside =
-            |extent: &crate::base::Extent| extent.offset() <= ptr.offset && end <= extent.offset() + extent.bytes();
-        let inside = self.run.meta.extents.iter().any(inside);
+        let inside = self.run.holds(ptr);
         let tree = trees.map_or_else(|| self.run.tree(), |(first, _)| first);
         self.tell(self.run.expect(inside, ptr, tree, "a block lies outside the run"), trees);
     }
@@ -210,6 +226,12 @@ impl Found<'_> {
         for at in 0..index.count() {
             let entry = index.entry(at);
             let (ptr, trees) = (entry.ptr, trees_of(index, at, last));
+            if self.floor.is_some_and(|floor| floor != ptr.offset) {
+                (self.messages, self.entry_bytes) = index.totals_after(at);
+                (self.gone, self.after_gap) = (self.messages, true);
+                continue;
+            }
+            self.floor = None;
             self.block(ptr, Some(trees));
             let before = (self.messages, self.entry_bytes);
             let mut same = (entry.messages_before, entry.bytes_before) == before;
@@ -250,7 +272,9 @@ impl Found<'_> {
                     && (self.first_key.is_none() || continues || separator > self.last_key.as_slice());
                 expect(separates, "a separator does not separate");
             }
+            let is_gone = self.run.is_clipped() && key < self.run.meta.first_key;
             match &self.first_key {
+                None if is_gone => {}
                 None => self.first_key = Some(key.clone()),
                 Some(_) => expect(key >= self.last_key, "keys out of order"),
             }
@@ -259,6 +283,10 @@ impl Found<'_> {
             let meta = &self.run.meta;
             expect((meta.min_seq..=meta.max_seq).contains(&message.seq), "a sequence number is out of range");
             self.messages += 1;
+            if is_gone {
+                self.gone += 1;
+                continue;
+            }
             self.kinds[message.kind as usize] += 1;
             self.blobs += u64::from(message.blob);
             self.stamp(message.stamp);

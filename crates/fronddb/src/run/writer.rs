@@ -330,9 +330,7 @@ impl RunWriter {
             // The separator of the waiting block stays for its own chunk.
             let own = self.scratch.separators.len() - waiting.separator_end;
             let separator = self.scratch.separators.split_off(own);
-            let base = self.output.reserve(self.output.filled())?;
-            self.place_waiting(base);
-            self.write_chunk()?;
+            self.write_waiting()?;
             self.scratch.separators = separator;
         }
         waiting.at = self.output.push(&self.scratch.sealed);
@@ -343,11 +341,23 @@ impl RunWriter {
         Ok(())
     }
 
-    /// The chunk will be written at `base`: the blocks in it have addresses now.
-    fn place_waiting(&mut self, base: u64) {
+    /// Writes the chunk, to several places if there is no other way.
+    fn write_waiting(&mut self) -> Result<()> {
+        while self.output.filled() > 0 {
+            let (base, count) = self.output.reserve_blocks()?;
+            self.place_waiting(base, count);
+            let (heirs, cache) = (&mut self.heirs, &self.options.cache);
+            self.output.write_blocks(count, |base, chunk| heirs.keep(base, chunk, cache))?;
+        }
+        Ok(())
+    }
+
+    /// The first `count` blocks of the chunk will be written at `base`: they have addresses now.
+    fn place_waiting(&mut self, base: u64, count: usize) {
+        let end = self.output.end_of(count);
         let scratch = &mut *self.scratch;
         let mut start = 0;
-        for waiting in scratch.waiting.drain(..) {
+        for waiting in scratch.waiting.drain(..count) {
             let ptr = BlockPtr { offset: base + waiting.at as u64, stored: waiting.stored };
             if waiting.is_heir {
                 self.heirs.expect(Born { kind: waiting.kind, ptr, raw_bytes: waiting.raw_bytes });
@@ -368,7 +378,11 @@ impl RunWriter {
             }
             start = waiting.separator_end;
         }
-        scratch.separators.clear();
+        scratch.separators.drain(..start);
+        for waiting in &mut scratch.waiting {
+            waiting.at -= end;
+            waiting.separator_end -= start;
+        }
     }
 
     fn write_chunk(&mut self) -> Result<()> {
@@ -470,9 +484,7 @@ impl RunWriter {
                 break;
             }
             // The next part says where this one lies.
-            let base = self.output.reserve(self.output.filled())?;
-            self.place_waiting(base);
-            self.write_chunk()?;
+            self.write_waiting()?;
             rest = behind;
         }
         self.ranges = all;
@@ -498,8 +510,14 @@ impl RunWriter {
         let mut rest = self.index_bytes_max();
         let behind = if self.output.fits(rest) { rest } else { 0 };
         let bytes = self.output.filled() + behind;
-        let mut space = Reserved { base: self.output.reserve(bytes)?, bytes };
-        self.place_waiting(space.base);
+        let mut space = match self.output.reserve(bytes) {
+            Err(error) if error.kind() == ErrorKind::NoSpace && self.output.filled() > 0 => {
+                self.write_waiting()?;
+                Reserved { base: 0, bytes: 0 }
+            }
+            base => Reserved { base: base?, bytes },
+        };
+        self.place_waiting(space.base, self.scratch.waiting.len());
         if self.scratch.index.count() > 0 {
             let last = end_partition(&mut self.scratch.index);
             self.partitions.push(last);

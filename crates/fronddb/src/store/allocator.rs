@@ -25,12 +25,12 @@
 //!
 //! No locks in here: the store keeps all of it in one mutex. Loading reads one or two pages under that mutex.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::bitmap::{BITMAP_BYTES, Bitmap, REGION_PAGES};
 use super::data_file::DataFile;
 use super::pending::Pending;
-use super::reserve::Reserve;
+use super::reserve::{Pool, Reserve};
 use super::room::Room;
 use super::runs::Runs;
 use super::space_map::{self, Entry};
@@ -108,6 +108,8 @@ pub(super) struct Allocator {
     previous: Vec<Entry>,
     pub(super) pending: Pending,
     pub(super) reserve: Reserve,
+    /// Regions that may have free space to be given back to the file system ([`super::shrink`]).
+    pub(super) to_shrink: BTreeSet<usize>,
     /// What the log names (first page, and one past the last), and of it what nobody is given: see [`Allocator::mark_used`].
     named: BTreeMap<u64, u64>,
     kept: Vec<Extent>,
@@ -153,12 +155,14 @@ impl Allocator {
             unbacked_from: u64::MAX,
             used_pages: 0,
             damaged: Vec::new(),
+            to_shrink: BTreeSet::new(),
         };
         let count = file_pages.div_ceil(REGION).max(1) as usize;
         allocator.regions.resize_with(count.max(entries.len()), Region::default);
         if let Some(first) = allocator.regions.first_mut() {
             first.entry.image_pages = first.entry.image_pages.max(SLOT_PAGES);
         }
+        allocator.to_shrink.extend(0..allocator.regions.len());
         for index in 0..allocator.regions.len() {
             let pages = allocator.regions[index].entry.image_pages;
             allocator.regions[index].used_pages = pages;
@@ -321,6 +325,15 @@ impl Allocator {
         Some(extent)
     }
 
+    /// Takes `pages` out of the first of the pools that has them in one piece.
+    pub(super) fn take_reserved(&mut self, pools: &[Pool], pages: u32) -> Option<Extent> {
+        let (taken, left) = pools.iter().find_map(|pool| self.reserve.take(*pool, pages))?;
+        if let Some(left) = left {
+            self.free(left, false);
+        }
+        Some(taken)
+    }
+
     /// Gives back what was just taken; what of it was hollow is so again.
     pub(super) fn free_again(&mut self, taken: &Taken) {
         self.free(taken.extent, false);
@@ -366,6 +379,7 @@ impl Allocator {
             loaded.hollow.set(start, extent.pages);
         } else {
             loaded.idle.set(start, extent.pages);
+            self.to_shrink.insert(index);
         }
         loaded.runs.update(&loaded.used, limit, start, extent.pages);
         region.used_pages -= extent.pages;
@@ -496,6 +510,7 @@ impl Allocator {
         self.file_pages = old.max(pages);
         let known = self.regions.len();
         self.regions.resize_with(known.max(self.file_pages.div_ceil(REGION) as usize), Region::default);
+        self.to_shrink.extend((old / REGION) as usize..self.regions.len());
         for index in (old / REGION) as usize..self.regions.len() {
             let start = old.saturating_sub(index as u64 * REGION) as u32;
             let added = self.limit(index) - start;

@@ -289,7 +289,7 @@ impl Store {
                         Err(error) if error.kind() == ErrorKind::NoSpace => {
                             let small =
                                 (pages < RESERVE_PIECE_PAGES_MIN).then(|| self.take_or_grow(pages).ok()).flatten();
-                            let kept = || self.allocator.lock().reserve.take(Pool::Compaction, pages);
+                            let kept = || self.allocator.lock().take_reserved(&[Pool::Compaction], pages);
                             return small.or_else(kept).ok_or(error);
                         }
                         result => result?,
@@ -328,8 +328,7 @@ impl Store {
                 return Err(error);
             }
             self.is_short.store(true, Ordering::Relaxed);
-            let mut allocator = self.allocator.lock();
-            pools.iter().find_map(|pool| allocator.reserve.take(*pool, pages)).ok_or(error)
+            self.allocator.lock().take_reserved(pools, pages).ok_or(error)
         })
     }
 
@@ -404,7 +403,9 @@ impl Store {
             let mut pages = lacking.min(u64::from(EXTENT_PAGES_MAX)) as u32;
             let extent = loop {
                 match self.take_or_grow(pages) {
-                    Err(error) if error.kind() == ErrorKind::NoSpace && pages > RESERVE_PIECE_PAGES_MIN => pages /= 2,
+                    Err(error) if error.kind() == ErrorKind::NoSpace && pages > RESERVE_PIECE_PAGES_MIN => {
+                        pages = (pages / 2).max(RESERVE_PIECE_PAGES_MIN);
+                    }
                     result => break result?,
                 }
             };

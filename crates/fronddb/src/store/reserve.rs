@@ -9,10 +9,14 @@
 //! | level 0 | seals | as much as level 0 holds, so that it can always be emptied: [`crate::db`]'s admission sees to it |
 //! | compaction | compactions, and seals | enough for one that will free space |
 //!
+//! What runs are written to is kept in pieces that serve a chunk of one ([`PIECE_PAGES_MIN`]): a pool of single pages would pass for
+//! whole and serve nobody. What is left of a piece goes back when it is smaller.
+//!
 //! A publication that finds its own pool empty draws on the others. While a pool is not whole, ordinary allocations first try
 //! to refill it, and fail with `NoSpace` when that fails; compactions have only their pool then: so deletes, checkpoints and reads go on when the disk is full, and
 //! writes resume when there is space again.
 
+use super::RESERVE_PIECE_PAGES_MIN as PIECE_PAGES_MIN;
 use crate::base::Extent;
 
 /// Who may draw on it.
@@ -86,11 +90,13 @@ impl Reserve {
         self.pools.iter().all(|pool| pool.pages >= pool.target)
     }
 
-    /// A pool that is not whole, and the pages it lacks.
+    /// A pool that is not whole, and the pages that are wanted for it now.
     pub(super) fn lacking(&self) -> Option<(Pool, u64)> {
         let lacking = |pool: &Pool| {
             let held = &self.pools[*pool as usize];
-            (*pool, held.target.saturating_sub(held.pages))
+            let piece = if *pool == Pool::Publication { 1 } else { u64::from(PIECE_PAGES_MIN) };
+            let lacking = held.target.saturating_sub(held.pages);
+            (*pool, if lacking > 0 { lacking.max(piece) } else { 0 })
         };
         POOLS.iter().map(lacking).find(|(_, pages)| *pages > 0)
     }
@@ -101,19 +107,23 @@ impl Reserve {
         pool.extents.push(extent);
     }
 
-    /// Takes `pages` off the smallest extent that has them.
-    pub(super) fn take(&mut self, pool: Pool, pages: u32) -> Option<Extent> {
+    /// Takes `pages` off the smallest extent that has them; also returns what is left of that, if it is of no use here.
+    pub(super) fn take(&mut self, pool: Pool, pages: u32) -> Option<(Extent, Option<Extent>)> {
+        let useful = if pool == Pool::Publication { 1 } else { PIECE_PAGES_MIN };
         let pool = &mut self.pools[pool as usize];
         let fitting = pool.extents.iter_mut().enumerate().filter(|(_, extent)| extent.pages >= pages);
         let (index, extent) = fitting.min_by_key(|(_, extent)| extent.pages)?;
         let taken = Extent { start: extent.start, pages };
         extent.start += u64::from(pages);
         extent.pages -= pages;
-        if extent.pages == 0 {
-            pool.extents.swap_remove(index);
+        let mut left = None;
+        if extent.pages < useful {
+            let rest = pool.extents.swap_remove(index);
+            pool.pages -= u64::from(rest.pages);
+            left = Some(rest).filter(|rest| rest.pages > 0);
         }
         pool.pages -= u64::from(pages);
-        Some(taken)
+        Some((taken, left))
     }
 }
 
@@ -123,21 +133,29 @@ mod tests {
 
     #[test]
     fn a_pool_gives_from_its_smallest_fitting_extent_and_knows_what_it_lacks() {
-        let mut reserve = Reserve::new(10);
+        let mut reserve = Reserve::new(40);
         assert_eq!(reserve.lacking(), Some((Pool::Publication, 64)));
         reserve.put(Pool::Publication, Extent { start: 100, pages: 64 });
-        assert_eq!(reserve.lacking(), Some((Pool::Compaction, 10)));
-        reserve.put(Pool::Compaction, Extent { start: 200, pages: 7 });
-        reserve.put(Pool::Compaction, Extent { start: 300, pages: 3 });
+        assert_eq!(reserve.lacking(), Some((Pool::Compaction, 40)));
+        let extent = |start, pages| Extent { start, pages };
+        reserve.put(Pool::Compaction, extent(200, 24));
+        reserve.put(Pool::Compaction, extent(300, 16));
         assert!(reserve.is_whole());
-        assert_eq!(reserve.take(Pool::Compaction, 3), Some(Extent { start: 300, pages: 3 }));
-        assert_eq!(reserve.take(Pool::Compaction, 3), Some(Extent { start: 200, pages: 3 }));
-        assert_eq!(reserve.take(Pool::Compaction, 5), None);
-        assert_eq!((reserve.lacking(), reserve.pages()), (Some((Pool::Compaction, 6)), 68));
-        reserve.put(Pool::Compaction, Extent { start: 300, pages: 6 });
+        assert_eq!(reserve.take(Pool::Compaction, 16), Some((extent(300, 16), None)));
+        assert_eq!(reserve.take(Pool::Compaction, 3), Some((extent(200, 3), None)));
+        assert_eq!(reserve.take(Pool::Compaction, 22), None);
+        assert_eq!((reserve.lacking(), reserve.pages()), (Some((Pool::Compaction, 19)), 85));
+        reserve.put(Pool::Compaction, extent(300, 17));
+        assert_eq!(reserve.lacking(), Some((Pool::Compaction, 16)), "a piece, although two pages would do");
+        reserve.put(Pool::Compaction, extent(400, 16));
         assert!(reserve.is_whole());
+        assert_eq!(reserve.take(Pool::Compaction, 4), Some((extent(400, 4), Some(extent(404, 12)))), "of no use");
+        assert_eq!(reserve.pages_in(Pool::Compaction), 38);
+        assert_eq!(reserve.set_target(Pool::Compaction, 38), vec![]);
+        assert_eq!(reserve.take(Pool::Publication, 63), Some((extent(100, 63), None)));
+        reserve.put(Pool::Publication, extent(100, 63));
         assert_eq!(reserve.set_target(Pool::Level0, 5), vec![]);
-        assert_eq!(reserve.lacking(), Some((Pool::Level0, 5)));
+        assert_eq!(reserve.lacking(), Some((Pool::Level0, 16)));
         reserve.put(Pool::Level0, Extent { start: 400, pages: 5 });
         reserve.put(Pool::Level0, Extent { start: 500, pages: 2 });
         assert_eq!((reserve.is_whole(), reserve.pages_in(Pool::Level0)), (true, 7));

@@ -41,13 +41,14 @@ impl Runs {
         self.0.iter().copied().max().unwrap_or(0)
     }
 
-    /// A free run of at least `pages`: the first one from the chunk of page `from` on, and else from the start.
+    /// A free run of at least `pages`: the best fitting in the first chunk that has one from that of page `from` on, and else from the
+    /// start.
     pub(super) fn find(&self, used: &Bitmap, limit: u32, from: u32, pages: u32) -> Option<u32> {
         let first = (from / CHUNK_PAGES) as usize;
         let chunk = (first..CHUNKS).chain(0..first.min(CHUNKS)).find(|chunk| self.0[*chunk] >= pages)?;
         let start = chunk as u32 * CHUNK_PAGES;
-        let mut runs = used.clear_runs_starting_in(start, start + CHUNK_PAGES, limit);
-        runs.find(|(_, found)| *found >= pages).map(|(start, _)| start)
+        let runs = used.clear_runs_starting_in(start, start + CHUNK_PAGES, limit);
+        runs.filter(|(_, found)| *found >= pages).min_by_key(|(_, found)| *found).map(|(start, _)| start)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Giving free space back to the file system (promise P8): the tail of the file is cut off, and holes are punched.
 //!
-//! Done in steps by whoever has idle time. Free space that is handed out again soon is better kept, so the caller says
+//! Done in steps by whoever has idle time, region by region: those where space has been freed since they were looked at, and once each
+//! of those that the opening found. Free space that is handed out again soon is better kept, so the caller says
 //! how much to keep. While a hole is punched its pages count as used, so that nobody writes to them meanwhile.
 
 use super::bitmap::REGION_PAGES;
@@ -11,6 +12,8 @@ use crate::base::{ErrorKind, Extent, Result};
 
 /// Holes smaller than this are not worth a hole: 64 KiB.
 const HOLE_PAGES_MIN: u32 = 16;
+/// Regions looked at in one step, each of which may have to be read.
+const REGIONS_PER_STEP: u32 = 16;
 
 /// How far a [`Store::shrink_step`] may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,15 +59,20 @@ impl Store {
             }
         }
         let mut shrunk = Shrunk { cut_bytes: self.cut_tail(limits.keep_bytes)?, ..Shrunk::default() };
-        let mut region = 0;
-        while shrunk.punched_bytes < limits.step_bytes {
+        let mut looked = 0;
+        while shrunk.punched_bytes < limits.step_bytes && looked < REGIONS_PER_STEP {
             let pages_max = (limits.step_bytes - shrunk.punched_bytes).div_ceil(PAGE_BYTES);
             let pages_max = pages_max.clamp(u64::from(HOLE_PAGES_MIN), u64::from(REGION_PAGES)) as u32;
-            let hole = self.allocator.lock().take_hole(&mut region, pages_max, &self.data);
-            let Some(hole) = hole else {
+            let mut allocator = self.allocator.lock();
+            let Some(region) = allocator.to_shrink.pop_first() else {
                 shrunk.is_done = true;
                 break;
             };
+            looked += 1;
+            let Some(hole) = allocator.take_hole(region, pages_max, &self.data) else { continue };
+            // There may be another.
+            allocator.to_shrink.insert(region);
+            drop(allocator);
             let punched = self.data.punch(hole.start, u64::from(hole.pages));
             self.allocator.lock().free(hole, punched.is_ok());
             punched?;
@@ -93,23 +101,18 @@ impl Store {
 }
 
 impl Allocator {
-    /// Takes an idle run that is worth punching, from region `at` on, which is moved on.
-    fn take_hole(&mut self, at: &mut usize, pages_max: u32, data: &DataFile) -> Option<Extent> {
-        while *at < self.regions.len() {
-            let index = *at;
-            let limit = self.limit(index);
-            let has_free = self.regions[index].entry.image_pages + HOLE_PAGES_MIN <= limit;
-            if has_free && let Ok(region) = self.load(index, data) {
-                let hole = region.idle.runs(limit).find(|(_, pages)| *pages >= HOLE_PAGES_MIN);
-                if let Some((start, pages)) = hole {
-                    let start = index as u64 * u64::from(REGION_PAGES) + u64::from(start);
-                    let extent = Extent { start, pages: pages.min(pages_max) };
-                    self.mark(extent);
-                    return Some(extent);
-                }
-            }
-            *at += 1;
+    /// Takes an idle run of a region that is worth punching.
+    fn take_hole(&mut self, index: usize, pages_max: u32, data: &DataFile) -> Option<Extent> {
+        let limit = self.limit(index);
+        let region = self.regions.get(index)?;
+        if region.loaded.is_none() && region.entry.image_pages + HOLE_PAGES_MIN > limit {
+            return None;
         }
-        None
+        let region = self.load(index, data).ok()?;
+        let (start, pages) = region.idle.runs(limit).find(|(_, pages)| *pages >= HOLE_PAGES_MIN)?;
+        let start = index as u64 * u64::from(REGION_PAGES) + u64::from(start);
+        let extent = Extent { start, pages: pages.min(pages_max) };
+        self.mark(extent);
+        Some(extent)
     }
 }

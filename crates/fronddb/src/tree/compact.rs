@@ -42,6 +42,8 @@ pub struct Compaction {
     pub bottom: bool,
     /// Where to cut.
     pub cuts: Cuts,
+    /// It ends before the next key when it has written so many bytes.
+    pub bytes_max: u64,
     /// Filter bits per key of the outputs.
     pub filter_bits: u8,
     /// Readers want all of it, wherever it comes from.
@@ -68,6 +70,8 @@ pub struct Outcome {
     pub dropped_blobs: Vec<Extent>,
     /// Extents of blobs whose messages were kept; filled for seals only.
     pub kept_blobs: Vec<Extent>,
+    /// The key before which it has ended, because it has written enough; nothing from there on has been looked at.
+    pub ended_before: Option<Vec<u8>>,
     /// Messages read.
     pub messages_in: u64,
     /// Messages written.
@@ -105,6 +109,7 @@ pub fn run(
         lower: compaction.lower,
         last_key: Vec::new(),
         open: None,
+        closed_bytes: 0,
         outcome: Outcome::default(),
         collect_kept_blobs,
         is_in_use: false,
@@ -125,6 +130,13 @@ pub fn run(
             None => {
                 resolve::compact(&mut stamper, retention, compaction.bottom, &group.messages(), covering, &mut writer)?;
             }
+        }
+        if compaction.bytes_max != u64::MAX
+            && writer.written_bytes() >= compaction.bytes_max
+            && let Some(next) = merge.peek()
+        {
+            writer.end_before(next);
+            break;
         }
     }
     writer.finish()
@@ -192,6 +204,8 @@ struct Writer<'a> {
     lower: Arc<[u8]>,
     last_key: Vec<u8>,
     open: Option<RunWriter>,
+    /// Bytes of the extents of the outputs that are complete.
+    closed_bytes: u64,
     outcome: Outcome,
     collect_kept_blobs: bool,
     /// See [`RunWriter::set_in_use`].
@@ -248,6 +262,18 @@ impl Writer<'_> {
         Ok(self.open.as_mut().unwrap_or_else(|| unreachable!("opened above")))
     }
 
+    #[inline]
+    fn written_bytes(&self) -> u64 {
+        self.closed_bytes + self.open.as_ref().map_or(0, RunWriter::stored_bytes)
+    }
+
+    /// Nothing at or above `key` is written.
+    fn end_before(&mut self, key: &[u8]) {
+        self.keep_ranges = self.keep_ranges.iter().filter_map(|range| clip(range, &[], Some(key))).collect();
+        self.upper = Some(key.to_vec());
+        self.outcome.ended_before = Some(key.to_vec());
+    }
+
     /// Where the present output ends at the latest.
     fn output_upper(&self) -> Option<Vec<u8>> {
         self.cut_at().map(|cut| cut.to_vec()).or_else(|| self.upper.clone())
@@ -270,6 +296,7 @@ impl Writer<'_> {
             let run = Run::new(meta, &self.env.store, &self.env.cache, &self.env.run_counters);
             run.set_old_versions(old_versions);
             run.adopt(heirs);
+            self.closed_bytes += run.meta().extent_bytes();
             self.outcome.outputs.push(Output { lower: self.lower.clone(), run });
         }
         if let Some(cut) = cut {

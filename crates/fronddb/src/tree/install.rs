@@ -8,6 +8,7 @@ use super::compact::{Outcome, Output};
 use super::graft::{Graft, Side};
 use super::node::{Node, Slot, Target};
 use super::plan::{Job, Reservations, SlotName};
+use super::step::Rest;
 use super::{BeTree, Retired, State, TreeEnv, Version, extents_of};
 use crate::base::key::PREFIX_BYTES;
 use crate::base::{Extent, TxnId};
@@ -87,8 +88,16 @@ impl BeTree {
         self.install(state, |number, grafts| Version::new(number, active, sealed, root, grafts));
     }
 
-    /// Installs a flush: `outputs` go on top of the child's buffers, the job's runs leave the slot.
-    pub(super) fn install_flush(&self, state: &mut State, job: &Job, outputs: &[Output], dropped_blobs: Vec<Extent>) {
+    /// Installs a flush: `outputs` go on top of the child's buffers, the job's runs leave the slot, but for the `rest` of one that has ended
+    /// early.
+    pub(super) fn install_flush(
+        &self,
+        state: &mut State,
+        job: &Job,
+        outputs: &[Output],
+        dropped_blobs: Vec<Extent>,
+        rest: Option<Rest>,
+    ) {
         let root = self.version.load().root.clone();
         let env = &self.env;
         let root = replace(env, &root, &job.name, &mut |node, index| {
@@ -103,22 +112,34 @@ impl BeTree {
                 let merged = on_top(env, &child.slots()[at], output.run.clone());
                 child = child.with_slots(at, [merged]);
             }
-            let buffer = without(slot.buffer(), job.slot.buffer());
+            let buffer = left_of(slot.buffer(), job.slot.buffer(), rest.as_ref());
             if job.splits && buffer.is_empty() && child.slots().len() > env.options.fanout_max {
                 return split(env, slot.lower(), &child);
             }
             vec![Slot::new(&env.options, slot.lower().clone(), buffer, Target::node(child))]
         });
-        self.finish_job(state, root, job, outputs, job.slot.buffer().to_vec(), dropped_blobs);
+        self.finish_part(state, root, job, outputs, job.slot.buffer().to_vec(), dropped_blobs, rest);
     }
 
-    /// Installs a compaction: `bases` (ascending, with their lower bounds) replace the leaf.
-    pub(super) fn install_leaf(&self, state: &mut State, job: &Job, bases: &[Output], dropped_blobs: Vec<Extent>) {
+    /// Installs a compaction: `bases` (ascending, with their lower bounds) replace the leaf. The `rest` of one that has ended early becomes
+    /// a leaf behind them.
+    pub(super) fn install_leaf(
+        &self,
+        state: &mut State,
+        job: &Job,
+        bases: &[Output],
+        dropped_blobs: Vec<Extent>,
+        rest: Option<Rest>,
+    ) {
         let root = self.version.load().root.clone();
         let env = &self.env;
         let root = replace(env, &root, &job.name, &mut |node, index| {
             let slot = &node.slots()[index];
             let buffer = without(slot.buffer(), job.slot.buffer());
+            if let Some(rest) = &rest {
+                assert!(buffer.is_empty(), "P2: a leaf that splits receives nothing");
+                return leaves_with_rest(env, slot, job, bases, rest);
+            }
             let removable = job.splits && index > 0 && buffer.is_empty();
             match bases {
                 [] if removable => Vec::new(),
@@ -138,7 +159,29 @@ impl BeTree {
         if let Target::Leaf(Some(base)) = job.slot.target() {
             removed.push(base.clone());
         }
-        self.finish_job(state, root, job, bases, removed, dropped_blobs);
+        self.finish_part(state, root, job, bases, removed, dropped_blobs, rest);
+    }
+
+    /// As [`BeTree::finish_job`], for one of which the `rest` of its runs stays.
+    #[expect(clippy::too_many_arguments, reason = "those of finish_job and what is left")]
+    fn finish_part(
+        &self,
+        state: &mut State,
+        root: Arc<Node>,
+        job: &Job,
+        added: &[Output],
+        mut removed: Vec<Arc<Run>>,
+        mut gone: Vec<Extent>,
+        rest: Option<Rest>,
+    ) {
+        for (run, clipped) in rest.into_iter().flat_map(|rest| rest.runs) {
+            // It keeps its name and its undecided transactions.
+            if clipped.run.is_some() {
+                removed.retain(|other| !Arc::ptr_eq(other, &run));
+                gone.extend(clipped.freed);
+            }
+        }
+        self.finish_job(state, root, job, added, removed, gone);
     }
 
     /// Installs a graft: its leaves, and what lies `sides` of it, take the place of the leaf slot. What was `written` to part
@@ -316,6 +359,41 @@ fn on_top(env: &TreeEnv, slot: &Slot, run: Arc<Run>) -> Arc<Slot> {
 /// `buffer` less the runs of `taken`.
 fn without(buffer: &[Arc<Run>], taken: &[Arc<Run>]) -> Vec<Arc<Run>> {
     buffer.iter().filter(|run| !taken.iter().any(|other| Arc::ptr_eq(run, other))).cloned().collect()
+}
+
+/// `buffer` less the runs of `taken`, but for what is left of them.
+fn left_of(buffer: &[Arc<Run>], taken: &[Arc<Run>], rest: Option<&Rest>) -> Vec<Arc<Run>> {
+    match rest {
+        None => without(buffer, taken),
+        Some(rest) => buffer.iter().filter_map(|run| rest.of(run)).collect(),
+    }
+}
+
+/// The slots of a leaf's first part, and of what is left behind it; a job that has kept the base has put it first.
+fn leaves_with_rest(env: &TreeEnv, slot: &Slot, job: &Job, bases: &[Output], rest: &Rest) -> Vec<Arc<Slot>> {
+    let leaf = |lower: &Arc<[u8]>, buffer, base| Slot::new(&env.options, lower.clone(), buffer, Target::Leaf(base));
+    let mut slots: Vec<Arc<Slot>> = Vec::with_capacity(bases.len() + 1);
+    for output in bases {
+        let lower = if slots.is_empty() { slot.lower() } else { &output.lower };
+        slots.push(leaf(lower, Vec::new(), Some(output.run.clone())));
+    }
+    let base = match job.slot.target() {
+        Target::Leaf(Some(base)) if !bases.iter().any(|output| Arc::ptr_eq(&output.run, base)) => rest.of(base),
+        _ => None,
+    };
+    let lower = if slots.is_empty() { slot.lower() } else { &rest.from };
+    slots.push(leaf(lower, job.slot.buffer().iter().filter_map(|run| rest.of(run)).collect(), base));
+    slots
+}
+
+impl Rest {
+    /// What is left of a run: the run itself, if it is none of the job's.
+    fn of(&self, run: &Arc<Run>) -> Option<Arc<Run>> {
+        match self.runs.iter().find(|(other, _)| Arc::ptr_eq(run, other)) {
+            Some((_, clipped)) => clipped.run.clone(),
+            None => Some(run.clone()),
+        }
+    }
 }
 
 /// Slots with empty buffers for the parts of `child`: as many as its slots ask for, two at least. A cut that is near a border

@@ -58,6 +58,8 @@ pub struct Job {
     pub alone: bool,
     /// True when runs of the buffer become one that stays in it: all that can be done beside damage.
     pub gathers: bool,
+    /// How much it writes at most, about: it may end at any key.
+    pub bytes_max: u64,
     id: u64,
 }
 
@@ -228,11 +230,17 @@ pub(super) fn slot_at<'n>(root: &'n Arc<Node>, name: &SlotName) -> Option<(&'n A
     None
 }
 
-/// Chooses and reserves the most urgent job at or above `threshold`.
+/// Chooses and reserves the most urgent job at or above `threshold`, one that need not write more than `bytes_max` if that is given.
 ///
 /// # Errors
 /// A node that it lacks.
-pub fn pick(env: &TreeEnv, reservations: &mut Reservations, root: &Arc<Node>, threshold: f32) -> Planned<Option<Job>> {
+pub fn pick(
+    env: &TreeEnv,
+    reservations: &mut Reservations,
+    root: &Arc<Node>,
+    threshold: f32,
+    bytes_max: Option<u64>,
+) -> Planned<Option<Job>> {
     let mut heap = BinaryHeap::new();
     heap.push(Candidate { urgency: root.totals().urgency, what: What::Node(root, None) });
     while let Some(candidate) = heap.pop() {
@@ -240,13 +248,16 @@ pub fn pick(env: &TreeEnv, reservations: &mut Reservations, root: &Arc<Node>, th
             return Ok(None);
         }
         match candidate.what {
+            // Neither can end half way.
+            What::Slot(_, slot, _) if slot.is_damaged() && bytes_max.is_some() => {}
+            What::Join(_, slot, next, _) if bytes_max.is_some() && !slot.is_empty() && !next.is_empty() => {}
             What::Slot(height, slot, upper) if slot.is_damaged() => {
                 if let Some(job) = reserve_gathering(env, reservations, height, slot, upper) {
                     return Ok(Some(job));
                 }
             }
             What::Slot(height, slot, upper) => {
-                if let Some(job) = reserve(env, reservations, height, slot, upper)? {
+                if let Some(job) = reserve_piece(env, reservations, height, slot, upper, bytes_max)? {
                     return Ok(Some(job));
                 }
             }
@@ -318,6 +329,7 @@ pub(super) fn reserve_leaves(
         splits: true,
         alone: false,
         gathers: false,
+        bytes_max: u64::MAX,
         id,
     })
 }
@@ -333,10 +345,24 @@ pub(super) fn reserve(
     slot: &Arc<Slot>,
     upper: Option<&[u8]>,
 ) -> Planned<Option<Job>> {
+    reserve_piece(env, reservations, height, slot, upper, None)
+}
+
+/// As [`reserve`]; with `bytes_max` for a job that ends at some key when it has written so much. That takes all runs, so that deletes
+/// among them meet what they delete before anything is written.
+fn reserve_piece(
+    env: &TreeEnv,
+    reservations: &mut Reservations,
+    height: u8,
+    slot: &Arc<Slot>,
+    upper: Option<&[u8]>,
+    bytes_max: Option<u64>,
+) -> Planned<Option<Job>> {
     let name = SlotName { height, lower: slot.lower().clone() };
+    let may_end_early = bytes_max.is_some();
     let alone = slot.buffer().iter().any(|run| run.meta().range_deletes > 0);
     let whole = slot.buffer().len();
-    let slot = if alone { slot.clone() } else { oldest_part(&env.options, slot) };
+    let slot = if alone || may_end_early { slot.clone() } else { oldest_part(&env.options, slot) };
     let (receives_at, splits) = match slot.target() {
         Target::Leaf(base) => {
             let base_bytes = base.as_ref().map_or(0, |base| base.meta().bytes);
@@ -344,7 +370,7 @@ pub(super) fn reserve(
             // A leaf that may come out empty may be removed, which changes pivots as well.
             let shrinks = slot.totals().pending_deletes > 0;
             let appends = base.as_ref().is_some_and(|base| appends(&env.options, &slot, base));
-            (None, bytes > env.options.leaf_bytes_max || shrinks || appends || alone)
+            (None, bytes > env.options.leaf_bytes_max || shrinks || appends || alone || may_end_early)
         }
         Target::Node(child) => {
             let child = at_hand(height, &slot, child)?;
@@ -371,6 +397,7 @@ pub(super) fn reserve(
         splits,
         alone,
         gathers: false,
+        bytes_max: bytes_max.unwrap_or(u64::MAX),
         id,
     }))
 }
@@ -397,7 +424,7 @@ fn reserve_gathering(
         alone_below: None,
     };
     let id = reservations.try_hold(reservation)?;
-    Some(Job { name, slot, next: None, upper, splits: false, alone: false, gathers: true, id })
+    Some(Job { name, slot, next: None, upper, splits: false, alone: false, gathers: true, bytes_max: u64::MAX, id })
 }
 
 /// The slot with as much of its buffer as one flush takes, the oldest runs. What a flush that fell behind would take at

@@ -17,7 +17,7 @@ use crate::base::{Error, Extent, Result};
 use crate::format::message::{RangeDelete, Stamp};
 use crate::format::visibility::Retention;
 use crate::memtable::Level0;
-use crate::run::{CursorMode, Run};
+use crate::run::{Clipped, CursorMode, Run};
 use crate::store::Urgency;
 
 /// Bytes that a compaction reads from a run at once, at least and at most.
@@ -68,6 +68,15 @@ pub struct Sealed {
     pub memtable_id: u64,
 }
 
+/// What a job that has ended early leaves of its runs.
+#[derive(Debug)]
+pub(super) struct Rest {
+    /// It begins at this key.
+    pub from: Arc<[u8]>,
+    /// Each run with what is left of it.
+    pub runs: Vec<(Arc<Run>, Clipped)>,
+}
+
 impl BeTree {
     /// Writes the oldest sealed memtable into the root's buffers. `None`: there is none, or the root's
     /// pivots are about to change (call again).
@@ -112,6 +121,7 @@ impl BeTree {
             upper: None,
             bottom: false,
             cuts: Cuts::At(cuts),
+            bytes_max: u64::MAX,
             filter_bits: self.env.options.buffer_filter_bits,
             is_in_use,
             urgency: Urgency::Seal,
@@ -126,8 +136,17 @@ impl BeTree {
     /// Those of reading and writing runs and nodes. After `Corruption` the slot is left alone, so that the
     /// rest of the tree goes on.
     pub fn work_step(&self, retention: &Retention<'_>, threshold: f32) -> Result<bool> {
-        let picked =
-            self.planned(&mut |state, root| plan::pick(&self.env, &mut state.reservations, root, threshold))?;
+        self.work_piece(retention, threshold, None)
+    }
+
+    /// As [`BeTree::work_step`]; with `bytes_max`, a piece of such work that writes about so much, and then gives back the space of what it has
+    /// read: for who has no space for more (`run/clip.rs`).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn work_piece(&self, retention: &Retention<'_>, threshold: f32, bytes_max: Option<u64>) -> Result<bool> {
+        let picked = self
+            .planned(&mut |state, root| plan::pick(&self.env, &mut state.reservations, root, threshold, bytes_max))?;
         let Some(job) = picked else { return Ok(false) };
         self.do_job(retention, &job).map(|()| true)
     }
@@ -204,20 +223,22 @@ impl BeTree {
                 if let Some(moved) = moves(&child, &job.slot) {
                     self.counters.moves.add(1);
                     let mut state = self.state.lock();
-                    self.install_flush(&mut state, job, &moved, Vec::new());
+                    self.install_flush(&mut state, job, &moved, Vec::new(), None);
                     return Ok(());
                 }
                 let cuts = child.slots().iter().skip(1).map(|slot| slot.lower().clone()).collect();
-                let compaction = self.compaction(job, job.slot.buffer().to_vec(), false, Cuts::At(cuts))?;
+                let mut compaction = self.compaction(job, job.slot.buffer().to_vec(), false, Cuts::At(cuts))?;
+                compaction.bytes_max = job.bytes_max;
                 let outcome = compact::run(&self.env, retention, compaction, false)?;
                 self.count(&outcome, &self.counters.flushes, &self.counters.flush_bytes);
+                let rest = self.rest(job.slot.buffer(), &outcome)?;
                 let mut state = self.state.lock();
-                self.install_flush(&mut state, job, &outcome.outputs, outcome.dropped_blobs);
+                self.install_flush(&mut state, job, &outcome.outputs, outcome.dropped_blobs, rest);
             }
             Target::Leaf(base) => {
-                let outcome = self.compact_leaf(retention, job, base.as_ref())?;
+                let (outcome, rest) = self.compact_leaf(retention, job, base.as_ref())?;
                 let mut state = self.state.lock();
-                self.install_leaf(&mut state, job, &outcome.outputs, outcome.dropped_blobs);
+                self.install_leaf(&mut state, job, &outcome.outputs, outcome.dropped_blobs, rest);
             }
         }
         Ok(())
@@ -250,7 +271,26 @@ impl BeTree {
         Ok(())
     }
 
-    fn compact_leaf(&self, retention: &Retention<'_>, job: &Job, base: Option<&Arc<Run>>) -> Result<Outcome> {
+    /// What is left of the `runs` of a job that has ended early; on failure its outputs give their space back.
+    fn rest(&self, runs: &[Arc<Run>], outcome: &Outcome) -> Result<Option<Rest>> {
+        let Some(from) = outcome.ended_before.as_deref() else { return Ok(None) };
+        let mode = bulk(&self.env, 1);
+        let clipped: Result<Vec<_>> = runs.iter().map(|run| Ok((run.clone(), run.clipped(from, mode)?))).collect();
+        match clipped {
+            Ok(runs) => Ok(Some(Rest { from: Arc::from(from), runs })),
+            Err(error) => {
+                compact::discard(&self.env, outcome.outputs.iter().map(|output| output.run.meta()));
+                Err(error)
+            }
+        }
+    }
+
+    fn compact_leaf(
+        &self,
+        retention: &Retention<'_>,
+        job: &Job,
+        base: Option<&Arc<Run>>,
+    ) -> Result<(Outcome, Option<Rest>)> {
         let tuning = &self.env.options;
         let kept_base = base.filter(|base| job.splits && plan::appends(tuning, &job.slot, base));
         let mut runs = job.slot.buffer().to_vec();
@@ -267,18 +307,20 @@ impl BeTree {
         } else {
             Cuts::Bytes(u64::MAX)
         };
-        let mut compaction = self.compaction(job, runs, true, cuts)?;
+        let mut compaction = self.compaction(job, runs.clone(), true, cuts)?;
         compaction.filter_bits = tuning.base_filter_bits;
+        compaction.bytes_max = job.bytes_max;
         if let Some(base) = kept_base {
             compaction.lower = first_key(&job.slot)
                 .map_or(compaction.lower, |first| Arc::from(crate::base::key::separator(&base.meta().last_key, first)));
         }
         let mut outcome = compact::run(&self.env, retention, compaction, false)?;
         self.count(&outcome, &self.counters.compactions, &self.counters.compaction_bytes);
+        let rest = self.rest(&runs, &outcome)?;
         if let Some(base) = kept_base {
             outcome.outputs.insert(0, Output { lower: job.slot.lower().clone(), run: base.clone() });
         }
-        Ok(outcome)
+        Ok((outcome, rest))
     }
 
     pub(super) fn compaction(&self, job: &Job, runs: Vec<Arc<Run>>, bottom: bool, cuts: Cuts) -> Result<Compaction> {
@@ -301,6 +343,7 @@ impl BeTree {
             upper: job.upper.clone(),
             bottom,
             cuts,
+            bytes_max: u64::MAX,
             filter_bits: self.env.options.buffer_filter_bits,
             is_in_use: false,
             urgency: Urgency::Compaction,

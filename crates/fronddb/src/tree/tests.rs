@@ -286,6 +286,7 @@ enum Step {
     Forget,
     Seal,
     Work(u8),
+    Piece(u8, u16),
     Read(u16, bool),
     Compact(u16, u16),
     Publish,
@@ -304,7 +305,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Snapshot),
         1 => Just(Step::Forget),
         4 => Just(Step::Seal),
-        6 => (0u8..4).prop_map(Step::Work),
+        4 => (0u8..4).prop_map(Step::Work),
+        4 => (0u8..4, 0u16..6000).prop_map(|(threshold, bytes)| Step::Piece(threshold, bytes)),
         3 => (number.clone(), any::<bool>()).prop_map(|(key, idle)| Step::Read(key, idle)),
         1 => (number.clone(), number.clone()).prop_map(|(a, b)| Step::Compact(a.min(b), a.max(b))),
         2 => Just(Step::Publish),
@@ -338,6 +340,11 @@ fn play(harness: &mut Harness, step: &Step) {
         Step::Seal => harness.seal_all(),
         Step::Work(threshold) => {
             harness.tree.work_step(&harness.retention(), f32::from(threshold) / 3.0).expect("work");
+        }
+        Step::Piece(threshold, bytes) => {
+            let threshold = f32::from(threshold) / 3.0;
+            let worked = harness.tree.work_piece(&harness.retention(), threshold, Some(u64::from(bytes)));
+            worked.expect("work");
         }
         Step::Read(number, idle) => {
             harness.seek_often(&key(number), 200);

@@ -112,6 +112,78 @@ fn deletes_go_on_when_the_disk_is_full_and_make_room() {
     }
 }
 
+/// Each opening begins a segment with the records of what is prepared, and may find no space for it.
+#[test]
+fn a_full_disk_is_opened_again_and_again_beside_a_prepared_transaction() {
+    for locks in [1u32, 4_000] {
+        let mut storage = MemoryStorage::new();
+        storage.set_capacity(24 << 20);
+        let db = open(&storage);
+        let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+        let txn = begin(&db);
+        for lock in 0..locks {
+            txn.put(&tree, format!("prepared {:016x}", Random::new(u64::from(lock)).next()).as_bytes(), b"v").unwrap();
+        }
+        txn.prepare(b"xid").unwrap();
+        let written = fill(&db, &tree);
+        let mut databases = vec![(db, tree)];
+        for round in 0..5 {
+            // Those before are not closed, which would give the rest of their segments back.
+            storage = storage.snapshot();
+            storage.set_capacity(24 << 20);
+            let opened = Database::open(DIRECTORY, options(&storage));
+            let db = opened.unwrap_or_else(|error| panic!("round={round} locks={locks}: {error}"));
+            let tree = db.open_tree("t").unwrap();
+            assert_eq!(db.prepared().unwrap().len(), 1);
+            assert!(db.get(&tree, &(written - 1).to_be_bytes()).unwrap().is_some());
+            if round % 2 == 1 {
+                db.delete(&tree, &(written - 1 - round).to_be_bytes()).unwrap();
+            }
+            databases.push((db, tree));
+        }
+        let (db, tree) = databases.pop().unwrap();
+        for row in 0..written {
+            let deleted = db.delete(&tree, &row.to_be_bytes());
+            assert!(deleted.is_ok(), "{deleted:?}, row={row} of {written} locks={locks}");
+        }
+        db.commit_prepared(b"xid").unwrap();
+        put_until_it_works(&db, &tree, b"again");
+    }
+}
+
+/// What has to be written again behind the next seal has a segment kept for it, which no large record takes.
+#[test]
+fn large_records_leave_the_segment_that_is_kept_for_prepared_transactions() {
+    let (memory, plan, db, tree) = faulty(true);
+    let txn = begin(&db);
+    txn.put(&tree, b"prepared", b"v").unwrap();
+    txn.prepare(b"xid").unwrap();
+    let put = |row: u32| {
+        let mut batch = WriteBatch::new();
+        (0..30u32)
+            .for_each(|part| batch.put(&tree, &[row.to_be_bytes(), part.to_be_bytes()].concat(), &noise(row)).unwrap());
+        db.write(&batch, TxnOptions::default())
+    };
+    (0..6).for_each(|row| put(row).unwrap());
+    plan.add(FaultRule::from(CallClass::Allocate, 1, Fault::NoSpace).on("log"));
+    for row in 0..60 {
+        if let Err(error) = put(row) {
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        }
+    }
+    // Deletes in a large record, too, when what is left of the segment would hold it.
+    let mut batch = WriteBatch::new();
+    for row in 0..1_200u32 {
+        let name = Random::new(u64::from(row)).bytes(60);
+        batch.delete(&tree, &name).unwrap();
+    }
+    db.write(&batch, TxnOptions::default()).unwrap();
+    db.rollback_prepared(b"xid").unwrap();
+    db.delete(&tree, b"x").unwrap();
+    let db = open(&memory.crash(3));
+    assert!(db.prepared().unwrap().is_empty());
+}
+
 #[test]
 fn truncating_makes_room_on_a_full_disk() {
     for manual in [true, false] {

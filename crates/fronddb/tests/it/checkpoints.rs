@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fronddb::base::clock::Clock;
 use fronddb::io::MemoryStorage;
-use fronddb::{Database, Options, Tree, TreeOptions, WriteBatch};
+use fronddb::{Database, LockMode, Options, Tree, TreeOptions, TxnOptions, Wait, WriteBatch};
 
 use crate::support::{DIRECTORY, Random, options};
 
@@ -166,4 +166,48 @@ fn the_estimated_recovery_grows_with_the_log_and_falls_with_a_checkpoint() {
     db.checkpoint().unwrap();
     let after = db.estimated_recovery().unwrap();
     assert!(after.bytes < 64 << 10 && after.messages == 0 && after.micros < before.micros / 2, "{before:?} {after:?}");
+}
+
+/// They leave no message, so level 0 stays empty, but the log has their records.
+#[test]
+fn transactions_that_only_lock_and_are_prepared_do_not_keep_the_log() {
+    let (storage, clock, db, tree) = setup(|options| options.checkpoint_interval_ms(60_000).log_segment_bytes(1 << 20));
+    let prepare = |from: u32, count: u32| {
+        for number in from..from + count {
+            let txn = db.begin(TxnOptions::default()).unwrap();
+            for key in 0..20 {
+                let name = format!("a key of some length {number} {key}");
+                txn.get_locked(&tree, name.as_bytes(), LockMode::Exclusive, Wait::Default).unwrap();
+            }
+            txn.prepare(&number.to_be_bytes()).unwrap();
+            if number % 2 == 0 {
+                db.commit_prepared(&number.to_be_bytes()).unwrap();
+            } else {
+                db.rollback_prepared(&number.to_be_bytes()).unwrap();
+            }
+        }
+    };
+    prepare(0, 8_000);
+    assert!(db.estimated_recovery().unwrap().bytes > 1 << 20, "{:?}", db.estimated_recovery());
+    db.checkpoint().unwrap();
+    assert!(db.estimated_recovery().unwrap().bytes < 64 << 10, "{:?}", db.estimated_recovery());
+    let before = by_time(&db);
+    prepare(8_000, 8_000);
+    clock.advance_micros(61 * SECOND);
+    idle(&db);
+    assert_eq!(by_time(&db), before + 1);
+    assert!(db.estimated_recovery().unwrap().bytes < 64 << 10, "{:?}", db.estimated_recovery());
+    assert!(db.statistics().unwrap().log_live_bytes < 3 << 20, "segments are given back");
+    // What is written again for those that stay prepared is no reason for the next checkpoint.
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    txn.put(&tree, b"k", b"v").unwrap();
+    txn.prepare(b"stays").unwrap();
+    for _ in 0..3 {
+        clock.advance_micros(61 * SECOND);
+        idle(&db);
+    }
+    assert_eq!(by_time(&db), before + 2);
+    drop(db);
+    let db = Database::open(DIRECTORY, roomy(&storage, &Clock::manual())).unwrap();
+    assert_eq!(db.prepared().unwrap().len(), 1);
 }

@@ -265,8 +265,14 @@ fn run_description(id: u64) -> RunMeta {
 }
 
 fn nodes(seeds: &mut Vec<Seed>) {
-    for (name, run) in [("plain", run_description(1)), ("empty", RunMeta::default()), ("with_seq", run_description(8))]
-    {
+    let clipped = RunMeta { clip: inner(1, "a"), ..run_description(2) };
+    let runs = [
+        ("plain", run_description(1)),
+        ("empty", RunMeta::default()),
+        ("with_seq", run_description(8)),
+        ("clipped", clipped),
+    ];
+    for (name, run) in runs {
         let mut raw = Vec::new();
         run.encode(&mut raw);
         seeds.push(("run_meta", name, raw));

@@ -16,6 +16,7 @@ mod covered;
 mod damage;
 mod durability;
 mod formats;
+mod full_disk;
 mod fuzz_seeds;
 mod grafts;
 mod io_errors;

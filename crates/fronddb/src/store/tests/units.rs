@@ -202,6 +202,49 @@ fn opening_reads_no_bitmap_however_much_is_stored() {
 }
 
 #[test]
+fn shrinking_looks_at_some_regions_at_a_time_and_at_none_twice_for_nothing() {
+    let (_, storage) = memory();
+    let store = create(&storage);
+    // Each region has free space, in pieces that are not worth a hole.
+    let mut added = Vec::new();
+    for _ in 0..40 {
+        let taken = store.allocate(EXTENT_PAGES_MAX - 40, Urgency::Ordinary).unwrap();
+        added.push(taken);
+    }
+    publish(&store, &[], &SpaceChanges { added: added.clone(), removed: vec![] }).unwrap();
+    let opened = open(&storage).unwrap().store;
+    let step = || {
+        let before = opened.statistics().reads;
+        let is_done = opened.shrink_step(ShrinkLimits::default()).unwrap().is_done;
+        (opened.statistics().reads - before, is_done)
+    };
+    let mut steps = 1;
+    loop {
+        let (reads, is_done) = step();
+        assert!(reads <= 2 * 16 + 4, "reads={reads}");
+        if is_done {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 2, "steps={steps}");
+    assert_eq!(step(), (0, true));
+    // What is freed is looked at.
+    let before = opened.statistics().regions_loaded;
+    let taken = opened.allocate(1000, Urgency::Ordinary).unwrap();
+    opened.free_unpublished(taken);
+    let mut punched = 0;
+    loop {
+        let shrunk = opened.shrink_step(ShrinkLimits { keep_bytes: 0, ..ShrinkLimits::default() }).unwrap();
+        punched += shrunk.punched_bytes + shrunk.cut_bytes;
+        if shrunk.is_done {
+            break;
+        }
+    }
+    assert!(punched > 0 && opened.statistics().regions_loaded <= before + 1);
+}
+
+#[test]
 fn shrinking_cuts_the_tail_and_punches_holes() {
     let (memory, storage) = memory();
     let store = create(&storage);
