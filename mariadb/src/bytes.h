@@ -8,7 +8,8 @@
   codecs share: varints, big endian numbers, a checked reader.
 
   A Bytes keeps its capacity when it is cleared, so that a buffer that lives as
-  long as a handler allocates a handful of times and never again. It never
+  long as a handler allocates a handful of times and never again; what is large
+  goes when the handler's statement ends, by shrink(). It never
   throws: the server's borders carry no exceptions. Running out of memory for a
   key or a row ends the process, as a failed allocation does in the engine.
 
@@ -55,6 +56,16 @@ class Bytes
   const unsigned char *end() const { return m_data + m_size; }
 
   void clear() { m_size= 0; }
+  /* Clears it, and keeps no more memory than `most`. */
+  void shrink(size_t most)
+  {
+    m_size= 0;
+    if (m_capacity <= most)
+      return;
+    free(m_data);
+    m_data= nullptr;
+    m_capacity= 0;
+  }
   /* Drops the bytes from `size` on; `size` is at most size(). */
   void truncate(size_t size) { m_size= size; }
   void swap(Bytes &other) noexcept

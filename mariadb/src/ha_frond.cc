@@ -37,6 +37,8 @@ constexpr size_t HIDDEN_KEY_BYTES= 8;
 constexpr size_t REF_LENGTH_BYTES= 2;
 /* How much longer a key may be than its columns, before these are a row's place: comparing them takes longer. */
 constexpr uint PLACE_RATIO= 3;
+/* What a handler keeps of each of its buffers while it waits for its next statement, which the server may let it do for ever. */
+constexpr size_t KEPT_BYTES= 64 << 10;
 /* What the optimizer counts reads in, as for InnoDB. */
 constexpr double PAGE_BYTES= 16384;
 
@@ -407,6 +409,13 @@ int ha_frond::extra(enum ha_extra_function operation)
   case HA_EXTRA_NO_IGNORE_DUP_KEY:
     passes_duplicates= false;
     return 0;
+  case HA_EXTRA_WRITE_CAN_REPLACE:
+  case HA_EXTRA_INSERT_WITH_UPDATE:
+    writes_duplicates= true;
+    return 0;
+  case HA_EXTRA_WRITE_CANNOT_REPLACE:
+    writes_duplicates= false;
+    return 0;
   case HA_EXTRA_BEGIN_COPY:
     copying= true;
     return 0;
@@ -424,15 +433,27 @@ int ha_frond::extra(enum ha_extra_function operation)
 
 int ha_frond::reset()
 {
-  scan.close();
   end_passes();
+  shrink_buffers();
   cancel_pushed_idx_cond();
   cancel_pushed_rowid_filter();
   multi_range.dsmrr_close();
-  has_range_end= false;
-  copying= load_due= passes_duplicates= prefix_locked= false;
+  has_range_end= has_moved= has_left= false;
+  copying= load_due= passes_duplicates= writes_duplicates= prefix_locked= false;
   load.reset();
   return 0;
+}
+
+/* Nothing refers to them any more. */
+void ha_frond::shrink_buffers()
+{
+  scan.shrink(KEPT_BYTES);
+  first_pass.shrink(KEPT_BYTES);
+  writes.shrink(KEPT_BYTES);
+  std::unordered_set<std::string>().swap(passed);
+  for (Bytes *buffer : {&search_key, &search_end, &range_end, &row_memory, &primary_key, &primary_tuple, &new_primary_key,
+                        &compare_key, &compare_other, &place, &other_place, &walked_key, &compared})
+    buffer->shrink(KEPT_BYTES);
 }
 
 /* The server computes those virtual columns that it believes are needed. A writer needs all that are in indexes, in the old
@@ -446,14 +467,19 @@ void ha_frond::column_bitmaps_signal()
       table->mark_virtual_column_with_deps(*field);
 }
 
-/* The row read last is not wanted; at READ COMMITTED others may have it at once. */
+/* Gives back what a read of this statement has locked and the statement has no use for; at READ COMMITTED others may have it at once. */
+void ha_frond::unlock(const frond_tree *tree, const Bytes &key)
+{
+  if (locking() && session->read_committed())
+    frond_txn_unlock(txn(), tree, slice(key));
+}
+
+/* The row read last is not wanted. */
 void ha_frond::unlock_row()
 {
-  if (!locking() || !session->read_committed())
-    return;
-  frond_txn_unlock(txn(), share->primary, slice(primary_key));
+  unlock(share->primary, primary_key);
   if (active_index != MAX_KEY && !is_primary(active_index) && (at_point || has_virtual_part(active_index)))
-    frond_txn_unlock(txn(), tree_of(active_index), slice(compared));
+    unlock(tree_of(active_index), compared);
 }
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -531,11 +557,18 @@ bool ha_frond::entry_primary_key(uint index, const frond_row &entry, frond_slice
  * Writing
  */
 
+/* How the key of a row that is there already is left locked: shared, where the statement only says so. Of a REPLACE that has triggers
+   to call the server says nothing by extra(). */
+uint32_t ha_frond::insertion_flags() const
+{
+  return writes_duplicates || ha_thd()->lex->duplicates != DUP_ERROR ? 0 : FROND_OPERATION_SHARING;
+}
+
 void ha_frond::add_insertion(uint index, const uchar *record, const Bytes &primary)
 {
   bool checked= share->indexes[index].unique && !codecs[index]->has_null(record);
   writes.begin(share->indexes[index].tree, checked ? FROND_OP_INSERT : FROND_OP_PUT,
-               checked ? 0 : FROND_OPERATION_COVERED, index);
+               checked ? insertion_flags() : FROND_OPERATION_COVERED, index);
   append_entry_key(index, record, primary, writes.bytes());
   writes.value();
   append_entry_value(index, record, primary, writes.bytes());
@@ -825,7 +858,8 @@ int ha_frond::write_row(const uchar *record)
     for (int shift= 56; shift >= 0; shift-= 8)
       new_primary_key.append_byte(static_cast<uchar>(number >> shift));
   }
-  writes.begin(share->primary, has_primary_key() ? FROND_OP_INSERT : FROND_OP_PUT, 0, table_share->primary_key);
+  writes.begin(share->primary, has_primary_key() ? FROND_OP_INSERT : FROND_OP_PUT, insertion_flags(),
+               table_share->primary_key);
   writes.bytes().append_bytes(new_primary_key);
   writes.value();
   rows.encode(record, writes.bytes());
@@ -894,14 +928,17 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
     writes.begin(share->primary, FROND_OP_DELETE, 0, table_share->primary_key);
     writes.bytes().append_bytes(primary_key);
   }
-  writes.begin(share->primary, moved ? FROND_OP_INSERT : FROND_OP_PUT, 0, table_share->primary_key);
+  writes.begin(share->primary, moved ? FROND_OP_INSERT : FROND_OP_PUT, insertion_flags(), table_share->primary_key);
   writes.bytes().append_bytes(new_primary_key);
   writes.value();
   rows.encode(new_record, writes.bytes());
   for (uint index= 0; index < table_share->keys; index++)
     if (!is_primary(index))
       add_update(index, old_record, new_record, retold || overtaken);
-  error= share->keep_auto_increment(auto_increment_of(old_record));
+  /* The old number goes with the old row. */
+  const uint64_t number= auto_increment_of(old_record);
+  if (number != auto_increment_of(new_record))
+    error= share->keep_auto_increment(number);
   if (!error)
     error= run_writes(old_record, new_record);
   if (!error && moved)
@@ -1021,6 +1058,8 @@ int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *bus
     *busy= skipped;
   if (!value.data || skipped) {
     *skip= true;
+    if (!skipped)
+      unlock(share->primary, primary_key);
     return 0;
   }
   if (table_share->blob_fields) {
@@ -1524,6 +1563,7 @@ int ha_frond::point_read(uint index, uchar *record)
 {
   bool skip= false;
   at_point= true;
+  has_moved= false;
   int error;
   if (is_primary(index)) {
     error= read_primary(slice(search_key), record, &skip);
@@ -1537,14 +1577,21 @@ int ha_frond::point_read(uint index, uchar *record)
                 : frond_txn_get(txn(), tree_of(index), entry.key, &entry.value);
     if (status != FROND_OK)
       return failure(status);
-    if (!entry.value.data || skipped)
+    if (skipped)
       return HA_ERR_KEY_NOT_FOUND;
+    if (!entry.value.data) {
+      unlock(tree_of(index), search_key);
+      return HA_ERR_KEY_NOT_FOUND;
+    }
     /* The row's own read ends the lending of the entry. */
     row_memory.clear();
     row_memory.append(entry.value.data, entry.value.size);
     entry.value= slice(row_memory);
     error= read_entry(index, entry, record, &skip);
   }
+  /* Others may write the row, by whatever key it has been looked for: it does not match. */
+  if (!error && skip)
+    unlock(tree_of(index), search_key);
   return error ? error : skip ? HA_ERR_KEY_NOT_FOUND : 0;
 }
 
@@ -1640,7 +1687,7 @@ int ha_frond::index_init(uint index, bool)
   if (!locking() && session->reads_before(share->born))
     return HA_ERR_TABLE_DEF_CHANGED;
   active_index= index;
-  at_point= false;
+  at_point= has_moved= has_left= false;
   has_range_end= within_range= false;
   scan.prepare(txn(), tree_of(index), scan_mode(), hides_entries(index));
   return 0;

@@ -180,6 +180,8 @@ private:
   bool locks_entries(uint index) const;
   bool looks_before_write(key_part_map parts, enum ha_rkey_function find) const;
   int lock_prefix(uint index, const uchar *tuple, key_part_map parts);
+  void unlock(const frond_tree *tree, const frond::Bytes &key);
+  void shrink_buffers();
   frond::Scan_mode scan_mode() const;
   bool hides_entries(uint index) const;
   int failure(frond_status status);
@@ -204,6 +206,7 @@ private:
   bool entry_primary_key(uint index, const frond_row &entry, frond_slice *key, const uchar **restore) const;
 
   /* Writes */
+  uint32_t insertion_flags() const;
   void add_insertion(uint index, const uchar *record, const frond::Bytes &primary);
   void add_deletion(uint index, const uchar *record, const frond::Bytes &primary);
   void add_update(uint index, const uchar *old_record, const uchar *new_record, bool whole);
@@ -280,6 +283,7 @@ private:
   std::unique_ptr<frond::Bulk_load> load; /* of the statement that runs */
   bool copying= false;  /* into this table, which the statement makes */
   bool passes_duplicates= false; /* the statement does not end with a row that has a key already */
+  bool writes_duplicates= false; /* the statement changes or replaces the row that has a key already */
   bool load_due= false; /* the next row begins a load, if there can be one; end_bulk_insert will be called */
   frond::Bytes search_key;  /* the encoded key of the running index search */
   frond::Bytes search_end;  /* its end as a prefix */

@@ -45,6 +45,15 @@ void Merged_scan::close()
   has_last= false;
 }
 
+void Merged_scan::shrink(size_t most)
+{
+  close();
+  own.shrink(most);
+  before.shrink(most);
+  last_key.shrink(most);
+  last_value.shrink(most);
+}
+
 void Merged_scan::park()
 {
   if (merges && has_last)

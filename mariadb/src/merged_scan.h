@@ -24,6 +24,7 @@ public:
   void prepare(frond_txn *txn, const frond_tree *tree, const Scan_mode &mode, bool merges);
   void set_sees(uint32_t sees) { own.set_sees(sees); }
   void close();
+  void shrink(size_t most);
   bool is_forward() const { return own.is_forward(); }
   bool is_open() const { return own.is_open(); }
   void park();

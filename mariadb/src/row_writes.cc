@@ -16,6 +16,13 @@ void Row_writes::clear()
   writes.clear();
 }
 
+void Row_writes::shrink(size_t most)
+{
+  clear();
+  operations.clear();
+  buffer.shrink(most);
+}
+
 void Row_writes::begin(const frond_tree *tree, frond_op op, uint32_t flags, uint key_number)
 {
   writes.push_back({tree, op, flags, key_number, buffer.size(), SIZE_MAX});

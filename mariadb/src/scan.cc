@@ -38,6 +38,13 @@ void Scan::close()
   parked= false;
 }
 
+void Scan::shrink(size_t most)
+{
+  close();
+  buffer.shrink(0);
+  turning_key.shrink(most);
+}
+
 void Scan::park()
 {
   if (cursor && last_key)

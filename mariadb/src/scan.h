@@ -50,6 +50,8 @@ public:
   void prepare(frond_txn *txn, const frond_tree *tree, const Scan_mode &mode);
   void set_sees(uint32_t sees) { mode.sees= sees; }
   void close();
+  /* The same, and keeps no more memory than `most` for a key, and none for rows. */
+  void shrink(size_t most);
   bool is_forward() const { return forward; }
   bool is_open() const { return cursor != nullptr || parked; }
   bool is_parked() const { return parked; }

@@ -79,7 +79,7 @@ int Session::begin(THD *thd, uint32_t flags, int64_t wait_ms)
   options.durability= durability= commit_durability(thd);
   options.lock_wait_ms= waits_ms= wait_ms;
   options.flags= flags;
-  begun_at= trees_clock();
+  reads_from= trees_clock();
   frond_status status= frond_txn_begin(database, &options, &transaction);
   if (status != FROND_OK)
     return statement_error(thd, status);
@@ -88,6 +88,15 @@ int Session::begin(THD *thd, uint32_t flags, int64_t wait_ms)
   reported.enter(thd, id);
   phase= Phase::active;
   return 0;
+}
+
+bool Session::reads_before(uint64_t tick)
+{
+  if (read_committed())
+    return false;
+  if (!frond_txn_has_snapshot(transaction))
+    reads_from= trees_clock();
+  return reads_from < tick;
 }
 
 int Session::set_wait(int64_t wait_ms)
@@ -109,13 +118,14 @@ int64_t Session::statement_wait_ms(THD *thd)
 
 int Session::statement_begin(THD *thd, int64_t wait_ms, bool again)
 {
-  int error= phase == Phase::idle ? begin(thd, 0, wait_ms) : set_wait(wait_ms);
+  const bool begins= phase == Phase::idle;
+  int error= begins ? begin(thd, 0, wait_ms) : set_wait(wait_ms);
   if (error)
     return error;
   trans_register_ha(thd, false, hton, 0);
   if (is_multi_statement(thd))
     trans_register_ha(thd, true, hton, 0);
-  if (tables_locked == 0 || (again && !thd->in_sub_stmt))
+  if (begins || tables_locked == 0 || (again && !thd->in_sub_stmt))
     frond_txn_begin_statement(transaction);
   return 0;
 }

@@ -95,9 +95,10 @@ public:
   uint64_t id() const { return transaction_id.load(std::memory_order_relaxed); }
   /* Active or prepared. */
   bool has_transaction() const { return phase != Phase::idle; }
+  /* Whether the plain reads that are about to begin may see a time before `tick` of trees_clock. The snapshot that they see is taken at
+     the first of them, which may be long after the transaction began. */
+  bool reads_before(uint64_t tick);
   /* Whether gaps need no locks and unmatched rows are given back. */
-  /* Whether its plain reads see a time before `tick` of trees_clock. */
-  bool reads_before(uint64_t tick) const { return !read_committed() && begun_at < tick; }
   bool read_committed() const { return isolation <= ISO_READ_COMMITTED; }
 
 private:
@@ -115,7 +116,7 @@ private:
   std::atomic<uint64_t> transaction_id{0};
   std::atomic<uint64_t> ddl_id{0};
   Reported reported;
-  uint64_t begun_at= 0; /* of trees_clock */
+  uint64_t reads_from= 0; /* of trees_clock, at a time when no snapshot was taken yet */
   uint isolation= ISO_REPEATABLE_READ;
   int64_t waits_ms= 0; /* for locks, as the engine was told */
   int64_t said_wait_ms= FROND_WAIT_DEFAULT; /* by the statement that the client or a procedure runs */

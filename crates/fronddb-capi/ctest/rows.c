@@ -101,7 +101,7 @@ static void single_writes(frond_db *db)
 static void rows_with_indexes(frond_db *db)
 {
   frond_tree *table, *index;
-  frond_txn *txn;
+  frond_txn *txn, *other;
   frond_operation row[3];
   frond_batch *batch;
   frond_slice value;
@@ -134,11 +134,17 @@ static void rows_with_indexes(frond_db *db)
   row[1].key = text("red/2");
   row[2].tree = table;
   row[2].op = FROND_OP_INSERT;
-  row[2].flags = 0;
+  row[2].flags = FROND_OPERATION_SHARING;
   row[2].key = text("1");
   failed = 77;
   IS(FROND_KEY_EXISTS, frond_txn_write(txn, row, 3, &failed));
   CHECK(failed == 2);
+  /* Another is told so as well, and has what was not written. */
+  other = begin(db);
+  IS(FROND_KEY_EXISTS, frond_txn_write(other, row + 2, 1, NULL));
+  OK(frond_txn_insert(other, table, text("2"), text("white")));
+  OK(frond_txn_rollback(other));
+  row[2].flags = 0;
   OK(frond_txn_contains(txn, table, text("2"), &flag));
   CHECK(!flag);
   OK(frond_txn_contains(txn, index, text("red/2"), &flag));
@@ -147,7 +153,7 @@ static void rows_with_indexes(frond_db *db)
   WRONG(frond_txn_write(txn, row, 3, &failed));
   CHECK(failed == 1);
   row[1].op = FROND_OP_PUT;
-  row[1].flags = 2;
+  row[1].flags = 4;
   WRONG(frond_txn_write(txn, row, 3, &failed));
   CHECK(failed == 1);
   row[1].flags = FROND_OPERATION_COVERED;

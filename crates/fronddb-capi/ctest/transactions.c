@@ -43,6 +43,9 @@ static void isolation(frond_db *db, frond_tree *tree)
   CHECK(sees(snapshot, tree, NULL));
   IS(FROND_READ_ONLY, frond_txn_put(snapshot, tree, text("k"), text("2")));
 
+  CHECK(frond_txn_has_snapshot(repeatable) && frond_txn_has_snapshot(strict));
+  CHECK(!frond_txn_has_snapshot(committed) && !frond_txn_has_snapshot(dirty) && !frond_txn_has_snapshot(NULL));
+
   /* Locking reads at repeatable read see the latest row; first-updater-wins refuses it. */
   OK(frond_txn_get_locked(repeatable, tree, text("k"), FROND_LOCK_SHARED, FROND_WAIT_DEFAULT, &value, NULL));
   CHECK(is(value, "1"));

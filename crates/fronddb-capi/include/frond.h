@@ -392,6 +392,9 @@ frond_status frond_txn_contains(frond_txn *txn, const frond_tree *tree, frond_sl
 /* Whether others have committed a change of key after the transaction's snapshot: then a locking read or a write of it meets
  * another row than its plain reads see. Stays so as long as key is locked. False where it has taken no snapshot that lasts. */
 frond_status frond_txn_changed_after_snapshot(frond_txn *txn, const frond_tree *tree, frond_slice key, bool *changed);
+/* Whether the transaction has taken a snapshot that lasts until its end: it does at its first plain read at
+ * FROND_ISOLATION_REPEATABLE_READ, and at once with FROND_TXN_CONSISTENT_SNAPSHOT. False for NULL, and after its end. */
+bool frond_txn_has_snapshot(const frond_txn *txn);
 /* Many keys by one call: values[i] answers keys[i], for i below count. On an error no value is written. */
 frond_status frond_txn_get_many(frond_txn *txn, const frond_tree *tree, const frond_slice *keys, size_t count,
                                 frond_slice *values);
@@ -566,8 +569,10 @@ enum {
 };
 
 enum {
-  FROND_OPERATION_COVERED = 1 /* takes no lock where nobody locks ranges: the caller's lock on another key keeps other
+  FROND_OPERATION_COVERED = 1, /* takes no lock where nobody locks ranges: the caller's lock on another key keeps other
                                * writers away. Cursors that lock, and range locks, see it all the same */
+  FROND_OPERATION_SHARING = 2  /* of FROND_OP_INSERT: a key that has a value is left locked shared and not exclusive, for who
+                               * is told so and does not go on to write it. No matter for the others */
 };
 
 typedef struct frond_operation {
@@ -580,7 +585,8 @@ typedef struct frond_operation {
 
 /* All writes as one, in order, in one log record, whatever their number and trees: the fast way, meant for a row and
  * all its index entries. On an error none of them has happened; *failed (may be NULL) is then the index of the one at
- * fault, or FROND_NONE when it was no single one. */
+ * fault, or FROND_NONE when it was no single one. Where one is at fault, the keys of those before it are locked no more
+ * than they were (at FROND_ISOLATION_SERIALIZABLE they stay locked shared); its own key is, unless it was waited for in vain. */
 #define FROND_NONE SIZE_MAX
 frond_status frond_txn_write(frond_txn *txn, const frond_operation *operations, size_t count, size_t *failed);
 /* The same as a transaction of its own: one wait. options may be NULL. */

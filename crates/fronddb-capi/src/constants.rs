@@ -105,6 +105,7 @@ constants! {
     FROND_OP_SINGLE_DELETE: u32 = 5;
     FROND_OP_UPDATE: u32 = 6;
     FROND_OPERATION_COVERED: u32 = 1;
+    FROND_OPERATION_SHARING: u32 = 2;
     FROND_NONE: usize = usize::MAX;
 
     FROND_ACTION_WRITE: u32 = 1;

@@ -50,6 +50,11 @@ pub extern "C" fn frond_db_snapshot(db: Option<&frond_db>, snapshot: Out<'_, Opt
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn frond_txn_has_snapshot(txn: Option<&frond_txn>) -> bool {
+    guard("frond_txn_has_snapshot", || txn.is_some_and(|txn| txn.inner.has_snapshot()))
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn frond_txn_id(txn: Option<&frond_txn>) -> u64 {
     guard("frond_txn_id", || txn.map_or(0, |txn| txn.inner.id()))
 }

@@ -34,12 +34,13 @@ struct Operation<'a> {
     value: &'a [u8],
     op: u32,
     covered: bool,
+    sharing: bool,
 }
 
 impl<'a> Operation<'a> {
     #[inline]
     fn new(operation: &frond_operation<'a>) -> Result<Operation<'a>> {
-        check_flags(operation.flags, FROND_OPERATION_COVERED)?;
+        check_flags(operation.flags, FROND_OPERATION_COVERED | FROND_OPERATION_SHARING)?;
         if !(FROND_OP_PUT..=FROND_OP_UPDATE).contains(&operation.op) {
             return Err(unknown("op", operation.op));
         }
@@ -49,6 +50,7 @@ impl<'a> Operation<'a> {
             value: operation.value.get()?,
             op: operation.op,
             covered: operation.flags & FROND_OPERATION_COVERED != 0,
+            sharing: operation.flags & FROND_OPERATION_SHARING != 0,
         })
     }
 
@@ -65,6 +67,7 @@ impl<'a> Operation<'a> {
     #[inline]
     fn add(&self, batch: &mut WriteBatch) -> Result<()> {
         batch.set_covered(self.covered);
+        batch.set_sharing(self.sharing);
         match self.op {
             FROND_OP_PUT => batch.put(self.tree, self.key, self.value),
             FROND_OP_INSERT => batch.insert(self.tree, self.key, self.value),

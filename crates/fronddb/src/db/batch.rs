@@ -16,6 +16,7 @@ use crate::format::{Kind, program};
 const HEADER_BYTES: usize = 10;
 const COVERED: u8 = 1;
 const UNIQUE: u8 = 2;
+const SHARING: u8 = 4;
 /// Trees remembered from earlier fillings.
 const TREES_KEPT: usize = 16;
 /// Longest update program, in bytes.
@@ -33,6 +34,7 @@ pub struct WriteBatch {
     bytes: Vec<u8>,
     count: usize,
     covered: bool,
+    sharing: bool,
     trees: SmallVec<[NamedTree; 4]>,
 }
 
@@ -53,6 +55,8 @@ pub(crate) struct Write<'a> {
     pub(crate) covered: bool,
     /// The key must not have a value.
     pub(crate) unique: bool,
+    /// A value that it has is not going to be written by who is told of it.
+    pub(crate) sharing: bool,
     /// Inner key.
     pub(crate) key: &'a [u8],
     pub(crate) payload: &'a [u8],
@@ -78,7 +82,7 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
-        self.covered = false;
+        (self.covered, self.sharing) = (false, false);
         if self.trees.len() > TREES_KEPT {
             self.trees.clear();
         }
@@ -115,6 +119,12 @@ impl WriteBatch {
     /// Whether writes added from now on are covered by a lock on another key.
     pub fn set_covered(&mut self, covered: bool) {
         self.covered = covered;
+    }
+
+    /// Whether a key that an insertion added from now on finds taken is left locked shared, and not exclusive: for who is told so
+    /// and does not go on to write it. Several who insert a key that exists then do not wait for each other.
+    pub fn set_sharing(&mut self, sharing: bool) {
+        self.sharing = sharing;
     }
 
     /// `key` gets `value`. Needs no read.
@@ -179,7 +189,7 @@ impl WriteBatch {
     fn add(&mut self, kind: Kind, flags: u8, tree: &Tree, key: &[u8], payload: &[u8]) -> Result<()> {
         check_key(key)?;
         self.use_tree(tree);
-        let flags = flags | if self.covered { COVERED } else { 0 };
+        let flags = flags | if self.covered { COVERED } else { 0 } | if self.sharing { SHARING } else { 0 };
         self.bytes.reserve(HEADER_BYTES + PREFIX_BYTES + key.len() + payload.len());
         self.bytes.extend_from_slice(&[kind as u8, flags]);
         self.bytes.extend_from_slice(&((PREFIX_BYTES + key.len()) as u32).to_le_bytes());
@@ -241,7 +251,8 @@ impl<'a> Iterator for Writes<'a> {
         let (payload, rest) = rest.split_at_checked(u32::from_le_bytes([p0, p1, p2, p3]) as usize)?;
         self.rest = rest;
         let kind = Kind::from_number(kind).ok()?;
-        Some(Write { kind, covered: flags & COVERED != 0, unique: flags & UNIQUE != 0, key, payload })
+        let (covered, unique, sharing) = (flags & COVERED != 0, flags & UNIQUE != 0, flags & SHARING != 0);
+        Some(Write { kind, covered, unique, sharing, key, payload })
     }
 }
 
@@ -254,12 +265,15 @@ mod tests {
     fn writes_come_back_as_they_were_added() {
         let tree = Tree::for_tests(TreeId(7), "t", TreeOptions::default());
         let mut batch = WriteBatch::new();
+        batch.set_sharing(true);
         batch.insert(&tree, b"a", b"1").expect("within limits");
+        batch.set_sharing(false);
         batch.set_covered(true);
         batch.single_delete(&tree, b"bb").expect("within limits");
         let writes: Vec<_> = batch.writes().collect();
         assert_eq!(writes.len(), 2);
         assert!(writes[0].unique && !writes[0].covered && writes[0].key == b"\0\0\0\x07a" && writes[0].payload == b"1");
+        assert!(writes[0].sharing && !writes[1].sharing);
         assert!(writes[1].covered && writes[1].kind == Kind::SingleDelete && writes[1].user_key() == b"bb");
         batch.clear();
         assert_eq!((batch.len(), batch.writes().count(), batch.trees().count()), (0, 0, 0));

@@ -3,7 +3,7 @@
 //! Rooms, in reading order. For users: [`options`] (every knob), [`database`] (open, close, upkeep), [`transaction`],
 //! [`batch`], [`bulk`] (loading an empty tree; with `sorter` and `graft`), [`cursor`], [`tree_handle`] (trees and their names), [`monitor`] (transactions and locks),
 //! [`statistics`], [`report`] (recovery), [`events`] (what an error log should hold). Behind them: `engine` (what an open database consists of), `core` (one
-//! transaction's state and ends), `statement` (its statements), `write` and `read` (the two paths), `covered`
+//! transaction's state and ends), `statement` (its statements), `write`, with `decide`, and `read` (the two paths), `covered`
 //! (writes without locks of their own), `ddl` and `catalog` (trees), `prepared` (distributed transactions), `checkpoint`,
 //! [`compact`] (on request), `recovery` and `replay`, `admission`, `full_disk`, `background` (the only threads), `sessions`, `warm`
 //! (hot blocks after a start),
@@ -23,6 +23,7 @@ mod covered;
 pub mod cursor;
 pub mod database;
 mod ddl;
+mod decide;
 #[doc(hidden)]
 pub mod decoders;
 mod engine;

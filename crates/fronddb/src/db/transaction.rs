@@ -141,6 +141,12 @@ impl Transaction {
         self.core.contains(tree, key)
     }
 
+    /// Whether this transaction has taken a snapshot that lasts until its end: at its first plain read at
+    /// [`Isolation::RepeatableRead`], at once when it is to be a consistent one. False after its end.
+    pub fn has_snapshot(&self) -> bool {
+        self.core.active().is_ok_and(|state| state.held_snapshot().is_some())
+    }
+
     /// Whether others have committed a change of `key` after this transaction's snapshot: then a locking read or a write of it
     /// meets another row than its plain reads see. Stays so as long as the key is locked. False where the transaction has
     /// taken no snapshot that lasts.

@@ -1,6 +1,6 @@
 //! The write path: decide, prepare, apply.
 //!
-//! 1. *Decide*: trees exist; admission; every lock is taken; every uniqueness is checked. Here anything may fail.
+//! 1. *Decide* ([`super::decide`]): trees exist; admission; every lock is taken; every uniqueness is checked. Here anything may fail.
 //! 2. *Prepare*: large values are written to extents of their own; covered writes make sure that no range lock of another
 //!    transaction stands where they go ([`super::covered`]).
 //! 3. *Apply*: records of at most [`RECORD_BYTES_MAX`] go into the log and from there into the active memtable, each
@@ -15,18 +15,15 @@
 //!   appended, and not after a failure of the log other than a refusal.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
-use super::batch::{Write, WriteBatch, Writes};
+use super::batch::{Write, WriteBatch};
 use super::core::{TxnCore, TxnState, Writer};
 use super::engine::Engine;
-use super::options::Wait;
 use crate::base::compress::Codec;
 use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TreeId, TxnId};
 use crate::format::blob::BlobRef;
 use crate::format::record::{MessageBatch, Record};
-use crate::format::{Kind, Message, RangeDelete, Stamp, Uncommitted, View, program};
-use crate::lock::{Granted, Mode};
+use crate::format::{Kind, Message, RangeDelete, Stamp, Uncommitted, View};
 use crate::run::write_blob;
 
 /// A batch longer than this becomes several records.
@@ -109,34 +106,6 @@ impl Drop for Blobs<'_> {
 /// Whether the log has nothing of a record that it failed to append: what else goes wrong may do so after the record was written.
 fn is_refusal(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::InvalidArgument | ErrorKind::Closed)
-}
-
-/// What earlier writes of a batch say about its keys. Read only as far as asked, because keys that were not
-/// locked before are not in it.
-struct Earlier<'a> {
-    writes: Writes<'a>,
-    passed: usize,
-    exists: HashMap<&'a [u8], bool>,
-}
-
-impl Earlier<'_> {
-    /// Whether the writes before `index` leave `key` with a value; `None` when they do not say.
-    fn find(&mut self, index: usize, key: &[u8]) -> Option<bool> {
-        while self.passed < index {
-            let write = self.writes.next()?;
-            self.passed += 1;
-            match write.kind {
-                Kind::Put | Kind::InsertIfAbsent => self.exists.insert(write.key, true),
-                Kind::Delete | Kind::SingleDelete => self.exists.insert(write.key, false),
-                // One that gives a value where there is none; another leaves things as they are.
-                Kind::Update => match program::apply(write.payload, None) {
-                    Ok(Some(_)) => self.exists.insert(write.key, true),
-                    _ => None,
-                },
-            };
-        }
-        self.exists.get(key).copied()
-    }
 }
 
 impl TxnCore {
@@ -224,58 +193,6 @@ impl TxnCore {
         engine.wait_committed(end, self.options.durability, started)
     }
 
-    /// Locks and checks everything that a batch needs. Returns the writes that turn out to do nothing
-    /// (insertions of large values where a value exists), ascending.
-    fn decide(&self, state: &mut TxnState, batch: &WriteBatch) -> Result<Vec<usize>> {
-        let engine = &self.engine;
-        batch.trees().try_for_each(|tree| self.check_tree(state, tree))?;
-        engine.admit(batch.bytes(), || batch.deletes_only())?;
-        let conflict = self.conflict_snapshot(state);
-        let wait = self.lock_wait(Wait::Default);
-        let mut skipped = Vec::new();
-        let mut earlier = Earlier { writes: batch.writes(), passed: 0, exists: HashMap::new() };
-        let mut waited = false;
-        for (index, write) in batch.writes().enumerate() {
-            let mut granted = Granted::Already;
-            if !write.covered {
-                let writer = self.writer(state);
-                match writer.locker.lock(write.tree(), write.user_key(), Mode::Exclusive, wait) {
-                    Ok(how) => granted = how,
-                    Err(error) => {
-                        state.failed_operation = Some(index);
-                        return Err(self.lock_failed(state, error));
-                    }
-                }
-                waited = true;
-                if granted != Granted::New && !state.statement.fresh.is_empty() {
-                    state.statement.fresh.remove(write.key);
-                }
-                // Also for a lock held already: it may be left from a conflict before, or be a range's.
-                self.check_conflict(state, conflict, write.key)
-                    .inspect_err(|_| state.failed_operation = Some(index))?;
-            }
-            let large_insert = write.kind == Kind::InsertIfAbsent && self.is_large(&write);
-            if write.unique || large_insert {
-                let in_batch = if granted == Granted::Already { earlier.find(index, write.key) } else { None };
-                let exists = match in_batch {
-                    Some(exists) => exists,
-                    None => self.has_latest(state, write.key)?,
-                };
-                if exists && large_insert {
-                    skipped.push(index);
-                } else if exists {
-                    state.failed_operation = Some(index);
-                    return Err(Error::new(ErrorKind::KeyExists, format!("key exists, operation={index}")));
-                }
-            }
-        }
-        if waited {
-            // A tree may have been dropped by whom a lock was waited for.
-            batch.trees().try_for_each(|tree| tree.check())?;
-        }
-        Ok(skipped)
-    }
-
     /// At first-updater-wins: fails when `key` changed after the snapshot.
     pub(crate) fn check_conflict(&self, state: &TxnState, snapshot: Option<CommitNumber>, key: &[u8]) -> Result<()> {
         let Some(snapshot) = snapshot else { return Ok(()) };
@@ -303,14 +220,7 @@ impl TxnCore {
         }
     }
 
-    fn has_latest(&self, state: &TxnState, key: &[u8]) -> Result<bool> {
-        let engine = &self.engine;
-        let view = self.latest_view(state);
-        engine.counters.write_checks.add(1);
-        engine.tree.contains(&engine.tree.version_guard(), &view, key)
-    }
-
-    fn is_large(&self, write: &Write<'_>) -> bool {
+    pub(super) fn is_large(&self, write: &Write<'_>) -> bool {
         write.payload.len() >= self.engine.options.blob_bytes_min
             && matches!(write.kind, Kind::Put | Kind::InsertIfAbsent)
     }

@@ -46,10 +46,10 @@
 //! * **L1** No two live owners hold conflicting locks.
 //! * **L2** A lock of an ended owner blocks nobody.
 //! * **L3** A sleeping request has an edge to each live owner that it must wait for, and every way in which
-//!   such a reason can vanish (the owner ends, stops waiting, unlocks) wakes it. So no wake-up is lost.
+//!   such a reason can vanish (the owner ends, stops waiting, unlocks, lowers) wakes it. So no wake-up is lost.
 //! * **L4** Requests are numbered *before* they look at the others. A point that waits with a number above a
 //!   range's has seen that range; one with a lower number is found by the range's examination.
-//! * **L5** A range examines shard after shard. Whoever lets a request past a waiting range (or unlocks a point
+//! * **L5** A range examines shard after shard. Whoever lets a request past a waiting range (or unlocks or lowers a point
 //!   under it) marks it *disturbed*; it is only granted, and only sleeps, if it was not disturbed
 //!   since its examination began.
 //! * **L6** A cycle in which an edge stands for a place in a queue has no victim: that edge goes, and its source, examined

@@ -126,6 +126,16 @@ impl Shard {
         }
         found
     }
+
+    /// Lets others share `key`, which `owner` holds exclusively; false if it does not.
+    pub(super) fn lower(&mut self, key: &LockKey, owner: &Arc<Owner>) -> bool {
+        let Some(entry) = self.map.get_mut(key) else { return false };
+        let found = entry.mode_of(owner) == Some(Mode::Exclusive);
+        if found {
+            entry.mode = Mode::Shared;
+        }
+        found
+    }
 }
 
 /// Who waits for a point, in the order of arrival.

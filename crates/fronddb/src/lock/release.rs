@@ -1,4 +1,5 @@
-//! Ending an owner in constant time, and getting the memory of its locks back.
+//! Ending an owner in constant time, and getting the memory of its locks back; giving single points back, or half of them, before
+//! that.
 //!
 //! An ended owner's entries are free the moment it is marked (L2); nobody waits for their removal, which is spread
 //! over three places: whoever locks the same key takes the entry over; a shard that has doubled purges itself as it
@@ -154,20 +155,41 @@ impl Inner {
             return;
         }
         let freed = owner.held.lock().unlist_last(&key);
-        let group = self.range_group(tree);
-        if group.count.load(Ordering::SeqCst) > 0
-            && let Some(intervals) = group.trees.lock().get_mut(&tree.0)
-        {
-            // L5: a range that has seen this point would wait for an owner that is no longer in its way.
-            intervals.disturb(&key);
-        }
+        self.disturb_ranges(tree, &key);
         self.report(&mut shard);
         drop(shard);
         if freed != 0 {
             self.charge(-freed);
         }
+        self.reconsider(owner, &key);
+    }
+
+    /// Makes an exclusive point a shared one.
+    pub(super) fn lower(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) {
+        let key = LockKey::new(tree, key);
+        let mut shard = self.shard(&key).lock();
+        if !shard.lower(&key, owner) {
+            return;
+        }
+        self.disturb_ranges(tree, &key);
+        drop(shard);
+        self.reconsider(owner, &key);
+    }
+
+    /// L5: a range that has seen a point would wait for an owner that is no longer in its way. Under the point's shard.
+    fn disturb_ranges(&self, tree: TreeId, key: &LockKey) {
+        let group = self.range_group(tree);
+        if group.count.load(Ordering::SeqCst) > 0
+            && let Some(intervals) = group.trees.lock().get_mut(&tree.0)
+        {
+            intervals.disturb(key);
+        }
+    }
+
+    /// Has those who wait for `owner` at a point examine themselves again (L3).
+    fn reconsider(&self, owner: &Owner, key: &LockKey) {
         if owner.followers.load(Ordering::SeqCst) > 0 {
-            self.graph.lock().unlocked(owner, &key);
+            self.graph.lock().unlocked(owner, key);
         }
     }
 }

@@ -203,6 +203,11 @@ impl Locker {
         self.table.unlock(&self.owner, tree, key);
     }
 
+    /// Makes an exclusive point lock of this owner a shared one. What a range covers stays as it is locked.
+    pub fn lower(&self, tree: TreeId, key: &[u8]) {
+        self.table.lower(&self.owner, tree, key);
+    }
+
     /// Releases everything, in constant time. Later requests of this handle fail with `Closed`; a wait in
     /// another thread ends so.
     pub fn release_all(&self) {

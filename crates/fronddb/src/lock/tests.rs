@@ -357,6 +357,29 @@ fn short_transactions_leave_little_behind_without_a_sweeper() {
 }
 
 #[test]
+fn who_waits_to_share_a_point_gets_it_when_it_is_lowered_and_others_wait_on() {
+    let table = table();
+    let [a, b, c, d] = [1, 2, 3, 4].map(|id| table.locker(TxnId(id)));
+    assert!(a.lock(TREE, b"k", Exclusive, Wait::NoWait).is_ok());
+    let (reader, ranger, writer) = (b.clone(), c.clone(), d.clone());
+    let read = in_background(&table, move || reader.lock(TREE, b"k", Shared, Wait::Forever));
+    let ranged = in_background(&table, move || ranger.lock_range(TREE, b"a", b"z", Shared, Wait::Forever));
+    let written = in_background(&table, move || writer.lock(TREE, b"k", Exclusive, Wait::Forever));
+    a.lower(TREE, b"k");
+    for granted in [read, ranged] {
+        assert_eq!(granted.recv_timeout(WATCHDOG).ok().and_then(Result::ok), Some(Granted::New));
+    }
+    assert!(matches!(a.try_lock(TREE, b"k", Shared), Ok(Attempt::Granted(Granted::Already))));
+    [b, c].iter().for_each(Locker::release_all);
+    assert!(written.try_recv().is_err());
+    a.release_all();
+    assert!(written.recv_timeout(WATCHDOG).is_ok_and(|result| result.is_ok()));
+    d.lower(TREE, b"none");
+    a.lower(TREE, b"k");
+    assert!(busy(table.locker(TxnId(5)).try_lock(TREE, b"k", Shared)), "of another, and of none");
+}
+
+#[test]
 fn unlocked_points_are_free_and_unlisted() {
     let (table, budget, _) = table_of(1 << 20);
     let [a, b] = [1, 2].map(|id| table.locker(TxnId(id)));

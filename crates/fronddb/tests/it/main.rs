@@ -14,6 +14,7 @@ mod compact;
 mod counts;
 mod covered;
 mod damage;
+mod duplicates;
 mod durability;
 mod formats;
 mod full_disk;

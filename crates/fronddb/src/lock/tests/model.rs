@@ -9,6 +9,7 @@ enum Step {
     Point(u64, u16, Mode),
     Range(u64, u16, u16, Mode),
     Unlock(u64, u16),
+    Lower(u64, u16),
     End(u64),
     Sweep,
     Coalesce,
@@ -23,7 +24,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (owner.clone(), key.clone(), mode()).prop_map(|(owner, key, mode)| Step::Point(owner, key, mode)),
         3 => (owner.clone(), key.clone(), 1u16..12, mode()).prop_map(|(owner, low, length, mode)| Step::Range(owner, low, low + length, mode)),
-        2 => (owner.clone(), key).prop_map(|(owner, key)| Step::Unlock(owner, key)),
+        2 => (owner.clone(), key.clone()).prop_map(|(owner, key)| Step::Unlock(owner, key)),
+        2 => (owner.clone(), key).prop_map(|(owner, key)| Step::Lower(owner, key)),
         1 => owner.prop_map(Step::End),
         1 => Just(Step::Sweep),
         1 => Just(Step::Coalesce),
@@ -84,7 +86,14 @@ proptest! {
                     table.locker(TxnId(owner)).unlock(TREE, &bytes(key));
                     model.0.retain(|(o, l, h, _)| (*o, *l, *h) != (owner, key * 2, key * 2 + 1));
                 }
-                Step::Unlock(..) => {}
+                Step::Lower(owner, key) if !coalescing => {
+                    table.locker(TxnId(owner)).lower(TREE, &bytes(key));
+                    let point = (owner, key * 2, key * 2 + 1);
+                    for held in model.0.iter_mut().filter(|(o, l, h, _)| (*o, *l, *h) == point) {
+                        held.3 = Shared;
+                    }
+                }
+                Step::Unlock(..) | Step::Lower(..) => {}
                 Step::End(owner) => {
                     table.release_all(TxnId(owner));
                     model.0.retain(|(other, ..)| *other != owner);
