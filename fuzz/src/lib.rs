@@ -137,7 +137,7 @@ pub fn index_block(raw: &[u8]) {
 pub fn range_block(raw: &[u8]) {
     let Ok(block) = RangeBlock::decode(raw) else { return };
     let mut again = Vec::new();
-    RangeBlock::encode(&block.list, &mut again);
+    RangeBlock::encode(&block.list, None, &mut again);
     assert_eq!(RangeBlock::decode(&again).map(|again| again.list.to_vec()).ok(), Some(block.list.to_vec()));
 }
 

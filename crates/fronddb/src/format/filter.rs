@@ -38,6 +38,14 @@ fn probes(bits_per_key: u8) -> u32 {
     (u32::from(bits_per_key) * 65 / 100).clamp(1, PROBES_MAX)
 }
 
+/// As many of `bits_per_key` bits as let the raw form of a filter over `count` keys take no more than `bytes_max`. 0: a filter that small is of
+/// no use.
+pub fn bits_that_fit(count: usize, bits_per_key: u8, bytes_max: usize) -> u8 {
+    let lines = bytes_max.saturating_sub(HEADER_BYTES) / BLOCK_BYTES;
+    let bits = (lines * BLOCK_BYTES * 8) as u64 / (count as u64).max(1);
+    bits_per_key.min(bits.min(255) as u8)
+}
+
 /// Appends the raw form of a filter over `hashes`, of `bits_per_key` bits each.
 pub fn encode(hashes: impl ExactSizeIterator<Item = u64>, bits_per_key: u8, out: &mut Vec<u8>) {
     let bits = hashes.len() as u64 * u64::from(bits_per_key);
@@ -145,6 +153,22 @@ mod tests {
             if let Ok(filter) = Filter::decode(&raw) {
                 filter.may_contain(hash);
             }
+        }
+    }
+
+    #[test]
+    fn a_filter_has_fewer_bits_where_more_do_not_fit() {
+        let extent = (64 << 20) - 20;
+        assert_eq!(bits_that_fit(0, 14, extent), 14);
+        assert_eq!(bits_that_fit(38_000_000, 14, extent), 14);
+        assert_eq!(bits_that_fit(39_000_000, 14, extent), 13);
+        assert_eq!(bits_that_fit(500_000_000, 14, extent), 1);
+        assert_eq!(bits_that_fit(600_000_000, 14, extent), 0);
+        for (count, bytes) in [(1, 8 + 64), (1000, 8 + 64), (1000, 1500), (5000, 4000), (3, 8 + 128)] {
+            let bits = bits_that_fit(count, 255, bytes);
+            let mut raw = Vec::new();
+            encode(hashes(0..count as u64).into_iter(), bits.max(1), &mut raw);
+            assert!(bits == 0 || raw.len() <= bytes, "count={count} bytes={bytes} bits={bits} raw={}", raw.len());
         }
     }
 

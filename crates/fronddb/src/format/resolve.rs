@@ -11,7 +11,8 @@
 //! - R2: compaction of a part of the messages of a key (newest, middle or oldest neighbours) keeps R1 for
 //!   the whole; only with `bottom` may it assume that nothing older exists.
 //! - R3: a message whose transaction is undecided is kept, unless a newer message of the same step
-//!   decides the same key.
+//!   decides the same key, or a newer range-delete that every reader sees covers it. (Such a message was written covered, see
+//!   `db/covered.rs`: range-deletes do not wait for those. Its own transaction does not see it either.)
 //! - R4: a single-delete leaves only together with its put, or under a newer full delete, or when nothing
 //!   older is left at the bottom. (If a newer put could push it out, the next single-delete would uncover the older put.
 //!   For the same reason a key that knows single-deletes must not know plain deletes: see [`Kind`].)
@@ -362,7 +363,11 @@ fn supersede<'a>(retention: &Retention<'_>, entries: Vec<Entry<'a>>, sink: &mut 
     // The last that is decisive.
     let mut nearest: Vec<usize> = Vec::new();
     for entry in entries {
-        let newer = nearest.last().copied().filter(|newer| same_stripe(retention, &entry, &kept[*newer]));
+        let hides = |newer: &Entry<'_>| newer.ranged && newer.fate == Fate::Committed(CommitNumber(0));
+        let newer = nearest
+            .last()
+            .copied()
+            .filter(|newer| hides(&kept[*newer]) || same_stripe(retention, &entry, &kept[*newer]));
         let superseded = newer.is_some_and(|newer| {
             let above = &kept[newer];
             let pair = above.message.kind == Kind::SingleDelete && !above.ranged && entry.message.kind == Kind::Put;

@@ -10,7 +10,8 @@
 //!   not see half of a record knows by its snapshot.
 //! - M2: stamps are `Written`; fates are looked up in the status table.
 //!
-//! Range-deletes are few and lie in a list beside; without any, asking for them is one load.
+//! Range-deletes are few as a rule and lie in lists beside ([`RangeLists`]), which readers take without a latch: a new one is in there before the
+//! write returns. Without any, asking for them is one load.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -24,10 +25,10 @@ use super::sample::RangeSample;
 use super::txn_set::TxnSet;
 use crate::base::key::tree_end;
 use crate::base::memory::{MemoryBudget, Purpose};
-use crate::base::sync::Mutex;
-use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::base::sync::{ArcSwap, Mutex};
 use crate::base::{TreeId, TxnId};
-use crate::format::block::RangeList;
+use crate::format::block::RangeLists;
 use crate::format::{Message, RangeDelete, Stamp};
 
 /// Counters that every insert touches, together on their own cache lines.
@@ -38,13 +39,13 @@ struct Books {
     max_seq: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Ranges {
-    /// In order of insertion.
-    list: Vec<RangeDelete>,
-    /// The list as readers take it, made when asked for.
-    snapshot: Option<Arc<RangeList>>,
-    bytes: usize,
+    lists: ArcSwap<RangeLists>,
+    /// Who adds one holds it.
+    adding: Mutex<()>,
+    /// Of all; not 0 once the first can be found.
+    bytes: AtomicUsize,
 }
 
 /// The active (or sealed, not yet written) memtable. Many threads insert and read at the same time.
@@ -55,8 +56,7 @@ pub struct Memtable {
     list: Arc<LeafList>,
     books: CachePadded<Books>,
     txns: TxnSet,
-    has_ranges: AtomicBool,
-    ranges: Mutex<Ranges>,
+    ranges: Ranges,
     budget: MemoryBudget,
 }
 
@@ -69,8 +69,11 @@ impl Memtable {
             list: Arc::new(LeafList::new(budget)),
             books: CachePadded::new(books),
             txns: TxnSet::default(),
-            has_ranges: AtomicBool::new(false),
-            ranges: Mutex::default(),
+            ranges: Ranges {
+                lists: ArcSwap::from_pointee(RangeLists::default()),
+                adding: Mutex::new(()),
+                bytes: AtomicUsize::new(0),
+            },
             budget: budget.clone(),
         }
     }
@@ -110,28 +113,22 @@ impl Memtable {
         }
         let bytes = range_bytes(&range);
         self.budget.add(Purpose::Level0, bytes);
-        let mut ranges = self.ranges.lock();
-        ranges.bytes += bytes;
-        ranges.list.push(range);
-        ranges.snapshot = None;
-        self.has_ranges.store(true, Ordering::Release);
+        let _adding = self.ranges.adding.lock();
+        let lists = self.ranges.lists.load().with(range);
+        self.ranges.lists.store(Arc::new(lists));
+        self.ranges.bytes.fetch_add(bytes, Ordering::Release);
     }
 
     /// True when there is a range-delete.
     #[inline]
     pub fn has_range_deletes(&self) -> bool {
-        self.has_ranges.load(Ordering::Acquire)
+        self.ranges.bytes.load(Ordering::Acquire) > 0
     }
 
-    /// The range-deletes.
-    pub fn range_deletes(&self) -> Arc<RangeList> {
-        let mut ranges = self.ranges.lock();
-        if let Some(snapshot) = &ranges.snapshot {
-            return Arc::clone(snapshot);
-        }
-        let snapshot = Arc::new(RangeList::new(ranges.list.clone()));
-        ranges.snapshot = Some(Arc::clone(&snapshot));
-        snapshot
+    /// Shows `visit` the range-deletes.
+    #[inline]
+    pub fn range_deletes<T>(&self, visit: impl FnOnce(&RangeLists) -> T) -> T {
+        visit(&self.ranges.lists.load())
     }
 
     /// Visits the messages of `key`, newest to oldest, until the visitor breaks off.
@@ -162,13 +159,12 @@ impl Memtable {
 
     /// Bytes that messages and range-deletes take: compare with the threshold for sealing.
     pub fn bytes(&self) -> usize {
-        let ranges = if self.has_range_deletes() { self.ranges.lock().bytes } else { 0 };
-        self.list.used_bytes() + ranges
+        self.list.used_bytes() + self.ranges.bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes held from the system.
     pub fn memory_bytes(&self) -> usize {
-        self.list.mapped_bytes() + self.ranges.lock().bytes
+        self.list.mapped_bytes() + self.ranges.bytes.load(Ordering::Relaxed)
     }
 
     /// Number of messages; range-deletes are not among them.
@@ -200,7 +196,7 @@ impl Memtable {
 
 impl Drop for Memtable {
     fn drop(&mut self) {
-        self.budget.sub(Purpose::Level0, self.ranges.get_mut().bytes);
+        self.budget.sub(Purpose::Level0, self.ranges.bytes.load(Ordering::Relaxed));
     }
 }
 
@@ -214,7 +210,7 @@ impl fmt::Debug for Memtable {
     }
 }
 
-/// Memory of a range-delete, in the list and in its snapshot.
+/// Memory of a range-delete, in its list and in the one that becomes of that and others, while readers have the first.
 pub(super) fn range_bytes(range: &RangeDelete) -> usize {
     2 * (range.start.len() + range.end.len() + size_of::<RangeDelete>())
 }

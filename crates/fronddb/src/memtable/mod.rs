@@ -33,7 +33,7 @@ pub use sorted::{SortedMemtable, SortedPart};
 
 use crate::base::TxnId;
 use crate::format::Message;
-use crate::format::block::RangeList;
+use crate::format::block::RangeLists;
 
 /// A memtable of level 0. Clones share it.
 #[derive(Debug, Clone)]
@@ -82,9 +82,10 @@ impl Level0 {
         either!(self, memtable => memtable.has_range_deletes())
     }
 
-    /// The range-deletes.
-    pub fn range_deletes(&self) -> Arc<RangeList> {
-        either!(self, memtable => memtable.range_deletes())
+    /// Shows `visit` the range-deletes.
+    #[inline]
+    pub fn range_deletes<T>(&self, visit: impl FnOnce(&RangeLists) -> T) -> T {
+        either!(self, memtable => memtable.range_deletes(visit))
     }
 
     /// Bytes that messages and range-deletes take: compare with the threshold for sealing.

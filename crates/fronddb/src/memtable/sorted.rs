@@ -18,7 +18,6 @@
 use std::cmp::Ordering as Order;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use super::active::range_bytes;
 use super::sample::RangeSample;
@@ -26,7 +25,7 @@ use super::txn_set::TxnSet;
 use crate::base::TxnId;
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::page_buf::PageBuf;
-use crate::format::block::RangeList;
+use crate::format::block::RangeLists;
 use crate::format::{Kind, Message, RangeDelete, Stamp};
 
 /// Bytes of a chunk, unless one message is longer.
@@ -84,7 +83,7 @@ pub struct SortedMemtable {
     entries: Vec<Entry>,
     coarse: Vec<Prefix>,
     books: Books,
-    ranges: Arc<RangeList>,
+    ranges: RangeLists,
     memory_bytes: usize,
     budget: MemoryBudget,
 }
@@ -286,7 +285,7 @@ impl SortedMemtable {
         entries.shrink_to_fit();
         let coarse: Vec<Prefix> = entries.iter().step_by(STRIDE).map(|entry| entry.prefix).collect();
 
-        let ranges = Arc::new(RangeList::new(std::mem::take(&mut books.ranges)));
+        let ranges = RangeLists::from(std::mem::take(&mut books.ranges));
         let memory_bytes = chunks.0.iter().map(|chunk| chunk.padded().len()).sum::<usize>()
             + entries.capacity() * size_of::<Entry>()
             + coarse.capacity() * size_of::<Prefix>()
@@ -353,9 +352,9 @@ impl SortedMemtable {
         !self.ranges.is_empty()
     }
 
-    /// The range-deletes.
-    pub fn range_deletes(&self) -> Arc<RangeList> {
-        Arc::clone(&self.ranges)
+    /// Shows `visit` the range-deletes.
+    pub fn range_deletes<T>(&self, visit: impl FnOnce(&RangeLists) -> T) -> T {
+        visit(&self.ranges)
     }
 
     /// Bytes that messages and range-deletes take.

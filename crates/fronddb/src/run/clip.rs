@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use super::counters::Event;
 use super::path::IndexPath;
 use super::{CursorMode, Run};
 use crate::base::space::PAGE_BYTES;
@@ -50,8 +51,14 @@ impl Run {
         meta.messages = messages.saturating_sub(gone.iter().sum());
         meta.clip = from.to_vec();
         let ranges = self.range_deletes()?.iter().filter(|range| range.end.as_slice() > from).count() as u64;
+        // In the order of writing, the first is the last of them.
+        let mut parts = Vec::new();
+        if !meta.ranges.is_none() {
+            self.read_ranges(Event::BlockReadMeta, |part| parts.push(part))?;
+        }
+        let parts_bytes: u64 = parts.iter().map(|part| u64::from(part.stored)).sum();
         if ranges == 0 && !meta.ranges.is_none() {
-            meta.bytes -= u64::from(meta.ranges.stored);
+            meta.bytes -= parts_bytes;
             meta.ranges = BlockPtr::NONE;
         }
         meta.range_deletes = ranges;
@@ -64,9 +71,9 @@ impl Run {
             IndexPath::seek(self, &meta.first_key)?.ptr()
         } else if ranges > 0 {
             (meta.index, meta.filter) = (BlockPtr::NONE, BlockPtr::NONE);
-            (meta.bytes, meta.raw_bytes) = (u64::from(meta.ranges.stored), 0);
+            (meta.bytes, meta.raw_bytes) = (parts_bytes, 0);
             (meta.first_key, meta.last_key) = (Vec::new(), Vec::new());
-            meta.ranges
+            parts.last().copied().unwrap_or(meta.ranges)
         } else {
             return Ok(Clipped { run: None, freed: meta.extents });
         };

@@ -3,10 +3,11 @@
 use super::Run;
 use super::counters::Event;
 use crate::base::{BlockPtr, Error, Result, TreeId};
-use crate::format::block::{BlockKind, EntryBlock, IndexBlock, Opened, RangeBlock, open_with};
+use crate::format::block::{BlockKind, EntryBlock, IndexBlock, Opened, RangeBlock, RangeList, open_with};
 use crate::format::filter::Filter;
 use crate::store::Store;
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// Decompressed blocks up to this size are kept as the thread's working memory.
 const SCRATCH_BYTES_MAX: usize = 256 << 10;
@@ -97,8 +98,27 @@ impl Run {
         self.read_meta(BlockKind::Filter, self.meta.filter, cause, |raw| Filter::decode_in(raw, self.cache.pool()))
     }
 
-    /// Reads the range-deletes from the file.
-    pub(super) fn read_ranges(&self, cause: Event) -> Result<RangeBlock> {
-        self.read_meta(BlockKind::Ranges, self.meta.ranges, cause, RangeBlock::decode)
+    /// Reads the range-deletes from the file: all parts, the last one first, of which `part` learns the places.
+    pub(super) fn read_ranges(&self, cause: Event, mut part: impl FnMut(BlockPtr)) -> Result<RangeBlock> {
+        let read = |ptr| self.read_meta(BlockKind::Ranges, ptr, cause, RangeBlock::decode);
+        let mut parts = vec![self.meta.ranges];
+        part(self.meta.ranges);
+        let mut block = read(self.meta.ranges)?;
+        let mut all = Vec::new();
+        while let Some(before) = block.before {
+            all.extend_from_slice(&block.list);
+            if parts.contains(&before) {
+                let error = Error::corruption("range-deletes that lead back to themselves");
+                return Err(self.located(error, before, self.tree(), "damaged run"));
+            }
+            parts.push(before);
+            part(before);
+            block = read(before)?;
+        }
+        if !all.is_empty() {
+            all.extend_from_slice(&block.list);
+            block.list = Arc::new(RangeList::new(all));
+        }
+        Ok(block)
     }
 }

@@ -25,7 +25,7 @@
 //! - **R2** messages ascend by key; those of one key are newest first, also across blocks;
 //! - **R3** the index has an entry for each entry block, in order; its separators are above the last key of the
 //!   block before and at or below the first key of the block;
-//! - **R4** the filter has every key of a message (not the range-deletes);
+//! - **R4** the filter, if there is one, has every key of a message (not the range-deletes);
 //! - **R5** of a clipped run, index and filter still speak of what has gone. Its first key is the key of a message, and nothing
 //!   below it is read.
 //!

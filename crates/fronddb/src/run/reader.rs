@@ -289,7 +289,7 @@ impl Run {
         if ptr.is_none() {
             return Ok(Arc::default());
         }
-        let load = || Ok(CachedBlock::Ranges(Arc::new(self.read_ranges(cause)?)));
+        let load = || Ok(CachedBlock::Ranges(Arc::new(self.read_ranges(cause, |_| {})?)));
         let list = match self.cache.get(ptr.offset, Priority::High, load)? {
             CachedBlock::Ranges(block) => Arc::clone(&block.list),
             _ => return Err(wrong_kind("range-deletes", ptr)),

@@ -9,12 +9,13 @@ use crate::base::checksum::key_hash;
 use crate::base::compress::Codec;
 use crate::base::key::KeyRange;
 use crate::base::memory::MemoryBudget;
-use crate::base::random::Random;
+use crate::base::random::{Random, mix};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{ErrorKind, RunId, TreeId, TxnId, key};
 use crate::cache::Cache;
 use crate::format::block::samples::{CpuTime, Sample, iibench, mixed};
-use crate::format::{RangeDelete, RunMeta, Stamp, SuperblockBody};
+use crate::format::message::Kind;
+use crate::format::{Message, RangeDelete, RunMeta, Stamp, SuperblockBody};
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
 use crate::store::{DATA_FILE, Store, StoreOptions};
 use proptest::prelude::*;
@@ -515,6 +516,83 @@ fn filters_answer_most_absent_keys_and_are_counted() {
     assert_eq!(statistics.filter_negatives + statistics.filter_positives, asked);
     assert_eq!(statistics.filter_false_positives, statistics.filter_positives);
     assert!(statistics.filter_false_positives < asked * 2 / 100, "{statistics:?}");
+}
+
+#[test]
+fn a_filter_that_no_extent_holds_has_fewer_bits() {
+    let mut world = world();
+    world.options.block_bytes = 64 << 10;
+    world.options.filter_bits_per_key = 255;
+    let mut writer = RunWriter::new(&world.store, RunId(7), &world.options, 0);
+    let key = |number: u32| [&[0, 0, 0, 1], &number.to_be_bytes()[..]].concat();
+    for number in 0..2_200_000u32 {
+        let message =
+            Message { kind: Kind::Put, key: &key(number), stamp: Stamp::Settled, seq: 0, payload: &[], blob: false };
+        writer.add(&message).expect("adds");
+    }
+    let (meta, _) = writer.finish().expect("a filter of fewer bits");
+    assert!(!meta.filter.is_none());
+    let run = world.open(&meta);
+    assert!((0..2_200_000).step_by(200_000).all(|number| run.may_contain(key_hash(&key(number))).expect("reads")));
+    assert!(!run.may_contain(key_hash(&key(3_000_000))).expect("reads"));
+    run.verify().expect("whole");
+}
+
+#[test]
+fn range_deletes_that_no_block_holds_come_back() {
+    let mut world = world();
+    world.options.has_seq = true;
+    let mut random = Random(5);
+    for (count, parts) in [(1, 1..=1), (100, 1..=1), (5_000, 10..=100)] {
+        let before = world.counters.statistics().block_reads_meta;
+        let mut writer = RunWriter::new(&world.store, RunId(7), &world.options, 0);
+        let mut wanted: Vec<RangeDelete> = (0..count)
+            .map(|number| {
+                let start = [&[0, 0, 0, 1], &random.next().to_be_bytes()[..]].concat();
+                let end = [&start[..], b"x"].concat();
+                RangeDelete { start, end, seq: number, stamp: Stamp::Written { txn: TxnId(number % 3 + 1), step: 0 } }
+            })
+            .collect();
+        for range in &wanted {
+            writer.add_range(range.clone()).expect("adds");
+        }
+        wanted.sort_by(|a, b| a.start.cmp(&b.start));
+        let (meta, _) = writer.finish().expect("writes");
+        let run = world.open(&meta);
+        assert_eq!(run.range_deletes().expect("reads")[..], wanted[..]);
+        let read = world.counters.statistics().block_reads_meta - before;
+        assert!(parts.contains(&read), "count={count} parts={read}");
+        run.verify().expect("whole");
+    }
+}
+
+#[test]
+fn range_deletes_in_several_blocks_stay_when_all_messages_have_gone() {
+    let mut world = world();
+    world.options.has_seq = true;
+    let mut writer = RunWriter::new(&world.store, RunId(7), &world.options, 0);
+    let key = |number: u32| [&[0, 0, 0, 1], &number.to_be_bytes()[..], &mix(u64::from(number)).to_be_bytes()].concat();
+    for number in 0..2000 {
+        let (key, stamp) = (key(number), Stamp::Settled);
+        writer.add(&Message { kind: Kind::Put, key: &key, stamp, seq: 1, payload: &key, blob: false }).expect("adds");
+    }
+    for number in 1000..6000 {
+        let end = [&key(number)[..], b"x"].concat();
+        writer.add_range(RangeDelete { start: key(number), end, seq: 2, stamp: Stamp::Settled }).expect("adds");
+    }
+    let (meta, _) = writer.finish().expect("writes");
+    let run = world.open(&meta);
+    for (from, left) in [(1500, 4500), (2000, 4000), (3000, 3000), (5999, 1), (6000, 0)] {
+        let clipped = run.clipped(&key(from), CursorMode::default()).expect("reads");
+        assert!(!clipped.freed.is_empty(), "from={from}");
+        let Some(run) = clipped.run else {
+            assert_eq!(left, 0);
+            continue;
+        };
+        run.verify().expect("whole");
+        assert_eq!(run.range_deletes().expect("reads").len(), left);
+        world.open(run.meta()).verify().expect("whole");
+    }
 }
 
 #[test]

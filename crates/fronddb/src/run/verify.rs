@@ -125,8 +125,10 @@ impl Found<'_> {
         let mut range_deletes = 0;
         if !meta.ranges.is_none() {
             // They reach where the run has no messages.
-            self.block(meta.ranges, None);
-            if let Some(ranges) = self.tell(self.run.read_ranges(Event::BlockReadMeta), None) {
+            let mut parts = Vec::new();
+            let ranges = self.run.read_ranges(Event::BlockReadMeta, |part| parts.push(part));
+            parts.into_iter().for_each(|part| self.block(part, None));
+            if let Some(ranges) = self.tell(ranges, None) {
                 for range in ranges.list.iter().filter(|range| range.end > meta.clip) {
                     self.stamp(range.stamp);
                     range_deletes += 1;

@@ -16,10 +16,11 @@ use crate::base::checksum::key_hash;
 use crate::base::compress::{Codec, Compressor};
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::page_buf::PageBuf;
+use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Error, ErrorKind, Result, RunId, TxnId, key};
 use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, EntryBlockBuilder, IndexBuilder, RangeBlock, ranges};
 use crate::format::{Message, RangeDelete, RunMeta, Stamp, filter};
-use crate::store::{RESERVE_PIECE_BYTES_MIN, Urgency};
+use crate::store::{EXTENT_PAGES_MAX, RESERVE_PIECE_BYTES_MIN, Urgency};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -36,6 +37,12 @@ const INDEX_PIECE_BYTES: usize = 1 << 20;
 const SEPARATOR_BYTES_MAX: usize = 1 << 20;
 /// At a tree boundary a block is cut when it has at least this part of its target size.
 const TREE_CUT_PART: usize = 8;
+
+/// A filter takes at most so many bytes: as many as an extent has room for, with the head of the block. Runs of more keys have fewer bits
+/// for each.
+const FILTER_BYTES_MAX: usize = EXTENT_PAGES_MAX as usize * PAGE_BYTES as usize - block::HEADER_BYTES;
+/// Range-deletes that take more than this, in bytes, are parted, so that a block of them fits an extent even where nothing compresses.
+const RANGES_BYTES_MAX: usize = if cfg!(test) { 16 << 10 } else { 16 << 20 };
 
 /// A chunk is such a part of the memory budget, within these bounds.
 const CHUNK_PART: usize = 128;
@@ -446,8 +453,12 @@ impl RunWriter {
         if self.scratch.hashes.len() == 0 {
             return Ok(());
         }
+        let bits = filter::bits_that_fit(self.scratch.hashes.len(), self.options.filter_bits_per_key, FILTER_BYTES_MAX);
+        if bits == 0 {
+            return Ok(());
+        }
         self.scratch.raw.clear();
-        filter::encode(self.scratch.hashes.iter(), self.options.filter_bits_per_key, &mut self.scratch.raw);
+        filter::encode(self.scratch.hashes.iter(), bits, &mut self.scratch.raw);
         self.put_special(BlockKind::Filter, Codec::None)
     }
 
@@ -455,10 +466,29 @@ impl RunWriter {
         if self.ranges.is_empty() {
             return Ok(());
         }
-        ranges::sort_ranges(&mut self.ranges);
-        self.scratch.raw.clear();
-        RangeBlock::encode(&self.ranges, &mut self.scratch.raw);
-        self.put_special(BlockKind::Ranges, Codec::Lz4)
+        let mut all = std::mem::take(&mut self.ranges);
+        ranges::sort_ranges(&mut all);
+        let mut rest = &all[..];
+        loop {
+            let mut bytes = 0;
+            let fits = |range: &&RangeDelete| {
+                bytes += ranges::encoded_bytes_max(range);
+                bytes <= RANGES_BYTES_MAX
+            };
+            let (part, behind) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+            self.scratch.raw.clear();
+            let before = Some(self.meta.ranges).filter(|ptr| !ptr.is_none());
+            RangeBlock::encode(part, before, &mut self.scratch.raw);
+            self.put_special(BlockKind::Ranges, Codec::Lz4)?;
+            if behind.is_empty() {
+                break;
+            }
+            // The next part says where this one lies.
+            self.write_waiting()?;
+            rest = behind;
+        }
+        self.ranges = all;
+        Ok(())
     }
 
     fn put_special(&mut self, kind: BlockKind, codec: Codec) -> Result<()> {

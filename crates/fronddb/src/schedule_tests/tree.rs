@@ -21,7 +21,7 @@ use crate::memtable::Memtable;
 use crate::run::CodecTable;
 use crate::store::{Store, StoreOptions};
 use crate::tree::cursor::{CursorOptions, OwnedView};
-use crate::tree::dead::DeadRanges;
+use crate::tree::dead::{DeadRanges, Way};
 use crate::tree::tests::{AllCommitted, NoHolders};
 use crate::tree::{BeTree, PublishInput, TreeEnv, TreeTuning, Version};
 
@@ -179,23 +179,37 @@ fn readers_find_every_row_while_runs_move_and_their_space_is_used_again() {
 #[test]
 fn a_write_beside_a_scan_is_seen_by_it_or_cuts_what_it_leaves() {
     explore(1, || {
-        let dead = Arc::new(DeadRanges::default());
-        let memtable = Arc::new(Memtable::new(1, &MemoryBudget::new(1 << 20)));
-        let (other, written) = (dead.clone(), memtable.clone());
-        let writer = thread::spawn(move || {
-            let key = key(5);
-            let message =
-                Message { key: &key, seq: 1, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload: b"" };
-            written.insert(1, TxnId(1), 0, &message);
-            other.on_write([key.as_slice()]);
-        });
-        let watch = dead.watch(&key(0)).expect("few scans");
-        let mut cursor = memtable.cursor();
-        cursor.seek(&key(0));
-        let upper = if cursor.valid() { cursor.key().to_vec() } else { key(9) };
-        dead.end_watch(watch, Some((&upper, CommitNumber(1))));
-        writer.join().expect("no panic");
-        assert_eq!(dead.around(&key(5), CommitNumber(9)), None, "the marker covers a row");
-        assert!(dead.around(&key(4), CommitNumber(9)).is_some());
+        scan_beside_write(Way::Up);
     });
+    explore(1, || {
+        scan_beside_write(Way::Down);
+    });
+}
+
+fn scan_beside_write(way: Way) {
+    let dead = Arc::new(DeadRanges::default());
+    let memtable = Arc::new(Memtable::new(1, &MemoryBudget::new(1 << 20)));
+    let (other, written) = (dead.clone(), memtable.clone());
+    let writer = thread::spawn(move || {
+        let key = key(5);
+        let message = Message { key: &key, seq: 1, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload: b"" };
+        written.insert(1, TxnId(1), 0, &message);
+        other.on_write([key.as_slice()]);
+    });
+    let watch = dead.watch(way, &if way == Way::Up { key(0) } else { key(9) }).expect("few scans");
+    let mut cursor = memtable.cursor();
+    let end = match way {
+        Way::Up => {
+            cursor.seek(&key(0));
+            if cursor.valid() { cursor.key().to_vec() } else { key(9) }
+        }
+        Way::Down => {
+            cursor.seek_before(&key(9));
+            if cursor.valid() { [cursor.key(), &[0]].concat() } else { key(0) }
+        }
+    };
+    dead.end_watch(watch, Some((&end, CommitNumber(1))));
+    writer.join().expect("no panic");
+    assert_eq!(dead.around(&key(5), CommitNumber(9)), None, "the marker covers a row");
+    assert!(dead.around(&key(if way == Way::Up { 4 } else { 6 }), CommitNumber(9)).is_some());
 }

@@ -33,7 +33,6 @@ use super::value::Value;
 use crate::base::key::head;
 use crate::base::{CommitNumber, Result, TxnId};
 use crate::format::block::EntryBlock;
-use crate::format::message::Kind;
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::{Statuses, Uncommitted, View};
 use crate::run::CursorMode;
@@ -130,7 +129,7 @@ pub struct TreeCursor {
     chain: Chain,
     /// The stream of the last row.
     last_rank: Option<u32>,
-    /// Set by resolving forward to no row: the commit of the delete that is the newest message.
+    /// Set by resolving a key: the commit of the delete that is the newest message.
     dead_since: Option<CommitNumber>,
     undecided: Undecided,
     /// Blocks that [`TreeCursor::keep_value`] keeps.
@@ -191,6 +190,7 @@ impl TreeCursor {
     /// # Errors
     /// As [`TreeCursor::seek`].
     pub fn last(&mut self) -> Result<bool> {
+        self.end_chain(false);
         self.undecided.clear();
         (self.direction, self.leaves) = (Direction::Backward, 0);
         let upper = self.upper.clone();
@@ -221,6 +221,7 @@ impl TreeCursor {
     /// # Errors
     /// As [`TreeCursor::seek`].
     pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
+        self.end_chain(false);
         self.undecided.clear();
         (self.direction, self.leaves) = (Direction::Backward, 0);
         let bound = match &self.upper {
@@ -444,7 +445,6 @@ impl TreeCursor {
                 self.open(Some(&next))?;
                 continue;
             }
-            self.dead_since = None;
             if self.resolve_forward()? {
                 if self.chain.keys > 0 {
                     self.end_chain(true);
@@ -482,8 +482,8 @@ impl TreeCursor {
             let source = &mut leaf.streams[rank as usize].source;
             let decided = loop {
                 let message = source.message();
-                if std::mem::take(&mut is_newest) && matches!(message.kind, Kind::Delete | Kind::SingleDelete) {
-                    self.dead_since = view.committed(message.stamp).filter(|number| *number <= view.snapshot);
+                if std::mem::take(&mut is_newest) {
+                    self.dead_since = chain::committed_delete(&view, &message);
                 }
                 match self.reader.message(&view, &message) {
                     Found::Here => {
@@ -547,6 +547,7 @@ impl TreeCursor {
             if !inside {
                 let next = std::mem::take(&mut leaf.lower);
                 if next <= self.lower {
+                    self.end_chain(true);
                     return Ok(false);
                 }
                 self.leaves = self.leaves.saturating_add(1);
@@ -554,10 +555,11 @@ impl TreeCursor {
                 continue;
             }
             if self.resolve_backward()? {
+                self.end_chain(true);
                 return Ok(true);
             }
             self.rows_passed_over += 1;
-            self.jump_backward()?;
+            self.pass_dead()?;
         }
     }
 
@@ -572,6 +574,7 @@ impl TreeCursor {
             self.reader.range_delete(&view, range.seq, range.stamp);
         }
         let mut decided = false;
+        let mut is_newest = true;
         let mut older = None;
         while let Some(place) = leaf.order.last().copied() {
             let source = &mut leaf.streams[place.rank as usize].source;
@@ -583,6 +586,9 @@ impl TreeCursor {
             for message in self.scratch.newest_first(&self.key) {
                 if decided {
                     break;
+                }
+                if std::mem::take(&mut is_newest) {
+                    self.dead_since = chain::committed_delete(&view, &message);
                 }
                 match self.reader.message(&view, &message) {
                     Found::Undecided { by } => self.undecided.note(by, &self.key),
@@ -602,12 +608,6 @@ impl TreeCursor {
             leaf.place(place.rank, Direction::Backward)?;
         }
         self.finish_value(older)
-    }
-}
-
-impl Drop for TreeCursor {
-    fn drop(&mut self) {
-        self.end_chain(false);
     }
 }
 

@@ -268,8 +268,8 @@ impl BeTree {
         for level0 in version.level0() {
             let mut cursor = level0.cursor();
             cursor.seek(lower);
-            let ranges = level0.range_deletes();
-            if (cursor.valid() && inside(cursor.key())) || ranges.iter().any(|range| meets(&range.start, &range.end)) {
+            let is_met = level0.range_deletes(|lists| lists.iter().any(|range| meets(&range.start, &range.end)));
+            if is_met || (cursor.valid() && inside(cursor.key())) {
                 return Ok(false);
             }
         }

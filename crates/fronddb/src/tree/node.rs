@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! - N1: slots ascend by `lower`; the first slot's `lower` equals the node's own lower bound.
-//! - N2: every key of a run in a slot lies in `[lower, next slot's lower)`. A run stands in one slot only.
+//! - N2: every key and range-delete of a run in a slot lies in `[lower, next slot's lower)`. A run stands in one slot only.
 //! - N3: for one key, everything in a slot's buffer is newer than everything below the slot, and a
 //!   buffer's earlier runs are newer than its later ones.
 //! - N4: a node below a saved node is saved.

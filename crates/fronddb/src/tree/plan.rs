@@ -7,7 +7,8 @@
 //! - *receiving*: the interval below the slot, at the height of the node that gets the runs. The pivots in
 //!   there must not change while runs are being cut along them.
 //! - *splitting*: a job that will change pivots at a height excludes receivers there.
-//! - *alone*: a job that drops everything below a slot excludes all jobs there.
+//! - *alone*: a job that drops everything below a slot excludes all jobs there. As such a job may have much to read, it lets go of the pivots
+//!   of its own node as soon as it knows that they stay.
 //!
 //! A seal receives at the height of the root, in its whole interval. While it cannot begin because of a splitter there,
 //! no further splitter begins either: writers may be waiting for that seal.
@@ -143,6 +144,13 @@ impl Reservations {
     /// Gives a job's reservation back.
     pub fn end_job(&mut self, job: &Job) {
         self.end(job.id);
+    }
+
+    /// The pivots of the job's own node stay: a seal may begin, and runs may come on top of the slot.
+    pub fn keep_pivots(&mut self, job: &Job) {
+        if let Some(held) = self.held.iter_mut().find(|held| held.id == job.id) {
+            held.splits_at = None;
+        }
     }
 
     /// True when no job or seal relies on the pivots at `height` in the interval, apart from `except`.
@@ -437,9 +445,11 @@ fn oldest_part(tuning: &TreeTuning, slot: &Arc<Slot>) -> Arc<Slot> {
 }
 
 /// True when all that is pending lies beyond a base that is large enough to stay as it is: then the base
-/// is not written again and a new leaf begins behind it, as when rows arrive in the order of their keys.
+/// is not written again and a new leaf begins behind it, as when rows arrive in the order of their keys. Range-deletes in the base would
+/// reach into that.
 pub(super) fn appends(tuning: &TreeTuning, slot: &Slot, base: &Run) -> bool {
     base.meta().bytes >= tuning.leaf_bytes_target() / 2
+        && base.meta().range_deletes == 0
         && !slot.buffer().is_empty()
         && slot.buffer().iter().all(|run| run.meta().range_deletes == 0 && run.meta().first_key > base.meta().last_key)
 }

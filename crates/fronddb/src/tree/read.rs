@@ -244,7 +244,7 @@ impl BeTree {
         let is_charged = visitor.is_charged();
         for level0 in version.level0() {
             if level0.has_range_deletes() {
-                level0.range_deletes().covering(key).for_each(|range| visitor.range_delete(range));
+                level0.range_deletes(|lists| lists.covering(key).for_each(|range| visitor.range_delete(range)));
             }
             if visitor.stop(Stop::Level0(level0))?.is_break() {
                 return Ok(());

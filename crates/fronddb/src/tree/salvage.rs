@@ -95,7 +95,7 @@ impl BeTree {
             let mut cursor = level0.cursor();
             cursor.first();
             walk.sources.push(Source::Level0(cursor));
-            walk.ranges.extend(level0.range_deletes().iter().cloned());
+            level0.range_deletes(|lists| walk.ranges.extend(lists.iter().cloned()));
         }
         walk.node(&version.root, None)
     }

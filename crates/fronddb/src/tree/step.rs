@@ -116,7 +116,7 @@ impl BeTree {
         let cuts = root.slots().iter().skip(1).map(|slot| slot.lower().clone()).collect();
         let compaction = Compaction {
             sources: vec![source],
-            range_deletes: memtable.range_deletes().to_vec(),
+            range_deletes: memtable.range_deletes(|lists| lists.iter().cloned().collect()),
             lower: root.slots()[0].lower().clone(),
             upper: None,
             bottom: false,
@@ -213,7 +213,7 @@ impl BeTree {
             return self.gather(retention, job);
         }
         if job.alone
-            && let Some(keep) = self.covered_from(retention, job)?
+            && let Some(keep) = self.begin_alone(retention, job)?
         {
             return self.drop_below(job, keep);
         }
@@ -348,6 +348,22 @@ impl BeTree {
             is_in_use: false,
             urgency: Urgency::Compaction,
         })
+    }
+
+    /// How many of the newest runs stay of a slot all below which is dropped, if that is what comes of the job. Where the pivots of the slot's node
+    /// stay, others may rely on them from here on: what follows may read much, and seals wait for pivots that may change.
+    pub(super) fn begin_alone(&self, retention: &Retention<'_>, job: &Job) -> Result<Option<usize>> {
+        let keep = self.covered_from(retention, job)?;
+        let splits = match job.slot.target() {
+            _ if keep.is_some() => false,
+            Target::Leaf(_) => true,
+            // Nobody else changes what is below the slot.
+            Target::Node(child) => child.load(&self.env)?.slots().len() > self.env.options.fanout_max,
+        };
+        if !splits {
+            self.state.lock().reservations.keep_pivots(job);
+        }
+        Ok(keep)
     }
 
     /// The number of newest runs that must stay when a settled range-delete covers the whole slot, so that

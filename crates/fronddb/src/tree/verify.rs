@@ -180,7 +180,10 @@ impl Walk<'_> {
         let outside = meta.messages > 0
             && (meta.first_key.as_slice() < lower || upper.is_some_and(|upper| meta.last_key.as_slice() >= upper));
         let (extent, trees) = (meta.extents.first().copied(), trees_in(lower, upper));
-        if outside {
+        // Those that cannot be read are told of below.
+        let leaves = |start: &[u8], end: &[u8]| start < lower || upper.is_some_and(|upper| end > upper);
+        let ranges = if meta.range_deletes > 0 { run.range_deletes().ok() } else { None };
+        if outside || ranges.is_some_and(|ranges| ranges.iter().any(|range| leaves(&range.start, &range.end))) {
             let error = Error::corruption(format!("N2: run {} leaves its slot", meta.id));
             self.problem(trees, extent, error);
         }

@@ -405,3 +405,33 @@ fn many_threads_that_count_and_insert_never_pass_the_limit() {
     }
     println!("deadlocks: {}", deadlocks.load(Ordering::Relaxed));
 }
+
+/// A range-delete does not wait for covered writes that are not decided: it wipes them out, whatever compactions do and when.
+#[test]
+fn what_a_range_delete_wipes_out_stays_so() {
+    for truncates in [false, true] {
+        for compacts in 0..4 {
+            let (_storage, db, rows, index) = table();
+            let writer = begin(&db);
+            insert(&writer, &rows, &index, b"k", b"1").unwrap();
+            let compact = |step| {
+                if compacts & step != 0 {
+                    db.checkpoint().unwrap();
+                    db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+                }
+            };
+            let wiper = begin(&db);
+            match truncates {
+                true => wiper.truncate_tree(&index).unwrap(),
+                false => wiper.delete_range(&index, b"a", b"z").unwrap(),
+            }
+            wiper.commit().unwrap();
+            compact(1);
+            assert_eq!(writer.get(&index, b"k").unwrap(), None, "compacts={compacts}");
+            writer.commit().unwrap();
+            compact(2);
+            assert_eq!(begin(&db).get(&index, b"k").unwrap(), None, "compacts={compacts}");
+            assert!(begin(&db).get(&rows, b"1").unwrap().is_some());
+        }
+    }
+}

@@ -219,7 +219,7 @@ fn blocks(seeds: &mut Vec<Seed>) {
         ),
     ] {
         let mut raw = Vec::new();
-        RangeBlock::encode(&list, &mut raw);
+        RangeBlock::encode(&list, None, &mut raw);
         seeds.push(("range_block", name, raw));
     }
 

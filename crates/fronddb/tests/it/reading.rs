@@ -46,6 +46,77 @@ fn a_row_that_is_written_before_a_scan_proves_its_range_dead_stays_visible() {
     assert_eq!(rows, [5u32, 150, 299].map(|row| row.to_be_bytes().to_vec()));
 }
 
+/// The same, from the other end.
+#[test]
+fn a_row_that_is_written_before_a_scan_down_proves_its_range_dead_stays_visible() {
+    for written in [298u32, 240, 234, 150, 6] {
+        let (_storage, db, tree) = fresh();
+        (0..300u32).for_each(|row| db.put(&tree, &row.to_be_bytes(), b"old").unwrap());
+        db.checkpoint().unwrap();
+        (0..300u32).filter(|row| ![5, 299].contains(row)).for_each(|row| db.delete(&tree, &row.to_be_bytes()).unwrap());
+        db.checkpoint().unwrap();
+        let txn = begin(&db);
+        let mut cursor = txn.cursor(&tree, CursorOptions::default()).unwrap();
+        assert!(cursor.last().unwrap() && cursor.key() == 299u32.to_be_bytes());
+        db.put(&tree, &written.to_be_bytes(), b"new").unwrap();
+        assert!(cursor.prev().unwrap() && cursor.key() == 5u32.to_be_bytes());
+        let later = begin(&db);
+        let mut cursor = later.cursor(&tree, CursorOptions::default()).unwrap();
+        let mut rows: Vec<_> = collect_backward(&mut cursor).unwrap().into_iter().map(|(key, _)| key).collect();
+        rows.sort();
+        assert_eq!(rows, [5, written, 299].map(|row| row.to_be_bytes().to_vec()));
+        assert_eq!(collect(&mut cursor).unwrap().len(), 3);
+    }
+}
+
+/// Pops and pushes at the end, and elsewhere, by several threads: no row that is there before a scan and not deleted since is missing.
+#[test]
+fn stacks_that_threads_share_lose_no_row() {
+    let (_storage, db, tree) = fresh();
+    (0..2000u32).for_each(|row| db.put(&tree, &row.to_be_bytes(), b"old").unwrap());
+    std::thread::scope(|scope| {
+        for thread in 0..3u32 {
+            let (db, tree) = (&db, &tree);
+            scope.spawn(move || {
+                let mut random = Random::new(u64::from(thread));
+                for round in 0..400u32 {
+                    // A row of its own, in the midst of what is popped.
+                    let own = (3 * (random.below(600) as u32) + 100)
+                        .to_be_bytes()
+                        .into_iter()
+                        .chain([thread as u8])
+                        .collect::<Vec<_>>();
+                    db.put(tree, &own, &round.to_be_bytes()).unwrap();
+                    let txn = begin(db);
+                    let mut cursor = txn.cursor(tree, CursorOptions::default()).unwrap();
+                    assert!(cursor.seek_for_prev(&own).unwrap());
+                    assert_eq!(cursor.key(), own, "thread={thread} round={round}");
+                    assert!(cursor.last().unwrap());
+                    let mut popped = 0;
+                    while popped < 5 && cursor.valid() {
+                        if cursor.key().len() == 4 {
+                            db.delete(tree, cursor.key()).unwrap();
+                            popped += 1;
+                        }
+                        if !cursor.prev().unwrap() {
+                            break;
+                        }
+                    }
+                    drop(cursor);
+                    txn.rollback().unwrap();
+                    let txn = begin(db);
+                    let mut cursor = txn.cursor(tree, CursorOptions::default()).unwrap();
+                    let found = collect_backward(&mut cursor).unwrap();
+                    assert!(found.iter().any(|(key, _)| *key == own), "thread={thread} round={round}");
+                    drop(cursor);
+                    txn.rollback().unwrap();
+                    db.delete(tree, &own).unwrap();
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn reading_keys_loads_no_blob() {
     let (storage, db, tree) = fresh();

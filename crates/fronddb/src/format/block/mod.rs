@@ -42,7 +42,7 @@ mod stored;
 pub use builder::{BLOCK_BYTES_MAX, EntryBlockBuilder, Layout};
 pub use entries::{EntryBlock, EntryCursor, Payload};
 pub use index::{IndexBlock, IndexBuilder, IndexEntry};
-pub use ranges::{RangeBlock, RangeList};
+pub use ranges::{RangeBlock, RangeList, RangeLists};
 
 use crate::base::checksum;
 use crate::base::codec::Decoder;
@@ -82,6 +82,8 @@ impl BlockKind {
         match self {
             // 2: the heads of planes stand together.
             BlockKind::Entries => 2,
+            // 2: there may be another block with those before.
+            BlockKind::Ranges => 2,
             _ => 1,
         }
     }

@@ -31,6 +31,8 @@ enum Ending {
 struct History {
     transactions: Vec<(Vec<Action>, Ending)>,
     last_is_open: bool,
+    /// Another one then deletes the range and commits: the lock on the key was not one of this key.
+    wiped: bool,
     /// The key is removed by single-deletes: then it is put only while absent, and neither updated nor
     /// deleted in full.
     single: bool,
@@ -49,11 +51,8 @@ fn history() -> impl Strategy<Value = History> {
     let ending =
         prop_oneof![4 => Just(Ending::Commit), 1 => Just(Ending::Abort), 1 => Just(Ending::CommitWithoutLastStep)];
     let transactions = prop::collection::vec((prop::collection::vec(action, 1..4), ending), 1..7);
-    (transactions, any::<bool>(), any::<bool>()).prop_map(|(transactions, last_is_open, single)| History {
-        transactions,
-        last_is_open,
-        single,
-    })
+    (transactions, any::<bool>(), any::<bool>(), any::<bool>())
+        .prop_map(|(transactions, last_is_open, wiped, single)| History { transactions, last_is_open, wiped, single })
 }
 
 struct World {
@@ -164,6 +163,11 @@ fn play(history: &History) -> World {
         }
         world.fates.push(fates);
     }
+    if history.wiped {
+        world.ranges.push((seq + 1, Stamp::Written { txn: TxnId(world.fates.len() as u64 + 1), step: 0 }));
+        let whole = Status::Committed(CommitNumber(committed_number + 1));
+        world.fates.push(Fates { whole, aborted_step: None });
+    }
     world
 }
 
@@ -252,7 +256,7 @@ proptest! {
             (horizon..=newest).filter(|number| *number == horizon || *number == newest || snapshot_bits >> (number % 8) & 1 == 1).map(CommitNumber).collect();
         snapshots.dedup();
         let retention = Retention { snapshots: snapshots.clone(), statuses: &world.fates };
-        let own = history.last_is_open.then_some(TxnId(world.fates.len() as u64));
+        let own = history.last_is_open.then_some(TxnId(history.transactions.len() as u64));
         let mut views: Vec<View<'_>> = snapshots.iter().flat_map(|snapshot| {
             [None, own].map(|own| View { snapshot: *snapshot, own, uncommitted: Uncommitted::Hidden, statuses: &world.fates })
         }).collect();
@@ -286,6 +290,24 @@ proptest! {
         if newest == horizon && own.is_none() {
             prop_assert!(messages.len() <= 1, "one settled version at most, got {:?}", messages);
         }
+    }
+}
+
+#[test]
+fn what_a_range_delete_hides_from_all_leaves_with_it_though_it_is_undecided() {
+    let fates = vec![Fates { whole: Status::Active, aborted_step: None }];
+    let retention = Retention { snapshots: vec![CommitNumber(5)], statuses: &fates };
+    for kind in [Kind::Put, Kind::InsertIfAbsent, Kind::Delete, Kind::SingleDelete, Kind::Update] {
+        let stamp = Stamp::Written { txn: TxnId(1), step: 0 };
+        let message = Owned { seq: 3, stamp, kind, payload: program(3) };
+        for range in [Stamp::Settled, Stamp::Committed(CommitNumber(5))] {
+            let older = std::slice::from_ref(&message);
+            assert_eq!(compacted(&retention, true, older, &[(4, range)]), [], "{kind:?}");
+            assert_eq!(compacted(&retention, true, older, &[(2, range)]).len(), 1, "{kind:?}");
+        }
+        let kept =
+            compacted(&retention, true, std::slice::from_ref(&message), &[(4, Stamp::Committed(CommitNumber(6)))]);
+        assert_eq!(kept, [message], "an older snapshot does not see the range-delete");
     }
 }
 

@@ -5,19 +5,35 @@ use std::sync::Arc;
 use super::TreeCursor;
 use super::leaf::Direction;
 use crate::base::{CommitNumber, Result};
-use crate::format::Uncommitted;
-use crate::tree::dead::WatchId;
+use crate::format::message::{Kind, Message};
+use crate::format::{Uncommitted, View};
+use crate::tree::dead::{WatchId, Way};
 
 /// Dead keys in a row before a scan begins to watch for a marker.
 const CHAIN_BEFORE_WATCH: u32 = 64;
 
-/// A row of dead keys that the cursor is passing over, forward.
+/// A row of dead keys that the cursor is passing over.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     pub(super) keys: u32,
+    /// The first of them, if there are any.
+    first: Vec<u8>,
     /// The newest commit among their deletes.
     pub(super) since: CommitNumber,
     pub(super) watch: Option<WatchId>,
+}
+
+/// The commit of a delete that `view` sees as committed.
+#[inline]
+pub(super) fn committed_delete(view: &View<'_>, message: &Message<'_>) -> Option<CommitNumber> {
+    let is_delete = matches!(message.kind, Kind::Delete | Kind::SingleDelete);
+    if is_delete { view.committed(message.stamp).filter(|number| *number <= view.snapshot) } else { None }
+}
+
+impl Drop for TreeCursor {
+    fn drop(&mut self) {
+        self.end_chain(false);
+    }
 }
 
 impl TreeCursor {
@@ -29,34 +45,57 @@ impl TreeCursor {
             return Ok(false);
         };
         self.chain.keys += 1;
+        if self.chain.keys == 1 {
+            self.chain.first.clear();
+            self.chain.first.extend_from_slice(&self.key);
+        }
         if let Some(marker) = self.tree.dead.around(&self.key, self.view.snapshot) {
+            let behind = if self.direction == Direction::Forward { marker.upper } else { marker.lower };
             if self.chain.watch.is_some() {
                 self.chain.since = self.chain.since.max(marker.since);
+            } else if self.chain.keys > 1 && self.begin_again()? {
+                return Ok(true);
             } else {
-                self.begin_watch(&marker.upper);
+                self.begin_watch(&behind);
             }
-            self.jump_forward(marker.upper)?;
+            self.jump(behind)?;
             return Ok(true);
         }
         self.chain.since = self.chain.since.max(since);
-        if self.chain.watch.is_none() && self.chain.keys >= CHAIN_BEFORE_WATCH {
-            let mut next = self.key.clone();
-            next.push(0);
-            self.begin_watch(&next);
-            if self.chain.watch.is_some() {
-                // The memtable's source may stand further on already: it has not seen what was written before it until now.
-                self.jump_forward(next)?;
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(self.chain.watch.is_none() && self.chain.keys >= CHAIN_BEFORE_WATCH && self.begin_again()?)
     }
 
-    /// Begins to watch writes from `lower` on, where all sources must be put next, unless some may already have gone to a newer memtable or a graft. Where this cursor sees
+    /// Begins to watch, and puts all sources where the chain began or, where that is in another leaf range, behind the current key: so those keys
+    /// are read once more, and by nobody after that. The memtable's source has to be moved in any case: where it stands it has not seen what was
+    /// written before it until now. False when there can be no watch.
+    fn begin_again(&mut self) -> Result<bool> {
+        let Some(leaf) = &self.leaf else { return Ok(false) };
+        let forward = self.direction == Direction::Forward;
+        let first = self.chain.first.as_slice();
+        let is_inside = if forward {
+            leaf.lower.as_slice() <= first
+        } else {
+            leaf.upper.as_deref().is_none_or(|upper| first < upper)
+        };
+        let mut from = if is_inside { first.to_vec() } else { self.key.clone() };
+        // Up, what is read again is watched with its first key, and the current key is passed.
+        if is_inside != forward {
+            from.push(0);
+        }
+        self.begin_watch(&from);
+        if self.chain.watch.is_none() {
+            return Ok(false);
+        }
+        self.jump(from)?;
+        Ok(true)
+    }
+
+    /// Begins to watch writes from `from` on, the way it goes, where all sources must be put next, unless some may already have gone to a newer memtable or a graft. Where this cursor sees
     /// range-deletes there is no chain: what its sources jump over is dead for its view alone.
-    pub(super) fn begin_watch(&mut self, lower: &[u8]) {
+    pub(super) fn begin_watch(&mut self, from: &[u8]) {
         let Some(leaf) = self.leaf.as_ref().filter(|leaf| leaf.ranges.is_empty()) else { return };
-        let Some(watch) = self.tree.dead.watch(lower) else { return };
+        let way = if self.direction == Direction::Forward { Way::Up } else { Way::Down };
+        let Some(watch) = self.tree.dead.watch(way, from) else { return };
         let now = self.tree.version_guard();
         if Arc::ptr_eq(&now.active, &leaf.version.active) && now.grafts == leaf.version.grafts {
             self.chain.watch = Some(watch);
@@ -66,45 +105,44 @@ impl TreeCursor {
         }
     }
 
-    /// Ends the chain; if `proved`, everything from the watch's begin to the current key is dead.
+    /// Ends the chain; if `proved`, everything between the watch's begin and the current key is dead, which is not the key of a row
+    /// unless the cursor stands at it.
     pub(super) fn end_chain(&mut self, proved: bool) {
-        let chain = std::mem::take(&mut self.chain);
-        if let Some(watch) = chain.watch {
-            self.tree.dead.end_watch(watch, proved.then_some((self.key.as_slice(), chain.since)));
+        let (watch, since) = (self.chain.watch.take(), std::mem::take(&mut self.chain.since));
+        self.chain.keys = 0;
+        let Some(watch) = watch else { return };
+        if !proved {
+            self.tree.dead.end_watch(watch, None);
+            return;
         }
+        let mut end = self.key.clone();
+        if self.direction == Direction::Backward && self.valid() {
+            end.push(0);
+        }
+        self.tree.dead.end_watch(watch, Some((&end, since)));
     }
 
-    /// Moves all sources to `key`, in this leaf range or the one that it lies in.
-    pub(super) fn jump_forward(&mut self, key: Vec<u8>) -> Result<()> {
+    /// Moves all sources to `key`, or backward to before it, in this leaf range or the one that it lies in.
+    pub(super) fn jump(&mut self, key: Vec<u8>) -> Result<()> {
         let Some(leaf) = &mut self.leaf else { return Ok(()) };
         leaf.order.clear();
-        if leaf.upper.as_deref().is_some_and(|upper| key.as_slice() >= upper) {
+        let forward = self.direction == Direction::Forward;
+        if forward && leaf.upper.as_deref().is_some_and(|upper| key.as_slice() >= upper) {
             leaf.upper = Some(key);
             return Ok(());
         }
-        for rank in 0..leaf.streams.len() as u32 {
-            leaf.streams[rank as usize].source.seek(&key)?;
-            leaf.place(rank, Direction::Forward)?;
-        }
-        Ok(())
-    }
-
-    /// Jumps before the marker around the current key, if there is one.
-    pub(super) fn jump_backward(&mut self) -> Result<()> {
-        let Some(marker) =
-            self.tree.dead.around(&self.key, self.view.snapshot).filter(|_| self.view.uncommitted != Uncommitted::Seen)
-        else {
-            return Ok(());
-        };
-        let Some(leaf) = &mut self.leaf else { return Ok(()) };
-        leaf.order.clear();
-        if marker.lower <= leaf.lower {
-            leaf.lower = marker.lower;
+        if !forward && key <= leaf.lower {
+            leaf.lower = key;
             return Ok(());
         }
         for rank in 0..leaf.streams.len() as u32 {
-            leaf.streams[rank as usize].source.seek_before(&marker.lower)?;
-            leaf.place(rank, Direction::Backward)?;
+            let source = &mut leaf.streams[rank as usize].source;
+            if forward {
+                source.seek(&key)?
+            } else {
+                source.seek_before(&key)?
+            }
+            leaf.place(rank, self.direction)?;
         }
         Ok(())
     }

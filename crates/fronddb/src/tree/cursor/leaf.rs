@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::base::Result;
 use crate::base::key::{KeyRange, head};
-use crate::format::block::RangeList;
 use crate::format::message::RangeDelete;
 use crate::format::visibility::View;
 use crate::memtable::Level0;
@@ -94,15 +93,15 @@ impl Leaf {
         let touches =
             |first: &[u8], last: &[u8]| last >= lower.as_slice() && upper.as_deref().is_none_or(|upper| first < upper);
         let mut ranges: Vec<RangeDelete> = Vec::new();
-        let mut keep = |list: &RangeList| {
-            ranges.extend(list.meeting(&lower, upper.as_deref()).filter(|range| view.sees(range.stamp, true)).cloned());
-        };
+        let sees = |range: &&RangeDelete| view.sees(range.stamp, true);
         let mut streams = Vec::with_capacity(runs.len() + 2);
         // The slot in whose buffer each stream's run lies.
         let mut pays = Vec::with_capacity(runs.len() + 2);
         for level0 in version.level0() {
             if level0.has_range_deletes() {
-                keep(&level0.range_deletes());
+                level0.range_deletes(|lists| {
+                    ranges.extend(lists.meeting(&lower, upper.as_deref()).filter(sees).cloned());
+                });
             }
             let seq_max = level0.seq_bounds().map_or(0, |(_, max)| max);
             let seq_max = if matches!(level0, Level0::Active(_)) { u64::MAX } else { seq_max };
@@ -113,7 +112,7 @@ impl Leaf {
         for (run, slot) in runs {
             let meta = run.meta();
             if run.has_range_deletes() {
-                keep(&*run.range_deletes()?);
+                ranges.extend(run.range_deletes()?.meeting(&lower, upper.as_deref()).filter(sees).cloned());
             }
             if meta.messages > 0 && touches(&meta.first_key, &meta.last_key) {
                 streams.push(Stream { source: Source::Run(run.cursor_within(mode, &wanted)), seq_max: meta.max_seq });
