@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 
 use engine::base::key::{check_key, check_value};
+use engine::base::scratch;
 use engine::{Error, Program, Result, Tree, WriteBatch};
 
 use crate::border::{Bytes, Out, Status, array, check_flags, enter, guard, need, unknown};
@@ -95,16 +96,13 @@ fn for_each<'a>(
 /// Lends the thread's batch, empty; a new one while it is lent: a wait observer may write, in the thread whose write is
 /// about to wait.
 fn with_scratch<T>(use_it: impl FnOnce(&mut WriteBatch) -> Result<T>) -> Result<T> {
-    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
-        Ok(mut batch) => {
-            batch.clear();
-            let answer = use_it(&mut batch);
-            if batch.bytes() > KEPT_BYTES_MAX {
-                *batch = WriteBatch::new();
-            }
-            answer
+    scratch::lend(&SCRATCH, WriteBatch::new, |batch| {
+        batch.clear();
+        let answer = use_it(batch);
+        if batch.bytes() > KEPT_BYTES_MAX {
+            *batch = WriteBatch::new();
         }
-        Err(_) => use_it(&mut WriteBatch::new()),
+        answer
     })
 }
 

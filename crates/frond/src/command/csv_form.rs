@@ -1,4 +1,10 @@
 //! CSV: two columns, key and value, quoted as RFC 4180 has it.
+//!
+//! The reader of records takes the end of the input for the end of a quoted field. Here that is an error: the input was cut short, and
+//! so is the value. So what is read is watched for quotes on its way ([`Watched`]).
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 use csv::{ByteRecord, ReaderBuilder, Terminator, WriterBuilder};
 
@@ -15,9 +21,49 @@ pub(crate) fn record(fields: [&[u8]; 2], out: &mut Vec<u8>) -> std::io::Result<(
     writer.flush()
 }
 
+/// Where an input stands between two bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    FieldStart,
+    Unquoted,
+    Quoted,
+    /// Behind a quote in a quoted field: it was the last, or one of two.
+    AfterQuote,
+    /// The input ended in a quoted field.
+    CutInQuotes,
+}
+
+impl Place {
+    fn after(self, byte: u8) -> Place {
+        match (self, byte) {
+            (Place::Quoted, b'"') => Place::AfterQuote,
+            (Place::FieldStart | Place::AfterQuote, b'"') | (Place::Quoted, _) => Place::Quoted,
+            (_, b',' | b'\n' | b'\r') => Place::FieldStart,
+            _ => Place::Unquoted,
+        }
+    }
+}
+
+/// An input that knows whether it has ended in a quoted field.
+struct Watched<R> {
+    source: R,
+    place: Rc<Cell<Place>>,
+}
+
+impl<R: std::io::Read> std::io::Read for Watched<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        let place = buffer[..read].iter().fold(self.place.get(), |place, byte| place.after(*byte));
+        let is_cut = read == 0 && !buffer.is_empty() && place == Place::Quoted;
+        self.place.set(if is_cut { Place::CutInQuotes } else { place });
+        Ok(read)
+    }
+}
+
 /// A CSV input, record by record.
 pub(crate) struct Records<R> {
-    reader: csv::Reader<R>,
+    reader: csv::Reader<Watched<R>>,
+    place: Rc<Cell<Place>>,
     record: ByteRecord,
     encoding: Encoding,
 }
@@ -38,8 +84,10 @@ pub(crate) type LineError = (u64, String);
 impl<R: std::io::Read> Records<R> {
     /// Reads from `input`; its first record is skipped if it is a header.
     pub(crate) fn new(input: R, header: bool, encoding: Encoding) -> Records<R> {
-        let reader = ReaderBuilder::new().has_headers(header).flexible(true).from_reader(input);
-        Records { reader, record: ByteRecord::new(), encoding }
+        let place = Rc::new(Cell::new(Place::FieldStart));
+        let watched = Watched { source: input, place: Rc::clone(&place) };
+        let reader = ReaderBuilder::new().has_headers(header).flexible(true).from_reader(watched);
+        Records { reader, place, record: ByteRecord::new(), encoding }
     }
 
     /// The next row; `None` at the end.
@@ -51,6 +99,9 @@ impl<R: std::io::Read> Records<R> {
             Err(error) => return Err((before, error.to_string())),
         }
         let line = self.record.position().map_or(before, csv::Position::line);
+        if self.place.get() == Place::CutInQuotes {
+            return Err((line, "the input ends inside quotes: it is cut short, or a quote is missing".to_owned()));
+        }
         let (Some(key), Some(value), 2) = (self.record.get(0), self.record.get(1), self.record.len()) else {
             return Err((line, format!("two columns wanted, key and value; columns={}", self.record.len())));
         };
@@ -79,5 +130,35 @@ mod tests {
         assert_eq!((first.line, first.key.as_slice(), first.value.as_slice()), (2, &b"a\"b"[..], &b"x,y\nz"[..]));
         assert_eq!(records.next().expect("well formed").map(|row| row.line), Some(4));
         assert_eq!(records.next().err().map(|(line, _)| line), Some(5));
+    }
+
+    #[test]
+    fn an_input_that_ends_inside_quotes_is_cut_short() {
+        for (text, rows, is_cut) in [
+            ("a,b\nc,\"de", 1, true),
+            ("a,b\nc,\"d\"\"", 1, true),
+            ("\"a", 0, true),
+            ("a,\"b\"\nc,\"d\"\"\"", 2, false),
+            ("a,b\"\nc,d", 2, false),
+            ("a,\"b\nx\"\r\nc,d\r\n", 2, false),
+            ("", 0, false),
+        ] {
+            // However it comes.
+            for piece in [1, 3, 1000] {
+                let input = text.as_bytes().chunks(piece).fold(
+                    Box::new(std::io::empty()) as Box<dyn std::io::Read>,
+                    |before, piece| Box::new(std::io::Read::chain(before, piece)),
+                );
+                let mut records = Records::new(input, false, Encoding::Text);
+                let mut read = 0;
+                let end = loop {
+                    match records.next() {
+                        Ok(Some(_)) => read += 1,
+                        end => break end.map(|_| ()),
+                    }
+                };
+                assert_eq!((read, end.is_err()), (rows, is_cut), "{text:?} piece={piece} {end:?}");
+            }
+        }
     }
 }

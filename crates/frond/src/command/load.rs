@@ -18,6 +18,11 @@ use crate::progress::Progress;
 use crate::quantity::{count, parse_bytes};
 use crate::target::Target;
 
+/// More of the first line is not looked at to tell what the input is.
+const FIRST_LINE_MAX: u64 = 64 << 10;
+/// No line of a dump is longer, in bytes: each byte of the longest key and value takes four at most.
+const LINE_MAX: u64 = 4 * ((256 << 20) + (64 << 10));
+
 /// What to do with a row whose key has a value already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum IfExists {
@@ -74,7 +79,8 @@ impl Load {
         let progress = Rc::new(Progress::bytes("load", self.input_bytes()));
         let mut input = self.open_input(&progress)?;
         let mut first = Vec::new();
-        input.read_until(b'\n', &mut first).map_err(|error| self.input_failed(&error))?;
+        let start = input.by_ref().take(FIRST_LINE_MAX).read_until(b'\n', &mut first);
+        start.map_err(|error| self.input_failed(&error))?;
         let is_dump = first.starts_with(line_form::FIRST_WORD.as_bytes());
         let form = self.format.unwrap_or(if is_dump { Form::Lines } else { Form::Csv });
         if form == Form::Csv && self.tree.is_none() {
@@ -84,10 +90,18 @@ impl Load {
                 line_form::FIRST
             )));
         }
+        if form == Form::Lines && self.tree.is_some() {
+            return Err(Failure::usage("a dump in lines names its trees itself: leave --tree out".to_owned()));
+        }
+        // Before anything is made.
+        if form == Form::Lines && first.trim_ascii_end() != line_form::FIRST.as_bytes() {
+            let reason = format_args!("not a dump that this version reads; it begins `{}`", line_form::FIRST);
+            return Err(Failure::new(INPUT, format!("{}, line 1: {reason}", self.input_name())));
+        }
         let db = self.target.open_with(self.target.opening.options().create_if_missing(self.create))?;
         let mut loader = Loader { load: &self, db: &db, batch: WriteBatch::new(), pending: 0, committed: 0, line: 0 };
         let loaded = match form {
-            Form::Lines => loader.lines(&first, input),
+            Form::Lines => loader.lines(input),
             Form::Csv => loader.csv(Cursor::new(first).chain(input)),
         };
         let committed = loader.committed;
@@ -151,20 +165,19 @@ impl Loader<'_> {
         Failure::new(INPUT, format!("{}, line {}: {reason}", self.load.input_name(), self.line))
     }
 
-    fn lines(&mut self, first: &[u8], mut input: impl BufRead) -> Outcome {
+    /// The lines after the first.
+    fn lines(&mut self, mut input: impl BufRead) -> Outcome {
         self.line = 1;
-        if first.trim_ascii_end() != line_form::FIRST.as_bytes() {
-            return Err(
-                self.wrong(format_args!("not a dump that this version reads; it begins `{}`", line_form::FIRST))
-            );
-        }
         let mut tree = None;
         let mut rows = 0;
         let mut line = Vec::new();
         loop {
             line.clear();
             self.line += 1;
-            input.read_until(b'\n', &mut line).map_err(|error| self.load.input_failed(&error))?;
+            let read = input.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
+            if read.map_err(|error| self.load.input_failed(&error))? as u64 == LINE_MAX && !line.ends_with(b"\n") {
+                return Err(self.wrong("longer than any row"));
+            }
             // A line without its newline was cut short, even if it looks well formed.
             let Some(text) = line.strip_suffix(b"\n") else {
                 return Err(self.wrong("the dump is cut short: its last line, `end rows=…`, is missing"));

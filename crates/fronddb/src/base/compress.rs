@@ -1,6 +1,6 @@
 //! Block codecs. A codec is stored in each block's header, so trees may change theirs at any time.
 
-use super::{Error, Result};
+use super::{Error, Result, scratch};
 
 /// How the blocks of a tree are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -127,7 +127,7 @@ pub fn decompress(tag: u8, stored: &[u8], out: &mut [u8]) -> Result<()> {
         0 => stored.len(),
         1 => lz4_flex::block::decompress_into(stored, out)
             .map_err(|error| Error::corruption(format!("lz4 block does not decompress: {error}")))?,
-        2 => ZSTD.with_borrow_mut(|slot| {
+        2 => scratch::lend(&ZSTD, || None, |slot| {
             let decompressor = match slot {
                 Some(decompressor) => decompressor,
                 None => slot.insert(

@@ -4,7 +4,7 @@
 //! name things), [`key`] (how a tree id and a key become one string of bytes), [`codec`] (bounds-checked
 //! reading and writing of integers and strings), [`compress`] (block codecs), [`checksum`],
 //! [`page_buf`] (aligned memory for direct I/O), [`clock`], [`metrics`], [`memory`] (the one budget), [`pool`]
-//! (the cache's memory, counted by page), [`processors`] (whether they are idle, how long a thread waited for one).
+//! (the cache's memory, counted by page), [`processors`] (whether they are idle, how long a thread waited for one), [`scratch`] (what a thread keeps from call to call).
 
 pub mod checksum;
 pub mod clock;
@@ -19,6 +19,7 @@ pub mod page_buf;
 pub mod pool;
 pub mod processors;
 pub mod random;
+pub mod scratch;
 pub mod space;
 pub mod sync;
 

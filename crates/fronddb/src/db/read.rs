@@ -13,7 +13,7 @@ use super::options::{Isolation, LockMode, Wait};
 use super::transaction::Locked;
 use super::tree_handle::{RangeEstimate, Tree, TreeInner, no_tree};
 use crate::base::key::{check_key, inner, split, tree_end, write_inner};
-use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
+use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId, scratch};
 use crate::format::{Uncommitted, View};
 use crate::lock::{self, Attempt, Granted, Mode};
 use crate::tree::Value;
@@ -25,12 +25,9 @@ thread_local! {
 /// Lends the inner key of `key` in `tree`, from memory that this thread keeps.
 #[inline]
 pub(crate) fn with_inner<T>(tree: TreeId, key: &[u8], use_it: impl FnOnce(&[u8]) -> T) -> T {
-    KEY.with(|buffer| match buffer.try_borrow_mut() {
-        Ok(mut buffer) => {
-            write_inner(tree, key, &mut buffer);
-            use_it(&buffer)
-        }
-        Err(_) => use_it(&inner(tree, key)),
+    scratch::lend(&KEY, Vec::new, |buffer| {
+        write_inner(tree, key, buffer);
+        use_it(buffer)
     })
 }
 

@@ -20,7 +20,7 @@ use super::batch::{Write, WriteBatch};
 use super::core::{TxnCore, TxnState, Writer};
 use super::engine::Engine;
 use crate::base::compress::Codec;
-use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TreeId, TxnId};
+use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TreeId, TxnId, scratch};
 use crate::format::blob::BlobRef;
 use crate::format::record::{MessageBatch, Record};
 use crate::format::{Kind, Message, RangeDelete, Stamp, Uncommitted, View};
@@ -41,22 +41,19 @@ const KEPT_BYTES_MAX: usize = 256 << 10;
 
 /// Lends this thread's scratch batch, empty.
 pub(crate) fn with_single<T>(use_it: impl FnOnce(&mut WriteBatch) -> Result<T>) -> Result<T> {
-    SINGLE.with(|single| match single.try_borrow_mut() {
-        Ok(mut batch) => {
-            batch.clear();
-            let done = use_it(&mut batch);
-            if batch.memory_bytes() > KEPT_BYTES_MAX {
-                *batch = WriteBatch::new();
-            }
-            done
+    scratch::lend(&SINGLE, WriteBatch::new, |batch| {
+        batch.clear();
+        let done = use_it(batch);
+        if batch.memory_bytes() > KEPT_BYTES_MAX {
+            *batch = WriteBatch::new();
         }
-        Err(_) => use_it(&mut WriteBatch::new()),
+        done
     })
 }
 
 /// Lends the batch in which this thread puts records together, with whatever is in it.
 fn with_record<T>(use_it: impl FnOnce(&mut MessageBatch) -> T) -> T {
-    RECORD.with_borrow_mut(|record| {
+    scratch::lend(&RECORD, MessageBatch::new, |record| {
         let done = use_it(record);
         if record.memory_bytes() > KEPT_BYTES_MAX {
             *record = MessageBatch::new();

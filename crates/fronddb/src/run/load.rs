@@ -2,18 +2,18 @@
 
 use super::Run;
 use super::counters::Event;
-use crate::base::{BlockPtr, Error, Result, TreeId};
+use crate::base::{BlockPtr, Error, Result, TreeId, scratch};
 use crate::format::block::{BlockKind, EntryBlock, IndexBlock, Opened, RangeBlock, RangeList, open_with};
 use crate::format::filter::Filter;
 use crate::store::Store;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Decompressed blocks up to this size are kept as the thread's working memory.
 const SCRATCH_BYTES_MAX: usize = 256 << 10;
 
 thread_local! {
-    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// Adds to a damage error where it is.
@@ -32,13 +32,13 @@ pub(super) fn decode<T>(
     decode: impl FnOnce(&[u8]) -> Result<T>,
 ) -> Result<T> {
     // Taken out while it is in use: `decode` may wait for a latch, and another read of this thread may come in between.
-    let mut scratch = SCRATCH.take();
+    let mut scratch = scratch::take(&SCRATCH);
     let result = open_with(kind, ptr.offset, stored, &mut scratch).and_then(|opened| match opened {
         Opened::AsStored(raw) => decode(raw),
         Opened::Decompressed => decode(&scratch),
     });
     if scratch.capacity() <= SCRATCH_BYTES_MAX {
-        SCRATCH.set(scratch);
+        scratch::keep(&SCRATCH, scratch);
     }
     result
 }

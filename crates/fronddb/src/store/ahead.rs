@@ -25,7 +25,7 @@ use super::{ReadBuf, Store};
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::page_buf::PageBuf;
 use crate::base::sync::{Condvar, Mutex};
-use crate::base::{BlockPtr, Error, Result};
+use crate::base::{BlockPtr, Error, Result, scratch};
 
 /// Windows up to this size leave their memory to the thread's next one.
 const SPARE_BYTES_MAX: usize = 64 << 10;
@@ -70,7 +70,7 @@ impl Drop for Window {
         let memory = std::mem::take(&mut self.stored.buf);
         if (1..=SPARE_BYTES_MAX).contains(&memory.capacity()) {
             // A thread that ends has no use for it.
-            let _ = SPARE.try_with(|spare| spare.set(memory));
+            scratch::keep(&SPARE, memory);
         }
     }
 }
@@ -160,7 +160,7 @@ impl Drop for Asked {
 impl Store {
     /// Memory for a part of the data file: that of `old`, if it suffices.
     fn window(&self, range: &Range<u64>, old: Option<Window>, budget: &MemoryBudget) -> Result<Window> {
-        let old = old.map_or_else(|| SPARE.take(), Window::into_memory);
+        let old = old.map_or_else(|| scratch::take(&SPARE), Window::into_memory);
         let stored = self.buffer(range.start, (range.end - range.start) as usize, old)?;
         let charge = Charge::new(budget, Purpose::Work, stored.memory_bytes());
         Ok(Window { range: range.clone(), stored, _charge: charge })

@@ -50,7 +50,7 @@ use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, Ordering};
-use crate::base::{BlockPtr, Error, ErrorKind, Extent, Result};
+use crate::base::{BlockPtr, Error, ErrorKind, Extent, Result, scratch};
 use crate::format::Superblock;
 
 mod ahead;
@@ -230,10 +230,10 @@ impl Store {
         thread_local! {
             static SCRATCH: std::cell::Cell<PageBuf> = std::cell::Cell::default();
         }
-        let mut buf = self.buffer(offset, bytes, SCRATCH.take())?;
+        let mut buf = self.buffer(offset, bytes, scratch::take(&SCRATCH))?;
         let result = self.fill(&mut buf, offset).and_then(|()| with(&buf));
         if buf.buf.capacity() <= SCRATCH_BYTES_MAX {
-            SCRATCH.set(buf.buf);
+            scratch::keep(&SCRATCH, buf.buf);
         }
         result
     }

@@ -169,3 +169,45 @@ fn bulk_loads_run_beside_writers_flushes_and_compactions() {
     verify(&db);
     db.check(&mut |finding| panic!("{finding:?}"), None).unwrap();
 }
+
+/// What an embedder keeps for a thread, and what that does with the database when the thread ends.
+struct AtEnd(std::cell::RefCell<Option<Box<dyn FnOnce()>>>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        if let Some(last) = self.0.take() {
+            last();
+        }
+    }
+}
+
+thread_local!(static AT_END: AtEnd = const { AtEnd(std::cell::RefCell::new(None)) });
+
+#[test]
+fn a_thread_that_ends_may_use_the_database_from_its_destructors() {
+    let scratch = Scratch::new();
+    let db = Database::open(&scratch.0, Options::new().create_if_missing(true).memory_bytes(16 << 20)).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let work = |db: &Database, name: &str| {
+        let tree = db.open_tree("t").unwrap();
+        let value = [name.as_bytes(), &[7; 3000]].concat();
+        db.put(&tree, name.as_bytes(), &value).unwrap();
+        db.checkpoint().unwrap();
+        assert!(db.get(&tree, name.as_bytes()).unwrap().as_deref() == Some(&value[..]));
+        let txn = begin(db);
+        let mut cursor = txn.cursor(&tree, CursorOptions::default()).unwrap();
+        assert!(collect(&mut cursor).unwrap().iter().any(|(key, _)| key == name.as_bytes()));
+        txn.delete(&tree, b"other").unwrap();
+        txn.commit().unwrap();
+    };
+    let ending = db.clone();
+    std::thread::spawn(move || {
+        let last = ending.clone();
+        // What is made first is dropped last: the engine's own memory of the thread has gone by then.
+        AT_END.with(|at_end| *at_end.0.borrow_mut() = Some(Box::new(move || work(&last, "at the end"))));
+        work(&ending, "before");
+    })
+    .join()
+    .unwrap();
+    assert!(db.get(&tree, b"at the end").unwrap().is_some() && db.get(&tree, b"before").unwrap().is_some());
+}

@@ -9,7 +9,7 @@ use super::builder::{
 use super::columns::Ints;
 use super::entries::{EntryBlock, Numbers, Spans};
 use super::stored::{Form, Keys, Strings, Tags, damaged, decode_payloads};
-use crate::base::Result;
+use crate::base::{Result, scratch};
 use crate::base::codec::Decoder;
 use crate::base::pool::{Piece, Pool};
 use std::cell::Cell;
@@ -60,7 +60,7 @@ impl EntryBlock {
         // Only a block of a single message may be larger, and that one is not packed.
         let limit = if count == 1 { DECODED_BYTES_MAX + raw.len() } else { DECODED_BYTES_MAX };
         let tags = Tags::decode(&mut decoder, count)?;
-        let [mut plane, key_matrix, payload_matrix] = SCRATCH.take();
+        let [mut plane, key_matrix, payload_matrix] = scratch::take(&SCRATCH);
         let form = |planes: u8| match (flags & planes != 0, flags & FLAG_HEADS_FIRST != 0) {
             (false, _) => Form::Rows,
             (true, heads_first) => Form::Planes { heads_first },
@@ -131,7 +131,7 @@ impl EntryBlock {
         };
         let scratch = [plane, key_matrix, payloads.matrix];
         if scratch.iter().all(|memory| memory.capacity() <= SCRATCH_BYTES_MAX) {
-            SCRATCH.set(scratch);
+            scratch::keep(&SCRATCH, scratch);
         }
         Ok(block)
     }
