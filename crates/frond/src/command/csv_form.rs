@@ -145,10 +145,12 @@ mod tests {
         ] {
             // However it comes.
             for piece in [1, 3, 1000] {
-                let input = text.as_bytes().chunks(piece).fold(
-                    Box::new(std::io::empty()) as Box<dyn std::io::Read>,
-                    |before, piece| Box::new(std::io::Read::chain(before, piece)),
-                );
+                let input = text
+                    .as_bytes()
+                    .chunks(piece)
+                    .fold(Box::new(std::io::empty()) as Box<dyn std::io::Read>, |before, piece| {
+                        Box::new(std::io::Read::chain(before, piece))
+                    });
                 let mut records = Records::new(input, false, Encoding::Text);
                 let mut read = 0;
                 let end = loop {

@@ -127,7 +127,7 @@ pub fn decompress(tag: u8, stored: &[u8], out: &mut [u8]) -> Result<()> {
         0 => stored.len(),
         1 => lz4_flex::block::decompress_into(stored, out)
             .map_err(|error| Error::corruption(format!("lz4 block does not decompress: {error}")))?,
-        2 => scratch::lend(&ZSTD, || None, |slot| {
+        2 => scratch::lend(&ZSTD, Option::default, |slot| {
             let decompressor = match slot {
                 Some(decompressor) => decompressor,
                 None => slot.insert(

@@ -20,11 +20,7 @@ pub fn keep<T>(slot: &'static LocalKey<Cell<T>>, value: T) {
 
 /// Lends what the thread keeps; a new one where that is lent already.
 #[inline]
-pub fn lend<T, R>(
-    slot: &'static LocalKey<RefCell<T>>,
-    new: impl FnOnce() -> T,
-    use_it: impl FnOnce(&mut T) -> R,
-) -> R {
+pub fn lend<T, R>(slot: &'static LocalKey<RefCell<T>>, new: impl FnOnce() -> T, use_it: impl FnOnce(&mut T) -> R) -> R {
     let mut use_it = Some(use_it);
     let lent = slot.try_with(|kept| match kept.try_borrow_mut() {
         Ok(mut kept) => use_it.take().map(|use_it| use_it(&mut kept)),

@@ -9,9 +9,9 @@ use super::builder::{
 use super::columns::Ints;
 use super::entries::{EntryBlock, Numbers, Spans};
 use super::stored::{Form, Keys, Strings, Tags, damaged, decode_payloads};
-use crate::base::{Result, scratch};
 use crate::base::codec::Decoder;
 use crate::base::pool::{Piece, Pool};
+use crate::base::{Result, scratch};
 use std::cell::Cell;
 
 /// Zeros at the end (E4).
