@@ -151,7 +151,7 @@ fn bad_input_names_its_line_and_what_was_loaded() {
     place.run_on("load demo --tree t", cut).failed(3, &["line 3", "ends inside quotes", "rows loaded before it: 0"]);
     place.run_on("load demo --tree t", b"frond-dump 1\nend rows=0\n").failed(2, &["leave --tree out"]);
     place.run_on("load new --create", b"frond-dump 9\n").failed(3, &["not a dump that this version reads"]);
-    place.run("trees new").failed(4, &["no database there"]);
+    place.run("trees new").failed(16, &["no database there"]);
     place.run_on("load demo --tree t nothing", b"").failed(4, &["read nothing", "No such file"]);
     let cut = b"frond-dump 1\ntree\tt\tnone\t\na\t1\nb\t2";
     place.run_on("load demo", cut).failed(3, &["line 4", "cut short", "rows loaded before it: 0"]);
