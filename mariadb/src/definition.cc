@@ -22,7 +22,8 @@ constexpr uint64_t COLUMN_FLAGS= 31;
 
 constexpr uint64_t INDEX_UNIQUE= 1;
 constexpr uint64_t INDEX_CLUSTERING= 2;
-constexpr uint64_t INDEX_FLAGS= 3;
+constexpr uint64_t INDEX_HASHED= 4;
+constexpr uint64_t INDEX_FLAGS= 7;
 
 void put_string(Bytes &out, const std::string &text)
 {
@@ -90,7 +91,8 @@ void put_index(Bytes &out, const Index &index)
   out.append_varint(index.id);
   put_string(out, index.name);
   out.append_varint(flag(index.unique, INDEX_UNIQUE) |
-                    flag(index.clustering, INDEX_CLUSTERING));
+                    flag(index.clustering, INDEX_CLUSTERING) |
+                    flag(index.hashed, INDEX_HASHED));
   out.append_varint(index.rec_per_key.size());
   for (uint64_t count : index.rec_per_key)
     out.append_varint(count);
@@ -104,6 +106,7 @@ Index get_index(Byte_reader &in)
   uint64_t flags= in.varint_max(INDEX_FLAGS);
   index.unique= flags & INDEX_UNIQUE;
   index.clustering= flags & INDEX_CLUSTERING;
+  index.hashed= flags & INDEX_HASHED;
   uint64_t parts= get_count(in, 1);
   for (uint64_t i= 0; i < parts && in.ok(); i++)
     index.rec_per_key.push_back(in.varint());
@@ -216,7 +219,8 @@ bool Layout::operator==(const Layout &other) const
 bool Index::operator==(const Index &other) const
 {
   return id == other.id && name == other.name && unique == other.unique &&
-         clustering == other.clustering && rec_per_key == other.rec_per_key;
+         clustering == other.clustering && hashed == other.hashed &&
+         rec_per_key == other.rec_per_key;
 }
 
 bool Table_definition::operator==(const Table_definition &other) const

@@ -93,6 +93,10 @@ struct Index
   std::string name;
   bool unique= false;
   bool clustering= false;
+  /* Over the hash of a unique key's long columns, which rows may have in common:
+     the server compares the columns. Not set where the table is of the time when
+     its entries were made as if the hash were unique. */
+  bool hashed= false;
   /* Rows per distinct value of the first 1, 2, … key parts, as ANALYZE or a
      look at a few places counted them; empty: never counted. */
   std::vector<uint64_t> rec_per_key;

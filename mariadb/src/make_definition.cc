@@ -170,6 +170,7 @@ Table_definition make_definition(const TABLE *table, uint64_t table_id, uint64_t
     index.id= i == table->s->primary_key ? 0 : definition.next_index_id++;
     index.name.assign(key->name.str, key->name.length);
     index.unique= key->flags & HA_NOSAME;
+    index.hashed= key->algorithm == HA_KEY_ALG_LONG_HASH;
     index.clustering= clustering >> i & 1;
     definition.indexes.push_back(std::move(index));
   }

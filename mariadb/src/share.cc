@@ -267,7 +267,7 @@ int Table_share::open_indexes(frond_txn *txn, const TABLE *table)
     const Index &index= definition.indexes[position];
     Index_tree &open= indexes[key];
     open.id= index.id;
-    open.unique= info.flags & HA_NOSAME;
+    open.unique= (info.flags & HA_NOSAME) && !index.hashed;
     open.clustering= index.clustering;
     if (key == s->primary_key)
       continue;

@@ -52,7 +52,7 @@ Table_definition example()
   primary.unique= true;
   by_name.id= 2;
   by_name.name= "by_Name";
-  by_name.clustering= true;
+  by_name.clustering= by_name.hashed= true;
   by_name.rec_per_key= {3, 1, 1ULL << 40};
   definition.indexes= {primary, by_name};
   return definition;
