@@ -1485,6 +1485,7 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
   walked= bounds;
   takes_moved= in_range || one_prefix;
   has_left= has_moved= at_point= exact_walk= false;
+  stands= Stands::at_row;
   end_passes();
   if (locking())
     scan.set_sees(keeps_up() ? FROND_CURSOR_ADDED : FROND_CURSOR_COMMITTED);
@@ -1495,8 +1496,11 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
       return failure(status);
     if (!row.key.data && (status= begin_pass(&row)) != FROND_OK)
       return failure(status);
-    if (!row.key.data)
+    if (!row.key.data) {
+      if (move == Move::first ? !bounds.upper.data : !bounds.lower.data)
+        stands= move == Move::first ? Stands::behind_last : Stands::before_first;
       return HA_ERR_END_OF_FILE;
+    }
     bool skip= false;
     int error= read_walked(row, record, &skip);
     if (error || !skip)
@@ -1506,8 +1510,14 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
   }
 }
 
+/* From beyond an end the way back begins with the row that is the last there, whatever the walk met. */
 int ha_frond::step(Move move, uchar *record)
 {
+  if (unlikely(stands != Stands::at_row)) {
+    if ((stands == Stands::behind_last) == (move == Move::next))
+      return HA_ERR_END_OF_FILE;
+    return walk(move == Move::next ? Move::first : Move::last, Scan_bounds(), record);
+  }
   if (at_point) {
     /* From a row found by its whole key, on along the index. */
     at_point= false;
@@ -1523,13 +1533,17 @@ int ha_frond::step(Move move, uchar *record)
   for (;;) {
     frond_row row;
     bool ahead= move == Move::next;
-    frond_status status= onward(ahead, !(ahead && exact_walk) && !passes, &row);
+    const bool beyond= !(ahead && exact_walk) && !passes;
+    frond_status status= onward(ahead, beyond, &row);
     if (status == FROND_OK && !row.key.data)
       status= begin_pass(&row);
     if (status != FROND_OK)
       return failure(status);
-    if (!row.key.data)
+    if (!row.key.data) {
+      if (beyond)
+        stands= ahead ? Stands::behind_last : Stands::before_first;
       return HA_ERR_END_OF_FILE;
+    }
     bool skip= false;
     int error= read_walked(row, record, &skip);
     if (error || !skip)
@@ -1564,6 +1578,7 @@ int ha_frond::point_read(uint index, uchar *record)
   bool skip= false;
   at_point= true;
   has_moved= false;
+  stands= Stands::at_row;
   int error;
   if (is_primary(index)) {
     error= read_primary(slice(search_key), record, &skip);
@@ -1600,6 +1615,7 @@ int ha_frond::rnd_init(bool whole)
   if (!locking() && session->reads_before(share->born))
     return HA_ERR_TABLE_DEF_CHANGED;
   at_point= false;
+  stands= Stands::at_row;
   if (whole && is_sequence()) {
     frond_status status= frond_txn_begin(database, nullptr, &sequence_reader);
     if (status != FROND_OK)
@@ -1688,6 +1704,7 @@ int ha_frond::index_init(uint index, bool)
     return HA_ERR_TABLE_DEF_CHANGED;
   active_index= index;
   at_point= has_moved= has_left= false;
+  stands= Stands::at_row;
   has_range_end= within_range= false;
   scan.prepare(txn(), tree_of(index), scan_mode(), hides_entries(index));
   return 0;
@@ -1746,6 +1763,7 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     if (search_end.empty()) {
       scan.close();
       at_point= exact_walk= false;
+      stands= Stands::behind_last;
       return HA_ERR_KEY_NOT_FOUND;
     }
     bounds.lower= slice(search_end);
