@@ -328,9 +328,11 @@ int ha_frond::truncate()
       done= frond_txn_delete(txn, auto_increment_tree, frond_bytes(counter.data(), counter.size()));
     }
     if (done == FROND_OK && share->definition.auto_increment_start > 1) {
-      Table_definition definition= share->definition;
+      Table_definition definition;
+      done= read_definition(txn, share->name, &definition);
       definition.auto_increment_start= 0;
-      done= write_definition(txn, share->primary, definition);
+      if (done == FROND_OK)
+        done= write_definition(txn, share->primary, definition);
     }
     return done;
   });

@@ -458,8 +458,6 @@ frond_status Table_share::keep_analyzed_statistics(const Key_statistics &statist
   if (status != FROND_OK)
     return status;
   set_index_statistics(statistics);
-  std::lock_guard<std::mutex> guard(statistics_latch);
-  put_statistics(statistics, &definition);
   key_statistics_kept= true;
   return FROND_OK;
 }
