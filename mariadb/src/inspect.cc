@@ -29,6 +29,16 @@ std::string user_name(const std::string &encoded)
   return std::string(name, length);
 }
 
+/* "p0", or "p0/s1" of "p0#SP#s1": a subpartition. */
+std::string partition_name(const std::string &encoded)
+{
+  constexpr char mark[]= "#SP#";
+  size_t at= encoded.find(mark);
+  if (at == std::string::npos)
+    return user_name(encoded);
+  return user_name(encoded.substr(0, at)) + "/" + user_name(encoded.substr(at + strlen(mark)));
+}
+
 /* "shop/orders#P#p0/3" → schema, table, partition, table_tree and index_id. Trees of FROND itself have none of them. */
 void split_name(Tree_view *view)
 {
@@ -44,7 +54,7 @@ void split_name(Tree_view *view)
   std::string table= view->table_tree.substr(slash + 1);
   size_t partition= table.find("#P#");
   if (partition != std::string::npos) {
-    view->partition= user_name(table.substr(partition + 3));
+    view->partition= partition_name(table.substr(partition + 3));
     table.erase(partition);
   }
   view->schema= user_name(name.substr(0, slash));
