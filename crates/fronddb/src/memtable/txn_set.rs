@@ -70,7 +70,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 3 } else { 256 }, ..ProptestConfig::default() })]
         #[test]
         fn holds_what_was_inserted(ids in prop::collection::vec(prop_oneof![1u64..50_000, 1..=u64::MAX], 0..200)) {
             let set = TxnSet::default();
