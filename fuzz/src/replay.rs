@@ -40,7 +40,7 @@ fn database() -> MemoryStorage {
 /// The segment of the log that holds the rows, up to the end of its last frame.
 fn segment(storage: &MemoryStorage) -> (PathBuf, Vec<u8>) {
     let logs = storage.files().into_iter().filter(|(path, _)| path.extension().is_some_and(|name| name == "log"));
-    let begun = logs.filter_map(|(path, length)| {
+    let mut begun = logs.filter_map(|(path, length)| {
         let mode = OpenMode { read_only: true, ..OpenMode::default() };
         let file = storage.open(&path, mode).expect("it is there");
         let mut bytes = vec![0; length as usize];
@@ -56,7 +56,7 @@ fn segment(storage: &MemoryStorage) -> (PathBuf, Vec<u8>) {
         bytes.truncate(end);
         (end > PAGE).then_some((path, bytes))
     });
-    begun.last().expect("rows were put")
+    begun.next_back().expect("rows were put")
 }
 
 fn rows(db: &Database) -> Rows {
