@@ -91,16 +91,18 @@ fuzz: setup ## every fuzz target for SECONDS_PER_TARGET=60 seconds (needs cargo-
 	@[ -d fuzz ] || { echo "fuzz: this tree has no fuzz/ directory" >&2; exit 1; }
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { \
 	  echo "fuzz: cargo-fuzz is missing; install it by 'cargo install cargo-fuzz'" >&2; exit 1; }
-	@for target in $$($(CARGO) +nightly fuzz list); do \
+	@for target in $(if $(ONLY),$(ONLY),$$($(CARGO) +nightly fuzz list)); do \
 	  echo "fuzz: $$target"; \
-	  $(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(SECONDS_PER_TARGET); \
+	  mkdir -p "fuzz/target/found/$$target"; \
+	  $(CARGO) +nightly fuzz run "$$target" "fuzz/target/found/$$target" "fuzz/corpus/$$target" -- \
+	    -max_total_time=$(SECONDS_PER_TARGET) -timeout=60; \
 	done
 
 # Aliasing and leaks of the files that hold unsafe code; sizes are reduced under cfg(miri).
 miri: setup ## the unit tests of the unsafe code under Miri (needs a nightly compiler with the component miri)
 	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || { \
 	  echo "miri: Miri is missing; install it by 'rustup component add --toolchain nightly miri rust-src'" >&2; exit 1; }
-	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p fronddb --lib -- base::page_buf memtable::
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p fronddb --lib -- base::page_buf base::pool memtable::
 
 server: plugin ## a private stock MariaDB with FROND as its default engine; prints the client command
 	@mariadb/tools/server.sh start

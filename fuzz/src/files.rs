@@ -136,30 +136,40 @@ pub fn log_segment(bytes: &[u8]) {
 }
 
 /// Right frames around any records. Input, repeated: codec and flag (u8; 128: the record's checksum is wrong), distance to what was
-/// durable in words (u8), length less 8 (u8), the record (continued by zeros).
+/// durable in words (u8), length less 1 (u8), the record (continued by zeros).
 pub fn log_frames(bytes: &[u8]) {
     let mut file = segment_header();
+    append_frames(&mut file, bytes);
+    read_log(&file);
+}
+
+/// Appends the frames that the bytes stand for to a segment that ends with its last frame, and a page of zeros; their records, with
+/// their codecs.
+pub(super) fn append_frames(file: &mut Vec<u8>, bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let mut records = Vec::new();
+    let number = |at: usize| file[at..at + 8].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    let (epoch, start) = (number(40), number(48));
     let mut rest = bytes;
     while let [form, distance, length, tail @ ..] = rest {
-        let length = usize::from(*length) + 8;
+        let length = usize::from(*length) + 1;
         let (taken, after) = tail.split_at(length.min(tail.len()));
         rest = after;
         let mut record = taken.to_vec();
         record.resize(length, 0);
-        let position = file.len() as u64 - PAGE;
-        // A CRC of bytes is one of their first eight as a number and the others.
-        let (first, others) = record.split_first_chunk::<8>().expect("eight bytes at least");
-        let crc = checksum::log(u64::from_le_bytes(*first), others) ^ u32::from(form >> 7);
+        let position = start + file.len() as u64 - PAGE;
+        let crc = crc32c::crc32c(&record) ^ u32::from(form >> 7);
         let mut header = (length as u32 | u32::from(form & 15) << 28).to_le_bytes().to_vec();
         header.extend_from_slice(&crc.to_le_bytes());
         header.extend_from_slice(&(u32::from(*distance) * 8).to_le_bytes());
-        let checked = [&1u64.to_le_bytes()[..], &header].concat();
+        let checked = [&epoch.to_le_bytes()[..], &header].concat();
         let check = checksum::log(position, &checked);
         header.extend_from_slice(&check.to_le_bytes());
         record.resize(length.next_multiple_of(8), 0);
         file.extend_from_slice(&header);
         file.extend_from_slice(&record);
+        record.truncate(length);
+        records.push((form & 15, record));
     }
     file.resize(file.len().next_multiple_of(PAGE as usize) + PAGE as usize, 0);
-    read_log(&file);
+    records
 }

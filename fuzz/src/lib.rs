@@ -6,6 +6,7 @@
 
 mod files;
 mod operations;
+mod replay;
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ use fronddb::txn::StatusTable;
 pub use fronddb::db::decoders::{catalog_key, catalog_row, graft_notes, sort_file};
 
 pub use files::{log_frames, log_segment, segment_header, space_map};
-pub use operations::operations;
+pub use operations::{operations, small_disk};
+pub use replay::replay;
 
 /// A target: bytes in, a panic for a defect.
 pub type Target = fn(&[u8]);
@@ -47,12 +49,14 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("space_map", space_map),
     ("log_segment", log_segment),
     ("log_frames", log_frames),
+    ("replay", replay),
     ("hot_keys", hot_keys),
     ("catalog_row", catalog_row),
     ("catalog_key", catalog_key),
     ("graft_notes", graft_notes),
     ("sort_file", sort_file),
     ("operations", operations),
+    ("small_disk", small_disk),
 ];
 
 /// Values past this are left alone, to spend the time on more of them.
@@ -174,7 +178,7 @@ pub fn run_meta(bytes: &[u8]) {
     assert_eq!(RunMeta::decode(&mut Decoder::new(&again)).ok(), Some(run));
 }
 
-/// An update program: total on every value, and composing is applying one after the other.
+/// An update program: total on every value, and composing its operations, twice, is applying them one after the other.
 pub fn program(bytes: &[u8]) {
     let Ok(decoded) = Program::decode(bytes) else { return };
     let far = |op: &Op| match op {
@@ -184,9 +188,10 @@ pub fn program(bytes: &[u8]) {
     if decoded.ops.iter().any(far) {
         return;
     }
-    let mut twice = decoded.clone();
+    let mut twice = Program::default();
+    decoded.ops.iter().for_each(|op| twice.append(Program { ops: vec![op.clone()] }));
     twice.append(decoded.clone());
-    for value in [None, Some(&b""[..]), Some(&b"a value of some length"[..])] {
+    for value in [None, Some(&b""[..]), Some(&b"a value of some length"[..]), Some(bytes)] {
         let value = value.map(<[u8]>::to_vec);
         let expected = decoded.apply(decoded.apply(value.clone()));
         let length = twice.length_after(value.as_ref().map(Vec::len));

@@ -2,6 +2,9 @@
 //!
 //! Each operation is a byte, followed by the bytes that it needs. One transaction at a time, and every commit is durable,
 //! so after a crash exactly what was committed is there.
+//!
+//! On a small disk there is one operation more: the disk has so much room left. What it refuses for that (`NoSpace`) has changed
+//! nothing; reads, commits, rollbacks and restarts go on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,16 +12,22 @@ use std::sync::Arc;
 use fronddb::io::MemoryStorage;
 use fronddb::tree::TreeTuning;
 use fronddb::{
-    CursorOptions, Database, ErrorKind, Op, Options, Program, Savepoint, Transaction, Tree, TreeOptions, TxnOptions,
+    CursorOptions, Database, ErrorKind, Op, Options, Program, Result, Savepoint, Transaction, Tree, TreeOptions,
+    TxnOptions,
 };
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// The only tree.
+pub(super) const TREE: &str = "t";
 const OPERATIONS_MAX: usize = 400;
 const MUST: &str = "one transaction on a sound disk never fails";
+/// An operation on a small disk leaves it a multiple of this.
+const ROOM_BYTES: u64 = 16 << 10;
 
 struct World {
     storage: MemoryStorage,
+    is_small: bool,
     db: Database,
     tree: Tree,
     committed: Map,
@@ -31,8 +40,9 @@ struct Open {
     marks: Vec<(Savepoint, Map)>,
 }
 
-fn open(storage: &MemoryStorage) -> (Database, Tree) {
-    let options = Options::new()
+/// Tiny nodes, and no threads.
+pub(super) fn options(storage: &MemoryStorage) -> Options {
+    Options::new()
         .create_if_missing(true)
         .storage(Some(Arc::new(storage.clone())))
         .memory_bytes(8 << 20)
@@ -42,10 +52,13 @@ fn open(storage: &MemoryStorage) -> (Database, Tree) {
         .blob_bytes_min(1 << 10)
         .checkpoint_interval_ms(0)
         .recovery_target_ms(0)
-        .manual_background(true);
-    let db = Database::open("/db", options).expect(MUST);
-    let tree = match db.open_tree("t") {
-        Err(error) if error.kind() == ErrorKind::NotFound => db.create_tree("t", &TreeOptions::default()),
+        .manual_background(true)
+}
+
+fn open(storage: &MemoryStorage) -> (Database, Tree) {
+    let db = Database::open("/db", options(storage)).expect(MUST);
+    let tree = match db.open_tree(TREE) {
+        Err(error) if error.kind() == ErrorKind::NotFound => db.create_tree(TREE, &TreeOptions::default()),
         other => other,
     };
     (db, tree.expect(MUST))
@@ -61,37 +74,42 @@ impl World {
         })
     }
 
+    /// Whether it was done, or refused by a full disk.
+    fn is_done<T>(&self, outcome: Result<T>) -> bool {
+        let is_refused = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
+        if !(self.is_small && is_refused) {
+            outcome.map(drop).expect(MUST);
+        }
+        !is_refused
+    }
+
     fn write(&mut self, number: u8, key: Vec<u8>, argument: u8) {
         let tree = self.tree.clone();
-        let Open { txn, map, .. } = self.open_txn();
-        let value = vec![argument; usize::from(argument) * 9];
-        match number {
-            0..=3 => {
-                txn.put(&tree, &key, &value).expect(MUST);
-                map.insert(key, value);
-            }
-            4 => {
-                txn.delete(&tree, &key).expect(MUST);
-                map.remove(&key);
-            }
-            5 => {
-                let mut end = key.clone();
-                end.push(argument);
-                txn.delete_range(&tree, &key, &end).expect(MUST);
-                map.retain(|other, _| *other < key || *other >= end);
-            }
-            6 => {
-                txn.insert_if_absent(&tree, &key, &value).expect(MUST);
-                map.entry(key).or_insert(value);
-            }
+        let value = noise(argument, usize::from(argument) * 9);
+        let mut end = key.clone();
+        end.push(argument);
+        let txn = &self.open_txn().txn;
+        let outcome = match number {
+            0..=3 => txn.put(&tree, &key, &value),
+            4 => txn.delete(&tree, &key),
+            5 => txn.delete_range(&tree, &key, &end),
+            6 => txn.insert_if_absent(&tree, &key, &value),
             _ => {
                 let mut program = Vec::new();
                 Program { ops: vec![Op::Append { bytes: vec![argument] }] }.encode(&mut program);
-                txn.update(&tree, &key, &program).expect(MUST);
-                if let Some(value) = map.get_mut(&key) {
-                    value.push(argument);
-                }
+                txn.update(&tree, &key, &program)
             }
+        };
+        if !self.is_done(outcome) {
+            return;
+        }
+        let map = &mut self.open_txn().map;
+        match number {
+            0..=3 => drop(map.insert(key, value)),
+            4 => drop(map.remove(&key)),
+            5 => map.retain(|other, _| *other < key || *other >= end),
+            6 => drop(map.entry(key).or_insert(value)),
+            _ => map.get_mut(&key).into_iter().for_each(|value| value.push(argument)),
         }
     }
 
@@ -120,10 +138,18 @@ impl World {
                     open.txn.rollback().expect(MUST);
                 }
             }
-            13 => {
-                self.db.step_background().expect(MUST);
+            13 if self.is_small && argument >= 128 => {
+                let room = u64::from(argument - 128) * ROOM_BYTES;
+                self.storage.set_capacity(self.storage.occupied_bytes() + room);
             }
-            14 => self.db.checkpoint().expect(MUST),
+            13 => {
+                let stepped = self.db.step_background();
+                self.is_done(stepped);
+            }
+            14 => {
+                let outcome = self.db.checkpoint();
+                self.is_done(outcome);
+            }
             _ => {
                 self.txn = None;
                 self.storage = self.storage.crash(u64::from(argument));
@@ -145,14 +171,44 @@ impl World {
             more = cursor.next().expect(MUST);
         }
         assert_eq!(&found, map);
+        let mut more = cursor.last().expect(MUST);
+        for (key, value) in map.iter().rev() {
+            assert!(more && cursor.key() == key && cursor.value() == value, "backward, key={key:?}");
+            more = cursor.prev().expect(MUST);
+        }
+        assert!(!more);
+        for (key, value) in map.iter().step_by(7) {
+            assert_eq!(txn.get(&tree, key).expect(MUST).as_deref(), Some(&value[..]));
+        }
     }
+}
+
+/// Bytes that no codec makes shorter.
+fn noise(seed: u8, length: usize) -> Vec<u8> {
+    let mut state = u64::from(seed) + 1;
+    let mut next = || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 56) as u8
+    };
+    (0..length).map(|_| next()).collect()
 }
 
 /// Runs the operations that the bytes stand for.
 pub fn operations(bytes: &[u8]) {
+    run(bytes, false);
+}
+
+/// The same on a disk that may be full.
+pub fn small_disk(bytes: &[u8]) {
+    run(bytes, true);
+}
+
+fn run(bytes: &[u8], is_small: bool) {
     let storage = MemoryStorage::new();
     let (db, tree) = open(&storage);
-    let mut world = World { storage, db, tree, committed: Map::new(), txn: None };
+    // A log that never had a second segment may need a restart on a full disk.
+    while db.step_background().expect(MUST) {}
+    let mut world = World { storage, is_small, db, tree, committed: Map::new(), txn: None };
     let mut source = bytes.iter().copied();
     for _ in 0..OPERATIONS_MAX {
         let Some(byte) = source.next() else { break };
@@ -165,6 +221,7 @@ pub fn operations(bytes: &[u8]) {
             world.control(number, argument);
         }
     }
+    world.storage.set_capacity(u64::MAX);
     world.compare();
     world.txn = None;
     world.db.check(&mut |finding| panic!("{finding:?}"), None).expect(MUST);

@@ -24,6 +24,8 @@ pub(crate) fn record(fields: [&[u8]; 2], out: &mut Vec<u8>) -> std::io::Result<(
 /// Where an input stands between two bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
+    /// Where the reader of records passes over a byte order mark.
+    InputStart,
     FieldStart,
     Unquoted,
     Quoted,
@@ -44,6 +46,9 @@ impl Place {
     }
 }
 
+/// UTF-8's byte order mark, which spreadsheets begin a file with.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// An input that knows whether it has ended in a quoted field.
 struct Watched<R> {
     source: R,
@@ -53,7 +58,12 @@ struct Watched<R> {
 impl<R: std::io::Read> std::io::Read for Watched<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.source.read(buffer)?;
-        let place = buffer[..read].iter().fold(self.place.get(), |place, byte| place.after(*byte));
+        let text = &buffer[..read];
+        let (place, text) = match self.place.get() {
+            Place::InputStart if read > 0 => (Place::FieldStart, text.strip_prefix(MARK).unwrap_or(text)),
+            place => (place, text),
+        };
+        let place = text.iter().fold(place, |place, byte| place.after(*byte));
         let is_cut = read == 0 && !buffer.is_empty() && place == Place::Quoted;
         self.place.set(if is_cut { Place::CutInQuotes } else { place });
         Ok(read)
@@ -84,7 +94,7 @@ pub(crate) type LineError = (u64, String);
 impl<R: std::io::Read> Records<R> {
     /// Reads from `input`; its first record is skipped if it is a header.
     pub(crate) fn new(input: R, header: bool, encoding: Encoding) -> Records<R> {
-        let place = Rc::new(Cell::new(Place::FieldStart));
+        let place = Rc::new(Cell::new(Place::InputStart));
         let watched = Watched { source: input, place: Rc::clone(&place) };
         let reader = ReaderBuilder::new().has_headers(header).flexible(true).from_reader(watched);
         Records { reader, place, record: ByteRecord::new(), encoding }
@@ -130,6 +140,17 @@ mod tests {
         assert_eq!((first.line, first.key.as_slice(), first.value.as_slice()), (2, &b"a\"b"[..], &b"x,y\nz"[..]));
         assert_eq!(records.next().expect("well formed").map(|row| row.line), Some(4));
         assert_eq!(records.next().err().map(|(line, _)| line), Some(5));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_field() {
+        let read = |text: &str| {
+            let mut records = Records::new(text.as_bytes(), false, Encoding::Text);
+            records.next().map(|row| row.map(|row| (row.key, row.value)))
+        };
+        assert_eq!(read("\u{feff}\"a,\",b"), Ok(Some((b"a,".to_vec(), b"b".to_vec()))));
+        let cut = read("\u{feff}\"a\n\",\"b").expect_err("cut short");
+        assert!(cut.1.contains("inside quotes"), "{cut:?}");
     }
 
     #[test]

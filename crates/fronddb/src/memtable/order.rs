@@ -53,7 +53,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 3 } else { 256 }, ..ProptestConfig::default() })]
         #[test]
         fn agrees_with_a_vector(operations in prop::collection::vec((0usize..20, 0usize..16), 0..100)) {
             let (mut order, mut model) = (EMPTY, Vec::new());

@@ -150,13 +150,15 @@ mod tests {
         list.sample(&Target::new(&from, u64::MAX), upper.as_ref())
     }
 
+    const COUNT_MAX: u64 = if cfg!(miri) { 200 } else { 30_000 };
+
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 24 }, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
         fn an_estimate_is_near(
-            count in 1u64..30_000,
+            count in 1..COUNT_MAX,
             ascending: bool,
-            ends in prop::collection::vec((0u64..30_000, 0u64..30_000), 20),
+            ends in prop::collection::vec((0..COUNT_MAX, 0..COUNT_MAX), 20),
         ) {
             let list = LeafList::new(&MemoryBudget::new(1 << 30));
             add(&list, 4, 0, Kind::Put);

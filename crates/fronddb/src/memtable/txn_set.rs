@@ -69,10 +69,12 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    const IDS_MAX: usize = if cfg!(miri) { 10 } else { 200 };
+
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 3 } else { 256 }, ..ProptestConfig::default() })]
         #[test]
-        fn holds_what_was_inserted(ids in prop::collection::vec(prop_oneof![1u64..50_000, 1..=u64::MAX], 0..200)) {
+        fn holds_what_was_inserted(ids in prop::collection::vec(prop_oneof![1u64..50_000, 1..=u64::MAX], 0..IDS_MAX)) {
             let set = TxnSet::default();
             for id in &ids {
                 set.insert(TxnId(*id));

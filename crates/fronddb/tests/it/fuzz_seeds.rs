@@ -28,7 +28,10 @@ use targets::{TARGETS, Target};
 use crate::support::Random;
 
 /// Targets that cost more than a decoding: fewer damaged forms of each seed.
-const SLOW: &[&str] = &["space_map", "log_segment", "log_frames", "sort_file"];
+const SLOW: &[&str] = &["space_map", "log_segment", "log_frames", "replay", "sort_file"];
+
+/// Targets whose bytes are operations, so that any are as good as damaged ones.
+const SEQUENCES: &[&str] = &["operations", "small_disk"];
 
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")
@@ -65,23 +68,27 @@ fn every_target_takes_every_seed_and_damaged_ones() {
             let what = file.file_name().unwrap().to_string_lossy().into_owned();
             let seed = fs::read(&file).unwrap();
             run(name, *target, &what, &seed);
-            if *name != "operations" {
+            if !SEQUENCES.contains(name) {
                 damage(name, *target, &what, &seed);
             }
         }
     }
 }
 
-/// Fuzzing without a fuzzer: `FUZZ_SEED=17 FUZZ_ROUNDS=1000000 cargo test --test it random_damage -- --ignored`.
+/// Fuzzing without a fuzzer: `FUZZ_SEED=17 FUZZ_ROUNDS=1000000 cargo test --test it random_damage -- --ignored`, of one target with
+/// `FUZZ_ONLY=replay`.
 #[test]
 #[ignore = "takes as long as it is told to"]
 fn random_damage_is_taken() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let mut random = Random::new(number("FUZZ_SEED").unwrap_or(1));
-    let seeds = seeds();
+    let only = std::env::var("FUZZ_ONLY").ok();
+    let mut seeds = seeds();
+    seeds.retain(|(name, ..)| only.as_deref().is_none_or(|only| only == *name));
     for round in 0..number("FUZZ_ROUNDS").unwrap_or(20_000) {
         let (name, what, seed) = &seeds[random.below(seeds.len() as u64) as usize];
-        if SLOW.contains(name) && round % 20 > 0 || *name == "operations" && round % 200 > 0 {
+        let costs = if SEQUENCES.contains(name) { 200 } else { 1 + 19 * u64::from(SLOW.contains(name)) };
+        if only.is_none() && round % costs > 0 {
             continue;
         }
         let mut bytes = seed.clone();
@@ -133,9 +140,11 @@ fn seeds() -> Vec<Seed> {
     statuses(&mut seeds);
     files(&mut seeds);
     lists(&mut seeds);
-    for (number, name) in ["short", "middling", "long"].into_iter().enumerate() {
-        let mut random = Random::new(number as u64);
-        seeds.push(("operations", name, (0..30 * 8usize.pow(number as u32)).map(|_| random.next() as u8).collect()));
+    for target in SEQUENCES {
+        for (number, name) in ["short", "middling", "long"].into_iter().enumerate() {
+            let mut random = Random::new(number as u64);
+            seeds.push((target, name, (0..30 * 8usize.pow(number as u32)).map(|_| random.next() as u8).collect()));
+        }
     }
     seeds
 }
@@ -358,10 +367,8 @@ fn statuses(seeds: &mut Vec<Seed>) {
 
 /// A frame as the target `log_frames` reads it.
 fn plan(form: u8, record: &[u8]) -> Vec<u8> {
-    let length = (record.len() - 8).min(255) as u8;
-    let mut out = vec![form, 1, length];
-    out.extend_from_slice(&record[..usize::from(length) + 8]);
-    out
+    let record = &record[..record.len().min(256)];
+    [&[form, 1, (record.len() - 1) as u8], record].concat()
 }
 
 fn files(seeds: &mut Vec<Seed>) {
@@ -375,8 +382,18 @@ fn files(seeds: &mut Vec<Seed>) {
     let messages = batch().record(TxnId(3), 0)[..].to_vec();
     let mut packed = (messages.len() as u32).to_le_bytes().to_vec();
     let tag = Compressor::new().compress(Codec::default(), &messages, &mut packed).unwrap();
-    let prepare = seeds.iter().find(|(_, name, _)| *name == "prepare").unwrap().2.clone();
+    let find = |seeds: &[Seed], wanted| seeds.iter().find(|(_, name, _)| *name == wanted).unwrap().2.clone();
+    let prepare = find(seeds, "prepare");
     seeds.push(("log_frames", "three", [plan(0, &prepare), plan(tag, &packed), plan(0, &prepare)].concat()));
+    let mut few = MessageBatch::new();
+    for (kind, payload) in [(Kind::Put, &b"value"[..]), (Kind::Update, &[4, 1, 7]), (Kind::Delete, b"")] {
+        few.add(&message(&inner(1, "row"), kind, Stamp::Settled, payload));
+    }
+    let (few, deleted) = (few.record(TxnId(200), 0).to_vec(), find(seeds, "range_delete"));
+    let commit = encoded(&Record::Commit { txn: TxnId(200), number: CommitNumber(40) });
+    let abort = find(seeds, "abort_steps");
+    seeds.push(("replay", "committed", [plan(0, &few), plan(0, &commit), plan(0, &abort)].concat()));
+    seeds.push(("replay", "deleted_and_prepared", [plan(0, &deleted), plan(0, &prepare)].concat()));
     seeds.push(("log_frames", "damaged", [plan(0, &prepare), plan(128, &prepare), plan(0, &prepare)].concat()));
 
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());

@@ -1,7 +1,8 @@
 //! The reference model: random operations at all isolation levels, in trees of all codecs, bulk loads, transactions,
 //! savepoints, snapshots, prepares, background steps and crashes, compared with sorted maps. Single-threaded and driven by
 //! hand, so a seed tells the whole story:
-//! `MODEL_SEED=17 cargo test --test it model` runs one, `MODEL_SEEDS=5000` more than the default number.
+//! `MODEL_SEED=17 cargo test --test it model` runs one, `MODEL_SEEDS=5000` more than the default number, `MODEL_FROM=100000`
+//! others.
 
 use std::collections::BTreeMap;
 
@@ -601,6 +602,12 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
+/// So many seeds, the usual ones or others.
+fn seed_range(seeds: u64) -> std::ops::Range<u64> {
+    let first = number("MODEL_FROM").unwrap_or(0);
+    first..first + seeds
+}
+
 #[test]
 fn long_random_histories_agree_with_the_model() {
     if let Some(seed) = number("MODEL_SEED") {
@@ -608,7 +615,7 @@ fn long_random_histories_agree_with_the_model() {
         return;
     }
     let seeds = number("MODEL_SEEDS").unwrap_or(40);
-    let grafts: u64 = (0..seeds).map(|seed| run(seed, number("MODEL_STEPS").unwrap_or(1500))).sum();
+    let grafts: u64 = seed_range(seeds).map(|seed| run(seed, number("MODEL_STEPS").unwrap_or(1500))).sum();
     println!("grafts={grafts}");
     assert!(grafts > seeds, "few loads became leaves at once, grafts={grafts}");
 }
@@ -617,7 +624,7 @@ fn long_random_histories_agree_with_the_model() {
 /// transactions open and prepared.
 #[test]
 fn thousands_of_short_histories_survive_a_crash_at_their_end() {
-    for seed in 0..number("MODEL_SEEDS").unwrap_or(3000) {
+    for seed in seed_range(number("MODEL_SEEDS").unwrap_or(3000)) {
         let mut world = World::new(1_000_000 + seed);
         for _ in 0..20 + seed % 97 {
             world.step();
