@@ -18,7 +18,9 @@
 //! # Packed blocks
 //!
 //! While there is room, blocks are kept decoded. Where the cache is full and reads are slow, a block of messages that is read
-//! goes in *packed*: as it is stored, compressed, so that two or three blocks fit where one did; each use decodes it. Slow is a
+//! goes in *packed*: as it is stored, compressed, so that two or three blocks fit where one did; each use decodes it. Of data that
+//! is larger than the cache even as it is stored ([`Cache::set_data_bytes`]) that is done from the first block on: what came in
+//! decoded before would take the room of others long after. Slow is a
 //! read of [`SLOW_READ`] times what decoding takes: on a device that answers as fast as a block is decoded, packing costs more
 //! than it saves. Both are measured without the time that the thread waited for a processor ([`Stopwatch`]): where many threads
 //! share few, that is most of either. The few that were used last of each shard keep their decoded form
@@ -176,6 +178,8 @@ pub struct Cache {
     tickets: AtomicU64,
     /// See [`Cache::is_full`].
     full: AtomicBool,
+    /// See [`Cache::set_data_bytes`].
+    data_bytes: AtomicU64,
     misses: [AtomicU64; 4],
     /// Reads of messages that were not here.
     reads: AtomicU64,
@@ -200,6 +204,7 @@ impl Cache {
             hand,
             tickets,
             full: AtomicBool::new(false),
+            data_bytes: AtomicU64::new(0),
             misses: Default::default(),
             reads: AtomicU64::new(0),
             read_nanos: AtomicU64::new(0),
@@ -373,6 +378,16 @@ impl Cache {
         !self.is_full() && self.bytes() <= self.budget.cache_allowance() / 4 * 3
     }
 
+    /// Learns how many bytes the blocks take in the file that may be asked for.
+    pub fn set_data_bytes(&self, bytes: u64) {
+        self.data_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// True when there is no room for all that may be asked for, not even packed, or none at the moment.
+    fn is_short(&self) -> bool {
+        self.data_bytes.load(Ordering::Relaxed) > self.budget.cache_allowance() as u64 || self.is_full()
+    }
+
     /// What reading a block from the file takes lately, in nanoseconds; 0: not known.
     pub fn read_nanos(&self) -> u64 {
         self.read_nanos.load(Ordering::Relaxed) / MEAN_OVER
@@ -387,10 +402,10 @@ impl Cache {
     fn packs(&self) -> bool {
         #[cfg(test)]
         if self.packs_always.load(Ordering::Relaxed) {
-            return self.is_full();
+            return self.is_short();
         }
         let (read, decode) = (self.read_nanos.load(Ordering::Relaxed), self.decode_nanos.load(Ordering::Relaxed));
-        read > SLOW_READ * decode && self.is_full()
+        read > SLOW_READ * decode && self.is_short()
     }
 
     /// A stopwatch for a read, if it is one to be timed.

@@ -278,7 +278,7 @@ fn unpack(cache: &Cache, stored: &[u8]) -> crate::base::Result<EntryBlock> {
     EntryBlock::decode_in(&raw_block(stored, 12_000), 0, cache.pool())
 }
 
-/// A cache that packs blocks whenever it is full, however fast they are read.
+/// A cache that packs blocks where it is short of room, however fast they are read.
 fn packing(budget: &MemoryBudget) -> Cache {
     let cache = Cache::new(budget.clone());
     cache.packs_always.store(true, Ordering::Relaxed);
@@ -564,6 +564,24 @@ fn what_is_peeked_at_is_not_in_use() {
     assert!(cache.lookup(kept).is_some());
     assert!(cache.peek(kept, decode).expect("peeks").expect("is there").1);
     assert_eq!(cache.statistics().hits[0], 1);
+}
+
+#[test]
+fn blocks_of_data_that_cannot_fit_are_packed_from_the_first_on() {
+    let budget = leaving(4 << 20);
+    let cache = packing(&budget);
+    let read = |slots: std::ops::Range<u64>| {
+        slots.for_each(|slot| assert!(get_entries(&cache, slot * 40_000, 1, Priority::Normal)));
+        cache.packed_blocks()
+    };
+    cache.set_data_bytes(budget.cache_allowance() as u64);
+    assert_eq!(read(0..20), 0, "all may fit");
+    cache.set_data_bytes(budget.cache_allowance() as u64 + 1);
+    assert_eq!(read(20..60), 40);
+    let few = || (20..23u64).for_each(|slot| assert!(!get_entries(&cache, slot * 40_000, 1, Priority::Normal)));
+    few();
+    assert_eq!(cache.packed_blocks(), 40, "one use more does not make them hot");
+    assert!(!cache.is_full());
 }
 
 #[test]

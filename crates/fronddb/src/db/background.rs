@@ -340,6 +340,7 @@ impl Engine {
         self.forget_unread();
         more |= !self.store.shrink_step(ShrinkLimits::default())?.is_done;
         self.map_memory.lock().set(self.store.map_bytes() + self.statuses.memory_bytes());
+        self.cache.set_data_bytes(self.store.data_bytes());
         self.cache.trim();
         Ok(more)
     }

@@ -4,7 +4,8 @@
 //! A *window* is one read of several consecutive blocks that are not cached; they are decoded when the cursor gets to
 //! them. Windows begin with the second block that is read one after the other (with the first in a long scan) and double
 //! up to what the mode allows. They end where the keys that are wanted end. No block beyond is read: it may be another tree's, and
-//! damaged. Where a window cannot be read, its blocks are read one by one.
+//! damaged. Where a window cannot be read, its blocks are read one by one. A short range, whose end is known and near, is one
+//! window from its first block on: another read costs more than blocks for which the reader may not come.
 //!
 //! Once windows are as large as they get, the next one is asked for as soon as the cursor has one
 //! ([`Store::ask`](crate::store::Store::ask)), so that it is read while the rows of this one are used. Compactions do not: they
@@ -30,6 +31,9 @@ use std::sync::Arc;
 
 /// First read-ahead of a cursor that fills the cache, in bytes: two blocks as most are stored.
 const READ_AHEAD_BYTES_MIN: usize = 24 << 10;
+
+/// Up to this size the blocks of a range are read at once.
+const SHORT_RANGE_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes of cached blocks in a row that a long scan reads again rather than read twice.
 const BRIDGE_BYTES_MAX: u64 = 48 << 10;
@@ -77,7 +81,7 @@ pub struct RunCursor {
     window_bytes: usize,
     /// Blocks since the last jump.
     steps: u32,
-    /// Blocks read from the file one by one, not in windows.
+    /// Reads of the file for single blocks and for short ranges, not for what follows.
     lone_reads: u32,
 }
 
@@ -284,7 +288,7 @@ impl RunCursor {
         self.is_in_use
     }
 
-    /// Blocks that it has read from the file one by one, as it does after each jump, until now.
+    /// Reads of the file for single blocks, and for the short ranges that begin where it jumped to, until now.
     pub fn lone_reads(&self) -> u32 {
         self.lone_reads
     }
@@ -422,14 +426,19 @@ impl RunCursor {
     /// Gets the window of the block of the path, if it was asked for or there are several blocks to read, and asks for the next.
     fn next_window(&mut self, ptr: BlockPtr, backward: bool) -> Result<()> {
         let old = self.window.take();
-        let limit = if self.mode.fill_cache { self.window_bytes } else { self.mode.read_ahead_bytes };
+        let has_jumped = self.mode.fill_cache && self.window_bytes == 0;
+        let limit = match (self.mode.fill_cache, self.window_bytes) {
+            (false, _) => self.mode.read_ahead_bytes,
+            (true, 0) => SHORT_RANGE_BYTES_MAX.min(self.mode.read_ahead_bytes),
+            (true, bytes) => bytes,
+        };
         let asked = self.asked.take().filter(|asked| asked.range().contains(&ptr.offset));
         let range = match &asked {
             Some(asked) => asked.range().clone(),
             None => {
                 self.window_bytes = (self.window_bytes * 2).min(self.mode.read_ahead_bytes);
                 match self.plan(backward, limit, None) {
-                    Some(plan) if plan.blocks > 1 => plan.range,
+                    Some(plan) if plan.blocks > 1 && !(has_jumped && plan.is_cut) => plan.range,
                     _ => return Ok(()),
                 }
             }
@@ -444,6 +453,7 @@ impl RunCursor {
             Err(error) if error.is_unreadable() => return Ok(()),
             window => window?,
         };
+        self.lone_reads += u32::from(has_jumped);
         self.run.counters.add(Event::ReadAhead, 1);
         self.run.counters.add(Event::ReadBytes, range.end - range.start);
         self.window = Some(window);
@@ -473,10 +483,13 @@ impl RunCursor {
                 (plan.is_some() || after.is_some()) && self.mode.fill_cache && self.run.cache.contains(ptr.offset);
             let block = ptr.offset..ptr.offset + u64::from(ptr.stored);
             let longer = match bridge.as_ref().or(plan.as_ref()) {
-                Some(before) => before.with(&block, backward).filter(|longer| longer.bytes() <= limit as u64),
-                None => Some(Plan { range: block, blocks: 1 }),
+                Some(before) => before.with(&block, backward),
+                None => Some(Plan { range: block, blocks: 1, is_cut: false }),
             };
             let Some(longer) = longer else { break };
+            if longer.blocks > 1 && longer.bytes() > limit as u64 {
+                return plan.map(|plan| Plan { is_cut: true, ..plan });
+            }
             if !is_cached {
                 (plan, bridge) = (Some(longer), None);
                 continue;
@@ -501,6 +514,8 @@ fn stored_in(window: &Option<Window>, ptr: BlockPtr) -> Option<&[u8]> {
 struct Plan {
     range: Range<u64>,
     blocks: usize,
+    /// It ends where it would become longer than allowed.
+    is_cut: bool,
 }
 
 impl Plan {
@@ -513,6 +528,6 @@ impl Plan {
         let range = if backward { block.start..self.range.end } else { self.range.start..block.end };
         let gap =
             if backward { self.range.start.checked_sub(block.end) } else { block.start.checked_sub(self.range.end) };
-        gap.filter(|gap| *gap < PAGE_BYTES).map(|_| Plan { range, blocks: self.blocks + 1 })
+        gap.filter(|gap| *gap < PAGE_BYTES).map(|_| Plan { range, blocks: self.blocks + 1, is_cut: false })
     }
 }

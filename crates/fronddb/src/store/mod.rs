@@ -553,6 +553,13 @@ impl Store {
         self.allocator.lock().memory_bytes()
     }
 
+    /// Bytes in use in the data file, by what is published or about to be.
+    pub fn data_bytes(&self) -> u64 {
+        let allocator = self.allocator.lock();
+        let idle = allocator.pending.pages() + allocator.reserve.pages();
+        allocator.used_pages().saturating_sub(idle) * PAGE_BYTES
+    }
+
     /// What the store has and does.
     pub fn statistics(&self) -> StoreStatistics {
         let generation = self.superblock().generation;

@@ -5,6 +5,7 @@ use crate::base::Result;
 use crate::base::key::KeyRange;
 use crate::base::memory::Purpose;
 use crate::run::RunCursor;
+use std::ops::Range;
 use std::time::Duration;
 
 const ASKING: CursorMode = CursorMode { fill_cache: true, read_ahead_bytes: 32 << 10, is_long: true, asks_ahead: true };
@@ -207,6 +208,31 @@ fn nothing_is_read_ahead_of_the_keys_that_are_wanted() {
         };
         let bytes = read_bytes(&range);
         assert!(bytes < 32 << 10, "bytes={bytes}");
+    }
+}
+
+#[test]
+fn a_short_range_is_one_read_and_a_long_one_begins_with_a_block() {
+    let (world, samples, meta, run) = long_run();
+    let key = |row: usize| &samples[row].key;
+    let mode = CursorMode { read_ahead_bytes: 16 << 10, asks_ahead: false, ..CursorMode::default() };
+    let windows = |rows: Range<usize>, wanted: usize, backward: bool| {
+        world.forget_cached(&meta);
+        let (lower, upper) = (key(rows.start).clone(), Some(key(rows.end).clone()));
+        let mut cursor = run.cursor_within(mode, &Arc::new(KeyRange { lower, upper }));
+        let before = world.counters.statistics().read_aheads;
+        let mut more = if backward { cursor.seek_before(key(rows.end)) } else { cursor.seek(key(rows.start)) };
+        for row in 0..wanted {
+            let expected = if backward { rows.end - 1 - row } else { rows.start + row };
+            assert!(more.expect("reads") && cursor.key() == key(expected).as_slice(), "row={expected}");
+            more = if backward { cursor.prev() } else { cursor.next() };
+        }
+        (world.counters.statistics().read_aheads - before, cursor.lone_reads())
+    };
+    for backward in [false, true] {
+        assert_eq!(windows(700..740, 40, backward), (1, 1), "one window: backward={backward}");
+        assert_eq!(windows(720..2690, 1, backward), (0, 1), "one block: backward={backward}");
+        assert_eq!(windows(720..2690, 20, backward), (1, 1), "a block and a window: backward={backward}");
     }
 }
 
