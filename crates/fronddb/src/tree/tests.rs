@@ -18,6 +18,7 @@ use crate::format::block;
 use crate::format::program::{Op, Program};
 use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, SuperblockBody, Uncommitted};
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
+use crate::run::CursorMode;
 use crate::store::StoreOptions;
 
 /// Every transaction committed at the number of its id.
@@ -230,6 +231,30 @@ impl Harness {
         }
         let report = self.tree.verify(&mut |_| ControlFlow::Continue(()));
         assert!(report.problems.is_empty(), "{:?}", report.problems);
+        self.check_ages(&self.tree.version().root, &[]);
+    }
+
+    /// N5: what lies below the range-deletes that are `newer`, and below those of the node itself, is older by its sequence numbers.
+    fn check_ages(&self, node: &Node, newer: &[RangeDelete]) {
+        for slot in node.slots() {
+            let mut newer = newer.to_vec();
+            for run in slot.runs() {
+                let mut cursor = run.cursor(CursorMode::default());
+                let mut is_there = cursor.first().expect("first");
+                while is_there {
+                    let (key, seq) = (cursor.key(), cursor.message().seq);
+                    assert!(
+                        newer.iter().all(|range| seq < range.seq || !range.covers(key)),
+                        "N5: {key:02x?} seq={seq}"
+                    );
+                    is_there = cursor.next().expect("next");
+                }
+                newer.extend(run.range_deletes().expect("range-deletes").iter().cloned());
+            }
+            if let node::Target::Node(child) = slot.target() {
+                self.check_ages(child.load(self.tree.env()).expect("load"), &newer);
+            }
+        }
     }
 
     /// Goes through some of the rows, turning back for a row now and then, and begins anew from a key in the middle.
@@ -340,11 +365,13 @@ fn play(harness: &mut Harness, step: &Step) {
         Step::Seal => harness.seal_all(),
         Step::Work(threshold) => {
             harness.tree.work_step(&harness.retention(), f32::from(threshold) / 3.0).expect("work");
+            harness.check_ages(&harness.tree.version().root, &[]);
         }
         Step::Piece(threshold, bytes) => {
             let threshold = f32::from(threshold) / 3.0;
             let worked = harness.tree.work_piece(&harness.retention(), threshold, Some(u64::from(bytes)));
             worked.expect("work");
+            harness.check_ages(&harness.tree.version().root, &[]);
         }
         Step::Read(number, idle) => {
             harness.seek_often(&key(number), 200);
