@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use engine::base::key::{check_key, check_value};
 use engine::base::scratch;
-use engine::{Error, Program, Result, Tree, WriteBatch};
+use engine::{Result, Tree, WriteBatch};
 
 use crate::border::{Bytes, Out, Status, array, check_flags, enter, guard, need, unknown};
 use crate::constants::*;
@@ -57,12 +57,11 @@ impl<'a> Operation<'a> {
 
     /// Finds out beforehand what [`Operation::add`] would refuse.
     fn check(&self) -> Result<()> {
-        check_key(self.key)?;
-        check_value(self.value)?;
         if self.op == FROND_OP_UPDATE {
-            Program::decode(self.value).map_err(|error| Error::invalid(error.message()))?.check()?;
+            return with_scratch(|batch| self.add(batch));
         }
-        Ok(())
+        check_key(self.key)?;
+        check_value(self.value)
     }
 
     #[inline]
@@ -295,8 +294,24 @@ pub extern "C" fn frond_txn_write_batch(
 mod tests {
     use super::*;
     use engine::io::MemoryStorage;
-    use engine::{Database, Options, TreeOptions};
+    use engine::{Database, Error, Op, Options, Program, TreeOptions};
     use std::sync::Arc;
+
+    #[test]
+    fn what_a_batch_refuses_is_known_before_anything_is_added() -> Result<()> {
+        let storage = Arc::new(MemoryStorage::new());
+        let options = Options::new().create_if_missing(true).storage(Some(storage)).manual_background(true);
+        let tree = &Database::open("/db", options)?.create_tree("t", &TreeOptions::default())?;
+        for (bytes, is_refused) in [(1 << 10, false), (2 << 20, true)] {
+            let mut program = Vec::new();
+            Program { ops: vec![Op::SetBytes { offset: 0, bytes: vec![7; bytes] }] }.encode(&mut program);
+            let value = program.as_slice();
+            let update = Operation { tree, key: b"key", value, op: FROND_OP_UPDATE, covered: false, sharing: false };
+            let added = update.add(&mut WriteBatch::new());
+            assert_eq!((update.check().is_err(), added.is_err()), (is_refused, is_refused), "bytes={bytes}");
+        }
+        Ok(())
+    }
 
     #[test]
     fn a_thread_keeps_no_large_batch_also_when_it_was_refused() -> Result<()> {

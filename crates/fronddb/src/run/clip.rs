@@ -6,7 +6,7 @@
 //! first block are its own no longer. Index and filter are those of the whole run (R5).
 //!
 //! Its range-deletes lose what lies below the clip: there they have been carried out, or stand elsewhere with their age, and
-//! what lies below now may have lost its own.
+//! what lies below now may have lost its own. So a clip never moves down, also where a later piece of the work ends before it.
 
 use std::sync::Arc;
 
@@ -29,11 +29,14 @@ pub struct Clipped {
 }
 
 impl Run {
-    /// The run without what lies below `from`, which is above the clip that it may have. Reads what has gone once more, to count it.
+    /// The run without what lies below `from`; itself, where that has gone already. Reads what goes once more, to count it.
     ///
     /// # Errors
     /// `Io`, `Corruption`.
     pub fn clipped(self: &Arc<Run>, from: &[u8], mode: CursorMode) -> Result<Clipped> {
+        if from <= self.meta.clip.as_slice() {
+            return Ok(Clipped { run: Some(self.clone()), freed: Vec::new() });
+        }
         let mut meta = self.meta.clone();
         let mut gone = [0; KIND_COUNT];
         let mut cursor = self.cursor(mode);

@@ -40,6 +40,8 @@ pub struct Compaction {
     pub upper: Option<Vec<u8>>,
     /// Nothing older than the sources exists for any of their keys.
     pub bottom: bool,
+    /// Each message keeps its own sequence number (N5 of [`super::node`]).
+    pub keeps_seq: bool,
     /// Where to cut.
     pub cuts: Cuts,
     /// It ends before the next key when it has written so many bytes.
@@ -102,6 +104,7 @@ pub fn run(
     let mut writer = Writer {
         env,
         filter_bits: compaction.filter_bits,
+        keeps_seq: compaction.keeps_seq,
         keep_ranges: kept_ranges(&ranges, compaction.bottom, &compaction.lower, compaction.upper.as_deref()),
         upper: compaction.upper,
         cuts: compaction.cuts,
@@ -196,6 +199,7 @@ impl<'a> ActiveRanges<'a> {
 struct Writer<'a> {
     env: &'a TreeEnv,
     filter_bits: u8,
+    keeps_seq: bool,
     /// Not yet written, ascending by start.
     keep_ranges: Vec<RangeDelete>,
     upper: Option<Vec<u8>>,
@@ -248,7 +252,8 @@ impl Writer<'_> {
     fn writer(&mut self) -> Result<&mut RunWriter> {
         if self.open.is_none() {
             let upper = self.output_upper();
-            let has_seq = self.keep_ranges.iter().any(|range| clip(range, &self.lower, upper.as_deref()).is_some());
+            let mut ranges = self.keep_ranges.iter();
+            let has_seq = self.keeps_seq || ranges.any(|range| clip(range, &self.lower, upper.as_deref()).is_some());
             let options = RunOptions {
                 block_bytes: self.env.options.block_bytes,
                 filter_bits_per_key: self.filter_bits,

@@ -11,9 +11,10 @@
 //! - N3: for one key, everything in a slot's buffer is newer than everything below the slot, and a
 //!   buffer's earlier runs are newer than its later ones.
 //! - N4: a node below a saved node is saved.
-//! - N5: a range-delete in a slot's buffer, or in level 0, is newer than *all* that lies below its range, and by its sequence number newer
-//!   than all of any run there. (A run that stores no sequence numbers gives all its messages its highest, so merging a run with
-//!   a newer one of other keys makes it newer: slots whose buffers hold range-deletes are not joined, and a graft is older than all.)
+//! - N5: a range-delete in a slot's buffer, or in level 0, is newer than *all* that lies below its range, by its sequence number too. (A run that
+//!   stores no sequence numbers gives all its messages its highest, so merging a run with a newer one of other keys makes it newer; and newer
+//!   ones of other keys lie below where a flush has ended early. Hence below a slot whose buffer holds range-deletes runs are written with sequence
+//!   numbers, such slots are not joined, and a graft is older than all.)
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

@@ -120,6 +120,7 @@ impl BeTree {
             lower: root.slots()[0].lower().clone(),
             upper: None,
             bottom: false,
+            keeps_seq: false,
             cuts: Cuts::At(cuts),
             bytes_max: u64::MAX,
             filter_bits: self.env.options.buffer_filter_bits,
@@ -342,12 +343,29 @@ impl BeTree {
             lower: job.slot.lower().clone(),
             upper: job.upper.clone(),
             bottom,
+            keeps_seq: self.is_below_ranges(&job.name),
             cuts,
             bytes_max: u64::MAX,
             filter_bits: self.env.options.buffer_filter_bits,
             is_in_use: false,
             urgency: Urgency::Compaction,
         })
+    }
+
+    /// True when a slot above the one of a job holds range-deletes (N5). While the job runs, none of them goes, because it would go
+    /// alone, and only seals bring others, which are newer than all.
+    fn is_below_ranges(&self, name: &SlotName) -> bool {
+        let mut node = self.version.load().root.clone();
+        while node.height() > name.height {
+            let slot = &node.slots()[node.find(&name.lower)];
+            if slot.buffer().iter().any(|run| run.has_range_deletes()) {
+                return true;
+            }
+            let Target::Node(child) = slot.target() else { return false };
+            let Some(child) = child.loaded().cloned() else { return false };
+            node = child;
+        }
+        false
     }
 
     /// How many of the newest runs stay of a slot all below which is dropped, if that is what comes of the job. Where the pivots of the slot's node

@@ -18,6 +18,7 @@ use crate::format::block;
 use crate::format::program::{Op, Program};
 use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, SuperblockBody, Uncommitted};
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
+use crate::run::CursorMode;
 use crate::store::StoreOptions;
 
 /// Every transaction committed at the number of its id.
@@ -230,6 +231,30 @@ impl Harness {
         }
         let report = self.tree.verify(&mut |_| ControlFlow::Continue(()));
         assert!(report.problems.is_empty(), "{:?}", report.problems);
+        self.check_ages(&self.tree.version().root, &[]);
+    }
+
+    /// N5: what lies below the range-deletes that are `newer`, and below those of the node itself, is older by its sequence numbers.
+    fn check_ages(&self, node: &Node, newer: &[RangeDelete]) {
+        for slot in node.slots() {
+            let mut newer = newer.to_vec();
+            for run in slot.runs() {
+                let mut cursor = run.cursor(CursorMode::default());
+                let mut is_there = cursor.first().expect("first");
+                while is_there {
+                    let (key, seq) = (cursor.key(), cursor.message().seq);
+                    assert!(
+                        newer.iter().all(|range| seq < range.seq || !range.covers(key)),
+                        "N5: {key:02x?} seq={seq}"
+                    );
+                    is_there = cursor.next().expect("next");
+                }
+                newer.extend(run.range_deletes().expect("range-deletes").iter().cloned());
+            }
+            if let node::Target::Node(child) = slot.target() {
+                self.check_ages(child.load(self.tree.env()).expect("load"), &newer);
+            }
+        }
     }
 
     /// Goes through some of the rows, turning back for a row now and then, and begins anew from a key in the middle.
@@ -340,11 +365,13 @@ fn play(harness: &mut Harness, step: &Step) {
         Step::Seal => harness.seal_all(),
         Step::Work(threshold) => {
             harness.tree.work_step(&harness.retention(), f32::from(threshold) / 3.0).expect("work");
+            harness.check_ages(&harness.tree.version().root, &[]);
         }
         Step::Piece(threshold, bytes) => {
             let threshold = f32::from(threshold) / 3.0;
             let worked = harness.tree.work_piece(&harness.retention(), threshold, Some(u64::from(bytes)));
             worked.expect("work");
+            harness.check_ages(&harness.tree.version().root, &[]);
         }
         Step::Read(number, idle) => {
             harness.seek_often(&key(number), 200);
@@ -1057,6 +1084,80 @@ fn a_leaf_with_a_range_delete_in_its_base_is_written_again_when_rows_come_behind
     harness.check();
     harness.snapshots.clear();
     harness.reopen();
+    harness.check();
+}
+
+/// Seven leaves of rows of one tree under two nodes, and those rows.
+fn two_nodes() -> (Harness, impl Fn(u16) -> Vec<u8>) {
+    let mut harness = Harness::new();
+    let number = |at: u16| crate::base::key::inner(TreeId(1), &at.to_be_bytes());
+    (0..700).for_each(|at| harness.write(&number(at), Kind::Put, &random_value(at, 40)));
+    harness.seal_all();
+    while harness.tree.work_step(&harness.retention(), 0.0).expect("work") {}
+    assert_eq!(harness.tree.version().root.height(), 2);
+    (harness, number)
+}
+
+fn random_value(at: u16, bytes: usize) -> Vec<u8> {
+    crate::base::random::Random(u64::from(at)).bytes(bytes)
+}
+
+#[test]
+fn what_a_range_delete_covers_stays_deleted_below_what_is_left_of_it() {
+    let (mut harness, number) = two_nodes();
+    let root = harness.tree.version().root.clone();
+    let node::Target::Node(child) = root.slots()[0].target() else { panic!("a node") };
+    let leaves = child.load(harness.tree.env()).expect("load").slots().to_vec();
+    let (lower, upper) = (leaves[1].lower(), leaves[2].lower());
+    let in_leaf: Vec<u16> =
+        (0..700).filter(|at| number(*at) >= lower.to_vec() && number(*at) < upper.to_vec()).collect();
+    let middle = 30;
+    harness.delete_range(number(in_leaf[middle]), number(in_leaf[in_leaf.len() - 1]));
+    harness.seal_all();
+    for at in &in_leaf[..middle] {
+        harness.write(&number(*at), Kind::Put, &random_value(*at + 1, 60));
+    }
+    harness.write(&number(in_leaf[middle + 2]), Kind::Put, b"again");
+    harness.seal_all();
+    let leaf = |harness: &Harness| {
+        let root = harness.tree.version().root.clone();
+        leaf_slot(harness.tree.env(), &root, &number(in_leaf[middle]))
+    };
+    while leaf(&harness).urgency() < 1.3 {
+        assert!(harness.tree.work_piece(&harness.retention(), 1.0, Some(1)).expect("work"));
+    }
+    let is_above = |harness: &Harness| {
+        harness.tree.version().root.slots()[0].buffer().iter().any(|run| run.meta().range_deletes > 0)
+    };
+    assert!(is_above(&harness));
+    // The disk has space again.
+    assert!(harness.tree.work_step(&harness.retention(), 1.0).expect("work"));
+    assert!(is_above(&harness) && leaf(&harness).buffer().is_empty(), "the leaf was written");
+    harness.check();
+    while harness.tree.work_step(&harness.retention(), 0.0).expect("work") {}
+    harness.reopen();
+    harness.check();
+}
+
+#[test]
+fn a_piece_that_ends_below_what_has_gone_brings_none_of_that_back() {
+    let (mut harness, number) = two_nodes();
+    harness.delete_range(number(10), number(20));
+    (30..200).for_each(|at| harness.write(&number(at), Kind::Put, &random_value(at, 150)));
+    harness.delete_range(number(210), number(220));
+    harness.seal_all();
+    let clip = |harness: &Harness| {
+        let root = harness.tree.version().root.clone();
+        root.slots()[0].buffer().last().map(|run| run.meta().clip.clone())
+    };
+    assert!(harness.tree.work_piece(&harness.retention(), 1.0, Some(1 << 10)).expect("work"));
+    let gone = clip(&harness);
+    assert!(gone.as_deref() > Some(&number(20)[..]));
+    (0..30).for_each(|at| harness.write(&number(at), Kind::Put, &random_value(at, 400)));
+    harness.seal_all();
+    let runs = harness.tree.version().root.slots()[0].buffer().len();
+    assert!(harness.tree.work_piece(&harness.retention(), 1.0, Some(1 << 10)).expect("work"));
+    assert_eq!((clip(&harness), harness.tree.version().root.slots()[0].buffer().len()), (gone, runs));
     harness.check();
 }
 
