@@ -54,6 +54,7 @@ extern "C" {
 /* Limits. */
 #define FROND_KEY_BYTES_MAX 32768
 #define FROND_VALUE_BYTES_MAX 268435456
+#define FROND_UPDATE_REACH_BYTES_MAX 1048576 /* of a value, what update programs may set or add to */
 #define FROND_XID_BYTES_MAX 160
 #define FROND_TREE_NAME_BYTES_MAX 1024
 #define FROND_MEMORY_BYTES_MIN 8388608
@@ -664,7 +665,8 @@ frond_status frond_bulk_now(const frond_bulk *bulk, frond_bulk_progress *progres
 void frond_bulk_free(frond_bulk *bulk);
 
 /* ---------------------------------------------------------------------------------------------------------------
- * 9 Update programs: changes of a stored value that need not read it. Any thread.
+ * 9 Update programs: changes of a stored value that need not read it. Any thread. One that sets or adds to bytes beyond
+ * FROND_UPDATE_REACH_BYTES_MAX is refused when it is written (FROND_INVALID_ARGUMENT).
  */
 
 typedef uint32_t frond_step_kind;
