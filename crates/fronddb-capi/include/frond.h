@@ -82,7 +82,7 @@ enum {
                                  * tree */
   FROND_UNSUPPORTED_FORMAT = 12, /* the files are of a format that this version does not know */
   FROND_POISONED = 13,          /* an earlier failure stopped writing: close and open again to recover */
-  FROND_CANCELLED = 14,         /* the wait was ended by frond_db_cancel */
+  FROND_CANCELLED = 14,         /* the wait, or the scan, was ended by frond_db_cancel */
   FROND_CLOSED = 15,            /* the database was closed or the transaction has ended */
   FROND_INTERNAL = 16           /* a bug in FrondDB */
 };
@@ -353,10 +353,11 @@ frond_status frond_txn_commit(frond_txn *txn);
 /* Undoes everything and ends the handle, whatever the status. Time does not depend on the number of rows. */
 frond_status frond_txn_rollback(frond_txn *txn);
 
-/* Ends the lock wait that transaction id is in, or the next one that it enters, with FROND_CANCELLED. For threads that
- * kill sessions: any thread, at any time. It reaches waits for locks alone: reads, waits for the log or for room in level 0
- * go on to their end; a long scan is its caller's to stop between two calls, bulk loads and compactions are given up by
- * their callbacks. FROND_NOT_FOUND when no such transaction is open. */
+/* Ends the lock wait that transaction id is in, or the next one that it enters, with FROND_CANCELLED; also a cursor's step
+ * over many keys without rows (deleted, or not committed yet). For threads that kill sessions: any thread, at any time. A
+ * long scan of rows is its caller's to stop between two calls. Point reads, waits for the log or for room in level 0 go on
+ * to their end; bulk loads and compactions are given up by their callbacks. FROND_NOT_FOUND when no such transaction is
+ * open. */
 frond_status frond_db_cancel(frond_db *db, uint64_t id);
 
 /* Marks to roll back to, nested to any depth. *savepoint is a number that means something to this transaction only. */
