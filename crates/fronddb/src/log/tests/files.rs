@@ -252,6 +252,9 @@ fn an_opening_through_the_page_cache_writes_only_what_nothing_calls_durable_agai
         log.wait_written(log.end_lsn()).expect("write");
         drop(log);
         let traced = TraceStorage::new(&memory);
+        if refused {
+            traced.storage().refuse_direct();
+        }
         let used: Arc<dyn Storage> = Arc::new(traced.clone());
         drop(open(&used, options()));
         let written = |event: &Event| if let Event::Write { data, .. } = event { data.len() } else { 0 };
@@ -259,6 +262,7 @@ fn an_opening_through_the_page_cache_writes_only_what_nothing_calls_durable_agai
         // The pages of the tail and of the sync before it; perhaps the header of its segment.
         let expected = if direct && !refused { 0..=0 } else { 4000..=5 * 4096 };
         assert!(expected.contains(&rewritten), "rewritten={rewritten} direct={direct} refused={refused}");
-        assert_eq!(read_from(&memory.crash_with(CrashMode::Lost, 1), Lsn(0)).expect("read").0.len(), records);
+        let left = traced.storage().crash_with(CrashMode::Lost, 1);
+        assert_eq!(read_from(&left, Lsn(0)).expect("read").0.len(), records);
     }
 }
