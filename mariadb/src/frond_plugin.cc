@@ -147,7 +147,8 @@ int rollback_by_xid(handlerton *, XID *xid)
   return decide_by_xid(xid, false);
 }
 
-/* The binary log wants to forget what is committed: make it durable, by one sync. */
+/* The binary log wants to forget what is committed: make it durable, by one sync. Where that fails nothing will be durable any more before
+   a restart, which decides by the binary log what was committed: so the server is never told to forget it. */
 void commit_checkpoint_request(void *cookie)
 {
   if (frond_db_sync_log(database) == FROND_OK)

@@ -54,6 +54,7 @@ extern "C" {
 /* Limits. */
 #define FROND_KEY_BYTES_MAX 32768
 #define FROND_VALUE_BYTES_MAX 268435456
+#define FROND_UPDATE_REACH_BYTES_MAX 1048576 /* of a value, what update programs may set or add to */
 #define FROND_XID_BYTES_MAX 160
 #define FROND_TREE_NAME_BYTES_MAX 1024
 #define FROND_MEMORY_BYTES_MIN 8388608
@@ -81,7 +82,7 @@ enum {
                                  * tree */
   FROND_UNSUPPORTED_FORMAT = 12, /* the files are of a format that this version does not know */
   FROND_POISONED = 13,          /* an earlier failure stopped writing: close and open again to recover */
-  FROND_CANCELLED = 14,         /* the wait was ended by frond_db_cancel */
+  FROND_CANCELLED = 14,         /* the wait, or the scan, was ended by frond_db_cancel */
   FROND_CLOSED = 15,            /* the database was closed or the transaction has ended */
   FROND_INTERNAL = 16           /* a bug in FrondDB */
 };
@@ -352,10 +353,11 @@ frond_status frond_txn_commit(frond_txn *txn);
 /* Undoes everything and ends the handle, whatever the status. Time does not depend on the number of rows. */
 frond_status frond_txn_rollback(frond_txn *txn);
 
-/* Ends the lock wait that transaction id is in, or the next one that it enters, with FROND_CANCELLED. For threads that
- * kill sessions: any thread, at any time. It reaches waits for locks alone: reads, waits for the log or for room in level 0
- * go on to their end; a long scan is its caller's to stop between two calls, bulk loads and compactions are given up by
- * their callbacks. FROND_NOT_FOUND when no such transaction is open. */
+/* Ends the lock wait that transaction id is in, or the next one that it enters, with FROND_CANCELLED; also a cursor's step
+ * over many keys without rows (deleted, or not committed yet). For threads that kill sessions: any thread, at any time. A
+ * long scan of rows is its caller's to stop between two calls. Point reads, waits for the log or for room in level 0 go on
+ * to their end; bulk loads and compactions are given up by their callbacks. FROND_NOT_FOUND when no such transaction is
+ * open. */
 frond_status frond_db_cancel(frond_db *db, uint64_t id);
 
 /* Marks to roll back to, nested to any depth. *savepoint is a number that means something to this transaction only. */
@@ -664,7 +666,8 @@ frond_status frond_bulk_now(const frond_bulk *bulk, frond_bulk_progress *progres
 void frond_bulk_free(frond_bulk *bulk);
 
 /* ---------------------------------------------------------------------------------------------------------------
- * 9 Update programs: changes of a stored value that need not read it. Any thread.
+ * 9 Update programs: changes of a stored value that need not read it. Any thread. One that sets or adds to bytes beyond
+ * FROND_UPDATE_REACH_BYTES_MAX is refused when it is written (FROND_INVALID_ARGUMENT).
  */
 
 typedef uint32_t frond_step_kind;

@@ -15,6 +15,7 @@ constants! {
 
     FROND_KEY_BYTES_MAX: usize = engine::base::key::KEY_BYTES_MAX;
     FROND_VALUE_BYTES_MAX: usize = engine::base::key::VALUE_BYTES_MAX;
+    FROND_UPDATE_REACH_BYTES_MAX: usize = engine::UPDATE_REACH_BYTES_MAX;
     FROND_XID_BYTES_MAX: usize = 160;
     FROND_TREE_NAME_BYTES_MAX: usize = 1024;
     FROND_MEMORY_BYTES_MIN: usize = engine::MEMORY_BYTES_MIN;

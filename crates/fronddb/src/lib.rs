@@ -50,7 +50,7 @@ pub use db::salvage::{SalvageReport, SalvagedTree, salvage};
 pub use db::statistics::{Distribution, Statistics};
 pub use db::transaction::{Locked, Savepoint, Transaction};
 pub use db::tree_handle::{RangeEstimate, Tree, TreeInfo};
-pub use format::program::{Op, Overflow, Program};
+pub use format::program::{Op, Overflow, Program, UPDATE_REACH_BYTES_MAX};
 pub use tree::Value;
 
 /// The README's example compiles.

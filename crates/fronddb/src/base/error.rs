@@ -37,7 +37,7 @@ pub enum ErrorKind {
     UnsupportedFormat = 12,
     /// An earlier fatal failure stopped writing. Close and open again to recover.
     Poisoned = 13,
-    /// The wait was cancelled from another thread.
+    /// The wait, or the scan, was cancelled from another thread.
     Cancelled = 14,
     /// The handle was closed or its transaction has ended.
     Closed = 15,

@@ -176,8 +176,8 @@ impl WriteBatch {
     /// The value of `key` changes by an encoded update program (`fronddb::Program`). Needs no read.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`]; `InvalidArgument` when the program is malformed, longer than 1 MiB, or reaches past the longest
-    /// value.
+    /// As [`WriteBatch::put`]; `InvalidArgument` when the program is malformed or longer than 1 MiB, or reaches past
+    /// [`UPDATE_REACH_BYTES_MAX`](crate::UPDATE_REACH_BYTES_MAX).
     pub fn update(&mut self, tree: &Tree, key: &[u8], program: &[u8]) -> Result<()> {
         if program.len() > PROGRAM_BYTES_MAX {
             return Err(Error::invalid(format!("update program too long, bytes={}", program.len())));

@@ -160,12 +160,13 @@ impl Engine {
         if active.bytes() < bytes_min || (is_empty && (bytes_min > 0 || self.logged_since_seal() == 0)) {
             return Ok(false);
         }
+        let prepared = self.prepared_records();
         let _gate = self.gate.write();
         self.check_open()?;
         let has_prepared = self.has_prepared_to_log(log)?;
         let start = self.logged(log.rotate(has_prepared))?;
         let guard = self.poison_on_panic();
-        self.log_prepared_again()?;
+        self.log_prepared_again(&prepared)?;
         self.note_repeated();
         self.checkpoints.state.lock().past.push_back((active.id(), WeakLevel0::Active(Arc::downgrade(&active))));
         self.tree.switch_active(Arc::new(Memtable::new(start.0, &self.budget)));

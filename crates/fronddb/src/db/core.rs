@@ -42,7 +42,7 @@ pub(crate) struct TxnCore {
     pub(crate) options: TxnOptions,
     pub(crate) began_micros: u64,
     /// A cancellation that came before there was a locker to hand it to.
-    cancelled: AtomicBool,
+    pub(super) cancelled: Arc<AtomicBool>,
     /// The id it writes under, 0 for none; for monitoring, which must not wait for `state`.
     txn: AtomicU64,
     /// Messages written; for monitoring.
@@ -138,7 +138,7 @@ impl TxnCore {
             engine: engine.clone(),
             options,
             began_micros: engine.clock.micros(),
-            cancelled: AtomicBool::new(false),
+            cancelled: Arc::new(AtomicBool::new(false)),
             txn: AtomicU64::new(0),
             messages: AtomicU64::new(0),
             over: AtomicBool::new(false),
@@ -213,7 +213,7 @@ impl TxnCore {
         })
     }
 
-    /// Ends the wait that it is in, or the next one.
+    /// Ends the wait that it is in, or the next one, or a scan that passes over keys without rows.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         let txn = self.txn.load(Ordering::SeqCst);
@@ -291,6 +291,15 @@ impl TxnCore {
             _ => {}
         }
         error
+    }
+
+    /// Takes note of how a scan failed. Its state is not held.
+    #[cold]
+    pub(crate) fn scan_failed(&self, error: &Error) {
+        self.engine.events.damage(error);
+        if error.kind() == ErrorKind::Cancelled {
+            self.forget_cancellation(&self.state.lock());
+        }
     }
 
     // Savepoints.

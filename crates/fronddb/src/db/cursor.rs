@@ -25,7 +25,7 @@ use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
 use crate::format::Uncommitted;
 use crate::lock::{Attempt, Mode};
 use crate::tree::TreeCursor;
-use crate::tree::cursor::{CursorOptions as ReadOptions, OwnedView};
+use crate::tree::cursor::{CursorOptions as ReadOptions, OwnedView, check_stop};
 use crate::txn::Snapshot;
 
 /// Walks over the visible rows of one tree, between bounds. Made by [`crate::Transaction::cursor`].
@@ -178,7 +178,7 @@ impl Cursor {
     /// Goes to the first row; false when there is none.
     ///
     /// # Errors
-    /// As all positioning: `Closed`, `Io`, `Corruption`; with locks also `Deadlock`, `LockTimeout`, `Cancelled`.
+    /// As all positioning: `Closed`, `Io`, `Corruption`, `Cancelled`; with locks also `Deadlock`, `LockTimeout`.
     pub fn first(&mut self) -> Result<bool> {
         let lower = self.lower.clone();
         self.forward(lower)
@@ -320,7 +320,7 @@ impl Cursor {
         }
         self.steps += 1;
         self.at = At::End;
-        if step(&mut source.cursor).inspect_err(|error| self.core.engine.events.damage(error))? {
+        if step(&mut source.cursor).inspect_err(|error| self.core.scan_failed(error))? {
             self.at = At::Source;
         }
         Ok(self.valid())
@@ -351,6 +351,7 @@ impl Cursor {
             };
             let view = core.engine.owned_view(number, own, uncommitted);
             let mut cursor = core.engine.tree.cursor(view, self.lower.clone(), self.upper.clone(), self.read);
+            cursor.stop_when(core.cancelled.clone());
             if self.lock.is_some() {
                 cursor.watch_undecided();
             }
@@ -361,7 +362,7 @@ impl Cursor {
 
     fn forward(&mut self, from: Vec<u8>) -> Result<bool> {
         let core = self.core.clone();
-        self.forward_from(&core, from).inspect_err(|error| core.engine.events.damage(error))
+        self.forward_from(&core, from).inspect_err(|error| core.scan_failed(error))
     }
 
     fn forward_from(&mut self, core: &TxnCore, from: Vec<u8>) -> Result<bool> {
@@ -380,7 +381,7 @@ impl Cursor {
 
     fn backward(&mut self, below: Option<Vec<u8>>) -> Result<bool> {
         let core = self.core.clone();
-        self.backward_from(&core, below).inspect_err(|error| core.engine.events.damage(error))
+        self.backward_from(&core, below).inspect_err(|error| core.scan_failed(error))
     }
 
     fn backward_from(&mut self, core: &TxnCore, below: Option<Vec<u8>>) -> Result<bool> {
@@ -424,6 +425,7 @@ impl Cursor {
                 Taken::Busy => from = successor(&key),
                 Taken::Gone => {}
             }
+            check_stop(&core.cancelled)?;
         }
     }
 
@@ -452,6 +454,7 @@ impl Cursor {
                 Taken::Busy => below = Some(key),
                 Taken::Gone => {}
             }
+            check_stop(&core.cancelled)?;
         }
     }
 

@@ -135,12 +135,24 @@ impl Engine {
         Ok(has_prepared)
     }
 
-    /// Writes the prepare records of all undecided transactions again. The gate is held exclusively and a new
-    /// segment has just begun.
-    pub(crate) fn log_prepared_again(&self) -> Result<()> {
+    /// The prepare records of all undecided transactions. Very many locks take a while to be written down, so this is done before the
+    /// gate is taken: a transaction that is still listed under the gate has lost none of them.
+    pub(crate) fn prepared_records(&self) -> HashMap<TxnId, Vec<u8>> {
+        let entries = self.prepared.entries.lock();
+        let undecided: Vec<_> = entries.iter().map(|(xid, entry)| (entry.txn, xid.clone())).collect();
+        drop(entries);
+        undecided.into_iter().map(|(txn, xid)| (txn, record(txn, &xid, &self.locks.export(txn)))).collect()
+    }
+
+    /// Writes the prepare records of all undecided transactions again; those in `records` are made already. The gate is held
+    /// exclusively and a new segment has just begun.
+    pub(crate) fn log_prepared_again(&self, records: &HashMap<TxnId, Vec<u8>>) -> Result<()> {
         let log = self.log()?;
         for (xid, entry) in self.prepared.entries.lock().iter() {
-            self.logged(log.append(&record(entry.txn, xid, &self.locks.export(entry.txn))))?;
+            self.logged(match records.get(&entry.txn) {
+                Some(record) => log.append(record),
+                None => log.append(&record(entry.txn, xid, &self.locks.export(entry.txn))),
+            })?;
         }
         Ok(())
     }
@@ -149,13 +161,11 @@ impl Engine {
     /// the data file gives free space back if need be.
     pub(crate) fn log_prepared_at_opening(&self) -> Result<()> {
         let lacks_space = |outcome: &Result<()>| matches!(outcome, Err(error) if error.kind() == ErrorKind::NoSpace);
-        let mut logged = self.log_prepared_again();
+        let records = self.prepared_records();
+        let mut logged = self.log_prepared_again(&records);
         if lacks_space(&logged) {
             let log = self.log()?;
-            let entries = self.prepared.entries.lock();
-            let bytes_of = |xid: &[u8], txn| Log::bytes_of(record(txn, xid, &self.locks.export(txn)).len());
-            let bytes: u64 = entries.iter().map(|(xid, entry)| bytes_of(xid, entry.txn)).sum();
-            drop(entries);
+            let bytes: u64 = records.values().map(|record| Log::bytes_of(record.len())).sum();
             let mut prepared = log.prepare_small(bytes);
             if lacks_space(&prepared) {
                 let limits = ShrinkLimits { keep_bytes: 0, ..ShrinkLimits::default() };
@@ -163,7 +173,7 @@ impl Engine {
                 prepared = log.prepare_small(bytes);
             }
             prepared?;
-            logged = self.log_prepared_again();
+            logged = self.log_prepared_again(&records);
         }
         logged?;
         self.note_repeated();

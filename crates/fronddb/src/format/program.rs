@@ -3,7 +3,8 @@
 //! A program is a list of operations, applied in order to the bytes of the value. On a key without a value
 //! it does nothing, unless an [`Op::IfNull`] gives one. Programs are total: whatever the value is, the
 //! result is defined (a value that is too short is extended with zeros), so that a program that was
-//! accepted can be applied years later, during a compaction.
+//! accepted can be applied years later, during a compaction. So that a few bytes do not make every read of their key take a quarter
+//! of a gigabyte, one that is accepted reaches no further than [`UPDATE_REACH_BYTES_MAX`]; stored ones are applied wherever they reach.
 //!
 //! | op | encoding (all integers varints unless said) |
 //! |---|---|
@@ -15,6 +16,9 @@
 use crate::base::codec::{Decoder, put_bytes, put_varint};
 use crate::base::key::VALUE_BYTES_MAX;
 use crate::base::{Error, Result};
+
+/// Bytes of a value that an operation with an offset may set or add to, from its beginning on.
+pub const UPDATE_REACH_BYTES_MAX: usize = 1 << 20;
 
 /// What an [`Op::Add`] does when the sum does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,20 +81,19 @@ impl Program {
     /// Checks what can be checked without the value.
     ///
     /// # Errors
-    /// `InvalidArgument` for a width that is none, or an offset past the longest value.
+    /// `InvalidArgument` for a width that is none, an operation that reaches too far, or a value that is too long.
     pub fn check(&self) -> Result<()> {
         for op in &self.ops {
-            let (offset, length) = match op {
-                Op::SetBytes { offset, bytes } => (*offset as usize, bytes.len()),
-                Op::Add { offset, width: 1..=8, .. } => (*offset as usize, 8),
-                Op::Add { width, .. } => {
-                    return Err(Error::invalid(format!("add to an integer of no width, width={width}")));
-                }
-                Op::IfNull { value } => (0, value.len()),
-                Op::Append { bytes } => (0, bytes.len()),
+            if let Op::Add { width: width @ (0 | 9..), .. } = op {
+                return Err(Error::invalid(format!("add to an integer of no width, width={width}")));
+            }
+            let (end, end_max) = match (extent_of(op), op) {
+                (Some(bytes), _) => (bytes.end, UPDATE_REACH_BYTES_MAX),
+                (None, Op::IfNull { value: bytes } | Op::Append { bytes }) => (bytes.len(), VALUE_BYTES_MAX),
+                (None, _) => continue,
             };
-            if offset.saturating_add(length) > VALUE_BYTES_MAX {
-                return Err(Error::invalid(format!("update past the longest value, offset={offset} bytes={length}")));
+            if end > end_max {
+                return Err(Error::invalid(format!("update reaches too far, end={end} end_max={end_max}")));
             }
         }
         Ok(())

@@ -161,6 +161,12 @@ impl MemoryStorage {
         !names.pending.is_empty() || names.current.values().any(|inode| inode.has_unsynced())
     }
 
+    /// From now on what no sync has made durable passes for written, as pages of the page cache do after a failed sync: reads find it, a
+    /// later sync makes durable only what is written again, and a crash may take the rest.
+    pub fn forget_unsynced(&self) {
+        self.0.names.lock().current.values().for_each(|inode| inode.forget_unsynced());
+    }
+
     /// Inverts a bit of a file, in what is durable and in the cache alike: damage that nobody wrote.
     ///
     /// # Errors

@@ -221,7 +221,7 @@ impl Log {
         for (number, from, upto) in tail.live() {
             pool.add_live(number, from, upto);
         }
-        pool.sync_live()?;
+        pool.secure_live(tail.durable())?;
         pool.recycle_leftovers(tail.leftovers(), options.uuid)?;
         if pool.prepared() == 0 {
             match pool.prepare_one(None) {

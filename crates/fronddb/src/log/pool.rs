@@ -24,10 +24,12 @@ use super::segment::{self, HEADER_BYTES, Segment};
 use crate::base::page_buf::PageBuf;
 use crate::base::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use crate::base::{Error, ErrorKind, Lsn, Result};
-use crate::io::{OpenMode, Storage};
+use crate::io::{File, OpenMode, Storage};
 
 /// Prepared segments that released ones are kept for.
 const PREPARED_MAX: usize = 2;
+/// Bytes written again at a time.
+const REWRITE_BYTES: usize = 1 << 20;
 
 /// A segment that holds records.
 #[derive(Debug, Clone)]
@@ -320,12 +322,35 @@ impl Pool {
         if file.len()? > bytes { file.set_len(bytes) } else { Ok(()) }
     }
 
-    /// Makes what an earlier opening left in the live segments durable: it may have been written and not synced.
-    pub(super) fn sync_live(&self) -> Result<()> {
+    /// Makes what an earlier opening left in the live segments durable: it may have been written and not synced. What is not known
+    /// to be durable is written again first where it was read through the page cache: after a failed sync the system takes
+    /// pages for written that the disk never got, and no further sync would write them.
+    pub(super) fn secure_live(&self, durable: u64) -> Result<()> {
+        let mode = OpenMode { direct: self.direct, ..OpenMode::default() };
         for live in self.live() {
-            let file = self.storage.open(&segment::path_of(&self.dir, live.number), OpenMode::default())?;
+            let file = self.storage.open(&segment::path_of(&self.dir, live.number), mode)?;
+            let (is_cached, end) = (!self.direct || file.refused_direct(), live.end.unwrap_or(live.start));
+            if is_cached && live.start >= durable {
+                rewrite(&*file, 0, HEADER_BYTES + end - live.start)?;
+            } else if is_cached && end > durable {
+                rewrite(&*file, HEADER_BYTES + durable - live.start, HEADER_BYTES + end - live.start)?;
+            }
             file.sync_data()?;
         }
         Ok(())
     }
+}
+
+/// Writes what a file holds from `from` to `upto` again, as it is, in whole pages.
+fn rewrite(file: &dyn File, from: u64, upto: u64) -> Result<()> {
+    let end = upto.next_multiple_of(4096).min(file.len()?);
+    let mut offset = from / 4096 * 4096;
+    let mut chunk = PageBuf::zeroed(REWRITE_BYTES);
+    while offset < end {
+        let bytes = (end - offset).min(REWRITE_BYTES as u64) as usize;
+        file.read_at(&mut chunk[..bytes], offset)?;
+        file.write_at(&chunk[..bytes], offset)?;
+        offset += bytes as u64;
+    }
+    Ok(())
 }

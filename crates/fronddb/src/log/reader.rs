@@ -16,6 +16,9 @@
 //! Segments before the position stay live: a root older than the newest one may still need them, and only
 //! [`super::Log::release`] says when not.
 //!
+//! The same evidence says up to where the log is known to be durable: what is beyond is a bounded tail, and [`super::Log::open`] writes it
+//! again where it may have been read from a page cache that outlived a failed sync.
+//!
 //! Segments that were begun after the torn end hold nothing that was acknowledged: they are left to
 //! [`super::Log::open`] to recycle, before it writes anything.
 
@@ -56,6 +59,8 @@ pub struct LogReader {
     ended: bool,
     /// The log was durable up to here: it cannot end before.
     known_durable: u64,
+    /// What was read says that the log was durable up to here.
+    vouched: u64,
     dir: PathBuf,
 }
 
@@ -67,6 +72,8 @@ pub struct RecordBatch {
     next: usize,
     raw: Vec<u8>,
     segment: u64,
+    /// Its frames say that the log was durable up to here.
+    vouched: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -86,12 +93,20 @@ pub struct LogTail {
     leftovers: Vec<u64>,
     next_number: u64,
     segments_read: u64,
+    durable: u64,
 }
 
 impl LogTail {
     /// A log without files that will begin at `start`.
     pub(crate) fn empty(start: Lsn) -> LogTail {
-        LogTail { end: start.0, live: Vec::new(), leftovers: Vec::new(), next_number: 1, segments_read: 0 }
+        LogTail {
+            end: start.0,
+            live: Vec::new(),
+            leftovers: Vec::new(),
+            next_number: 1,
+            segments_read: 0,
+            durable: start.0,
+        }
     }
 
     /// The position after the last record: the next one's.
@@ -102,6 +117,11 @@ impl LogTail {
     /// How many segments were read to find it.
     pub fn segments_read(&self) -> u64 {
         self.segments_read
+    }
+
+    /// The log is known to be durable up to here. What follows was found, also in the page cache, and may never have reached the disk.
+    pub(super) fn durable(&self) -> u64 {
+        self.durable
     }
 
     pub(super) fn live(&self) -> impl Iterator<Item = (u64, u64, u64)> {
@@ -218,6 +238,7 @@ impl LogReader {
             position: 0,
             ended: false,
             known_durable: 0,
+            vouched: 0,
             dir: dir.to_path_buf(),
         })
     }
@@ -246,6 +267,7 @@ impl LogReader {
             let batch = found.read(self.position, limit)?;
             if let Some((batch, end)) = batch {
                 self.position = end;
+                self.vouched = self.vouched.max(batch.vouched);
                 return Ok(Some(batch));
             }
             self.end_or_damage()?;
@@ -315,12 +337,14 @@ impl LogReader {
         }
         let LogReader { segments, earlier: mut live, mut leftovers, next_number, index, position: end, .. } = self;
         let kept = segments.len().min(index + 1);
+        let begun = segments[..kept].iter().map(|found| found.header.durable);
+        let durable = begun.fold(self.known_durable.max(self.vouched), u64::max);
         leftovers.extend(segments[kept..].iter().map(|found| found.header.number));
         live.extend(segments[..kept].iter().enumerate().map(|(index, found)| {
             let upto = segments[..kept].get(index + 1).map_or(end, |next| next.header.start);
             (found.header.number, found.header.start, upto)
         }));
-        Ok(LogTail { end, live, leftovers, next_number, segments_read: kept as u64 })
+        Ok(LogTail { end, live, leftovers, next_number, segments_read: kept as u64, durable })
     }
 }
 
@@ -338,6 +362,7 @@ impl Found {
             let mut frames = Vec::new();
             let mut at = (offset - aligned) as usize;
             let mut lsn = position;
+            let mut vouched = 0;
             while let Some(header) = buffer.get(at..).and_then(|bytes| Header::decode(bytes, lsn, self.header.epoch)) {
                 let bytes = frame::frame_bytes(header.stored);
                 let record = at + frame::HEADER_BYTES;
@@ -354,6 +379,7 @@ impl Found {
                     break;
                 }
                 frames.push(Frame { lsn, at: record, stored: header.stored, tag: header.tag });
+                vouched = vouched.max(header.durable);
                 at += bytes as usize;
                 lsn += bytes;
             }
@@ -361,7 +387,7 @@ impl Found {
                 continue;
             }
             let segment = self.header.number;
-            let batch = RecordBatch { buffer, frames, next: 0, raw: Vec::new(), segment };
+            let batch = RecordBatch { buffer, frames, next: 0, raw: Vec::new(), segment, vouched };
             return Ok((!batch.frames.is_empty()).then_some((batch, lsn)));
         }
     }

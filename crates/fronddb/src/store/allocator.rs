@@ -21,7 +21,8 @@
 //!
 //! A region whose bitmap cannot be read hands nothing out. When a publication or the log has to change it, its pages up to the
 //! file's end are *assumed* to be in the image, but for what the log names: so its free space is lost until the database is
-//! rebuilt (at most 64 MiB), and everything else goes on. The next publication writes the new bitmap.
+//! rebuilt (at most 64 MiB), and everything else goes on. The next publication writes the new bitmap. One that could not be read for a
+//! reason that may have passed is tried again when there is no room elsewhere.
 //!
 //! No locks in here: the store keeps all of it in one mutex. Loading reads one or two pages under that mutex.
 
@@ -71,6 +72,8 @@ pub(super) struct Region {
     used_pages: u32,
     /// Its bitmap could not be read: nothing is allocated there.
     bad: bool,
+    /// That was for a reason that may have passed.
+    is_passing: bool,
     pub(super) loaded: Option<Box<Loaded>>,
 }
 
@@ -221,6 +224,7 @@ impl Allocator {
                         self.damaged.push(error.clone());
                     }
                     self.regions[index].bad = true;
+                    self.regions[index].is_passing = error.is_passing_read();
                     self.room.set(index, 0);
                     return Err(error);
                 }
@@ -288,7 +292,14 @@ impl Allocator {
 
     /// Takes the first suitable free run; `None` when the file has none.
     pub(super) fn take(&mut self, pages: u32, data: &DataFile) -> Option<Taken> {
-        while let Some(index) = self.room.find(pages) {
+        let mut is_retried = false;
+        loop {
+            let Some(index) = self.room.find(pages) else {
+                if std::mem::replace(&mut is_retried, true) || !self.retry_passing() {
+                    return None;
+                }
+                continue;
+            };
             let limit = self.limit(index);
             let Ok(region) = self.load(index, data) else {
                 continue;
@@ -310,7 +321,19 @@ impl Allocator {
                 return Some(Taken { extent, hollow });
             }
         }
-        None
+    }
+
+    /// Hopes again for regions whose bitmaps could not be read for a reason that may have passed; false when there are none.
+    fn retry_passing(&mut self) -> bool {
+        let mut is_any = false;
+        for index in 0..self.regions.len() {
+            if std::mem::take(&mut self.regions[index].is_passing) && self.regions[index].bad {
+                self.regions[index].bad = false;
+                self.note_room(index);
+                is_any = true;
+            }
+        }
+        is_any
     }
 
     /// Takes a free run in loaded regions for which the disk is known to hold room. Slower than [`Allocator::take`]:

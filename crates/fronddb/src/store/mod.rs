@@ -85,6 +85,8 @@ use reserve::Pool;
 pub const EXTENT_PAGES_MAX: u32 = bitmap::REGION_PAGES;
 /// [`Store::read_with`] keeps memory up to this size per thread for its next call.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
+/// So far beyond the end of the file may lie what the log names: more than is written without a sync of the file.
+const UNSYNCED_PAGES_MAX: u64 = (1 << 40) / PAGE_BYTES;
 /// The reserve is not refilled from pieces smaller than this.
 pub const RESERVE_PIECE_BYTES_MIN: u64 = 64 << 10;
 const RESERVE_PIECE_PAGES_MIN: u32 = (RESERVE_PIECE_BYTES_MIN / PAGE_BYTES) as u32;
@@ -480,13 +482,18 @@ impl Store {
     /// room for it, it stays without: taken until the next opening, and given to nobody.
     ///
     /// # Errors
-    /// `Corruption` when it cannot exist or the image references it; what the storage reports.
+    /// `Corruption` when it cannot exist, lies farther beyond the file than anything that is written without a sync, or the image references
+    /// it; what the storage reports.
     pub fn mark_used(&self, extent: Extent) -> Result<()> {
         if !allocator::is_possible(extent) {
             return Err(self.data.corruption(format!("the log names an impossible extent, {extent:?}")));
         }
         let _growing = self.growing.lock();
         let file_pages = self.allocator.lock().file_pages();
+        if extent.end() > file_pages + UNSYNCED_PAGES_MAX {
+            let message = format!("the log names space far beyond the file, {extent:?} pages={file_pages}");
+            return Err(self.data.corruption(message));
+        }
         if extent.end() > file_pages {
             if self.data.is_read_only() {
                 return Ok(());

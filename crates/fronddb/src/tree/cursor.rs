@@ -17,11 +17,12 @@
 //!
 //! The order of the sources is kept as in [`super::merge`].
 //!
-//! Rooms: `leaf` (the merged sources of one leaf range), `chain` (passing over dead keys), `scratch`,
-//! `undecided` (what others are changing just now).
+//! Rooms: `leaf` (the merged sources of one leaf range), `passing` and `chain` (passing over keys without a row, over dead ones),
+//! `scratch`, `undecided` (what others are changing just now).
 
 mod chain;
 mod leaf;
+mod passing;
 mod scratch;
 mod undecided;
 
@@ -38,6 +39,8 @@ use crate::format::visibility::{Statuses, Uncommitted, View};
 use crate::run::CursorMode;
 use chain::Chain;
 use leaf::{Direction, Leaf, Place};
+use passing::Passing;
+pub use passing::check_stop;
 use scratch::Scratch;
 use undecided::Undecided;
 
@@ -125,7 +128,7 @@ pub struct TreeCursor {
     buffer: Vec<u8>,
     reader: KeyReader,
     scratch: Scratch,
-    rows_passed_over: u64,
+    passing: Passing,
     chain: Chain,
     /// The stream of the last row.
     last_rank: Option<u32>,
@@ -160,7 +163,7 @@ impl BeTree {
             buffer: Vec::new(),
             reader: KeyReader::new(),
             scratch: Scratch::default(),
-            rows_passed_over: 0,
+            passing: Passing::default(),
             chain: Chain::default(),
             last_rank: None,
             dead_since: None,
@@ -201,7 +204,7 @@ impl TreeCursor {
     /// To the first row at or above `key`; false if there is none.
     ///
     /// # Errors
-    /// `Corruption` and `Io` from reading blocks. The cursor is then at no row.
+    /// `Corruption` and `Io` from reading blocks, `Cancelled` ([`TreeCursor::stop_when`]). The cursor is then at no row.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.end_chain(false);
         self.undecided.clear();
@@ -374,11 +377,6 @@ impl TreeCursor {
         self.kept.clear();
     }
 
-    /// Keys that the cursor has passed over because they had no visible row.
-    pub fn rows_passed_over(&self) -> u64 {
-        self.rows_passed_over
-    }
-
     fn is_past_upper(&self, key: &[u8]) -> bool {
         self.upper.as_deref().is_some_and(|upper| key >= upper)
     }
@@ -442,6 +440,7 @@ impl TreeCursor {
                     return Ok(false);
                 };
                 self.leaves = self.leaves.saturating_add(1);
+                self.passing.look()?;
                 self.open(Some(&next))?;
                 continue;
             }
@@ -451,7 +450,7 @@ impl TreeCursor {
                 }
                 return Ok(true);
             }
-            self.rows_passed_over += 1;
+            self.passing.key()?;
             if !self.pass_dead()? {
                 self.skip_key()?;
             }
@@ -551,6 +550,7 @@ impl TreeCursor {
                     return Ok(false);
                 }
                 self.leaves = self.leaves.saturating_add(1);
+                self.passing.look()?;
                 self.open(Some(&next))?;
                 continue;
             }
@@ -558,7 +558,7 @@ impl TreeCursor {
                 self.end_chain(true);
                 return Ok(true);
             }
-            self.rows_passed_over += 1;
+            self.passing.key()?;
             self.pass_dead()?;
         }
     }

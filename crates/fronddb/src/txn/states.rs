@@ -6,6 +6,9 @@
 //! value behind an `ArcSwap`, together with the aborted ids whose chunk is gone (*passed*, sorted): one load gives a
 //! consistent pair. Most lookups of old ids are answered before that, by the low-water mark and one flag.
 //!
+//! A chunk that is not settled says for which commit it waits: the first that not every snapshot sees, or none where a fate is open.
+//! Only those whose commit has come are looked at again, so that behind an old snapshot it costs nothing how many there are.
+//!
 //! Writers are serialised by the table above. Order of publication:
 //!
 //! * **S1** An id's chunk is published before the id is handed out; an id beyond the last chunk is active.
@@ -14,15 +17,15 @@
 //! * **S3** A step interval is in the map of intervals before its transaction's state says so, and leaves the map
 //!   only after it is in `passed` (or was forgotten); a reader that misses it in the map looks in `passed` again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::backlog::{Backlog, What};
 use super::steps::Steps;
 use crate::base::sync::ArcSwap;
-use crate::base::sync::RwLock;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::{Mutex, RwLock};
 use crate::base::{CommitNumber, TxnId};
 use crate::format::Status;
 
@@ -73,10 +76,29 @@ type StepGroup = RwLock<HashMap<u64, Steps>>;
 #[derive(Debug)]
 pub(super) struct States {
     published: ArcSwap<Published>,
+    /// All chunks, by the commit that each waits for (0: look again whenever) and number.
+    waiting: Mutex<BTreeSet<(u64, u64)>>,
     low_water: AtomicU64,
     any_passed: AtomicBool,
     /// Step intervals of transactions whose chunk is there.
     steps: [StepGroup; STEP_GROUPS],
+}
+
+impl Chunk {
+    fn ids(&self) -> Range<u64> {
+        self.number * CHUNK..(self.number + 1) * CHUNK
+    }
+
+    /// Ids at its beginning that are settled, and the commit that the next one waits for.
+    fn settled(&self, horizon: CommitNumber) -> (u64, Option<u64>) {
+        let unsettled = |state: &AtomicU64| match decode(state.load(Ordering::Acquire)) {
+            Status::Active => Some(0),
+            Status::Committed(number) => Some(number.0).filter(|number| *number > horizon.0),
+            Status::Aborted => None,
+        };
+        let found = (0..).zip(&self.states).find_map(|(at, state)| Some((at, unsettled(state)?)));
+        found.map_or((CHUNK, None), |(at, number)| (at, Some(number)))
+    }
 }
 
 fn decode(state: u64) -> Status {
@@ -120,6 +142,7 @@ impl States {
     pub(super) fn new(next: u64) -> States {
         let states = States {
             published: ArcSwap::from_pointee(Published { chunks_end: next / CHUNK, ..Published::default() }),
+            waiting: Mutex::default(),
             low_water: AtomicU64::new(0),
             any_passed: AtomicBool::new(false),
             steps: Default::default(),
@@ -183,6 +206,7 @@ impl States {
         published.chunks.insert(index, Arc::new(Chunk { number, states }));
         published.chunks_end = published.chunks_end.max(number + 1);
         self.published.store(Arc::new(published));
+        self.waiting.lock().insert((0, number));
     }
 
     /// Sets the state of an id whose chunk is there, keeping its mark of aborted steps.
@@ -239,35 +263,51 @@ impl States {
         self.step_group(txn.0).write().remove(&txn.0);
     }
 
+    /// The chunks below `next` in which all is settled now, ascending; they wait no more.
+    fn take_settled(&self, current: &Published, horizon: CommitNumber, next: u64) -> Vec<Arc<Chunk>> {
+        let mut waiting = self.waiting.lock();
+        let later = waiting.split_off(&(horizon.0.saturating_add(1), 0));
+        let due = std::mem::replace(&mut *waiting, later);
+        let mut settled = Vec::new();
+        for chunk in due.iter().filter_map(|(_, number)| current.chunk(*number)) {
+            match chunk.settled(horizon).1 {
+                None if chunk.ids().end <= next => settled.push(chunk.clone()),
+                number => _ = waiting.insert((number.unwrap_or(0), chunk.number)),
+            }
+        }
+        settled.sort_unstable_by_key(|chunk| chunk.number);
+        settled
+    }
+
+    /// How many chunks [`States::advance`] would look at.
+    #[cfg(test)]
+    pub(super) fn due(&self, horizon: CommitNumber) -> usize {
+        self.waiting.lock().range(..(horizon.0.saturating_add(1), 0)).count()
+    }
+
     /// Moves the low-water mark and drops settled chunks. `next` is the next id; `backlog` has all that is aborted
     /// and not forgotten, in case that some of it passes now. Only then, and when it has changed, is all of it visited.
     pub(super) fn advance(&self, horizon: CommitNumber, next: u64, backlog: &Backlog) {
-        let mut published = Published::clone(&self.published.load());
-        let (low_before, chunks_before) = (published.low_water, published.chunks.len());
-        let mut is_kept = published.backlog_changes == Some(backlog.changes());
-        let is_settled = |state: &AtomicU64| match decode(state.load(Ordering::Acquire)) {
-            Status::Active => false,
-            Status::Committed(number) => number <= horizon,
-            Status::Aborted => true,
-        };
-        published.chunks.retain(|chunk| {
-            let ids = chunk.number * CHUNK..(chunk.number + 1) * CHUNK;
-            let stays = ids.end > next || !chunk.states.iter().all(is_settled);
-            // What is below the mark has passed before.
-            is_kept &= stays || !backlog.any_in(ids.start.max(low_before)..ids.end);
-            stays
-        });
-        let first = published.chunks.first();
-        published.low_water = first.map_or(next, |chunk| {
-            let settled = chunk.states.iter().take_while(|state| is_settled(state)).count() as u64;
-            (chunk.number * CHUNK + settled).clamp(published.low_water, next)
-        });
-        let low_water = published.low_water;
-        if is_kept && !backlog.any_in(low_before..low_water) {
-            if low_water > low_before || published.chunks.len() < chunks_before {
-                self.published.store(Arc::new(published));
-                self.low_water.store(low_water, Ordering::Release);
-            }
+        let current = self.published.load_full();
+        let low_before = current.low_water;
+        let settled = self.take_settled(&current, horizon, next);
+        // What is below the mark has passed before.
+        let brings_aborts =
+            settled.iter().any(|chunk| backlog.any_in(chunk.ids().start.max(low_before)..chunk.ids().end));
+        let is_settled = |chunk: &Chunk| settled.binary_search_by_key(&chunk.number, |chunk| chunk.number).is_ok();
+        let first = current.chunks.iter().find(|chunk| !is_settled(chunk));
+        let low_water =
+            first.map_or(next, |chunk| (chunk.ids().start + chunk.settled(horizon).0).clamp(low_before, next));
+        let is_kept = current.backlog_changes == Some(backlog.changes()) && !brings_aborts;
+        let is_kept = is_kept && !backlog.any_in(low_before..low_water);
+        if is_kept && low_water == low_before && settled.is_empty() {
+            return;
+        }
+        let mut published = Published { low_water, ..Published::clone(&current) };
+        published.chunks.retain(|chunk| !is_settled(chunk));
+        if is_kept {
+            self.published.store(Arc::new(published));
+            self.low_water.store(low_water, Ordering::Release);
             return;
         }
         let is_passed = |txn: TxnId| txn.0 < low_water || published.chunk(txn.0 / CHUNK).is_none();

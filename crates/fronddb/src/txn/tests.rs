@@ -92,6 +92,37 @@ fn an_old_open_transaction_keeps_one_chunk_and_not_all_later_states() -> Result<
 }
 
 #[test]
+fn behind_an_old_snapshot_states_are_not_looked_at_again_and_again() -> Result<()> {
+    let table = StatusTable::new();
+    let snapshots = Snapshots::new(&table);
+    let first = table.begin();
+    commit(&table, first)?;
+    let old = snapshots.acquire();
+    let mut open = first;
+    for n in 0..50_000 {
+        let txn = table.begin();
+        match n {
+            25_000 => open = txn,
+            _ if n % 1000 == 7 => abort(&table, txn, 1)?,
+            _ => _ = commit(&table, txn)?,
+        }
+    }
+    table.advance(snapshots.horizon());
+    let chunks = table.states.chunks();
+    assert!(chunks > 40, "chunks={chunks}");
+    assert!(table.states.due(snapshots.horizon()) <= 2, "the one with the open transaction, and the last one");
+    let middle = snapshots.acquire();
+    drop(old);
+    table.advance(snapshots.horizon());
+    assert_eq!((table.low_water(), table.states.chunks()), (open, 2), "all that settled was found");
+    drop(middle);
+    commit(&table, open)?;
+    table.advance(snapshots.horizon());
+    assert_eq!((table.low_water(), table.states.chunks()), (table.next_txn(), 1));
+    Ok(())
+}
+
+#[test]
 fn passed_aborts_are_made_anew_only_when_they_change() -> Result<()> {
     let table = StatusTable::new();
     let aborted = table.begin();

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fronddb::base::clock::Clock;
-use fronddb::io::{CrashMode, File, MemoryStorage, OpenMode, Storage};
-use fronddb::{Database, Durability, Result, Tree, TxnOptions, WriteBatch};
+use fronddb::io::{
+    CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, File, MemoryStorage, OpenMode, Storage,
+};
+use fronddb::{Database, Durability, ErrorKind, Options, Result, Tree, TreeOptions, TxnOptions, WriteBatch};
 
 use crate::support::{DIRECTORY, fresh, open, options};
 
@@ -204,4 +206,39 @@ fn commits_that_come_during_a_sync_share_the_next() {
     let syncs = gate.syncs.load(Ordering::Acquire) - synced;
     assert!(syncs <= u64::from(2 * ROUNDS), "syncs={syncs} commits={}", ROUNDS * THREADS);
     assert_eq!(rows(&memory.crash_with(CrashMode::Lost, 0), ROUNDS * THREADS), ROUNDS * THREADS);
+}
+
+/// Commits rows of which a failed sync loses the last ones, as the page cache does; how many rows a restart by `options` finds.
+fn restart_after_a_failed_sync(storage: &MemoryStorage, options: impl Fn(Arc<dyn Storage>) -> Options) -> u32 {
+    let plan = FaultPlan::new();
+    let failing: Arc<dyn Storage> = Arc::new(FaultStorage::new(Arc::new(storage.clone()), plan.clone()));
+    let db = Database::open(DIRECTORY, options(failing)).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    (0..5).for_each(|row| put(&db, &tree, row, Durability::Sync));
+    // Another segment begins: its header is lost as well.
+    db.checkpoint().unwrap();
+    (5..8).for_each(|row| put(&db, &tree, row, Durability::Write));
+    plan.add(FaultRule::once(CallClass::Sync, 1, Fault::Error).on("log"));
+    assert_eq!(db.sync_log().unwrap_err().kind(), ErrorKind::Poisoned);
+    drop(db);
+    storage.forget_unsynced();
+    let db = Database::open(DIRECTORY, options(Arc::new(storage.clone()))).unwrap();
+    let tree = db.open_tree("t").unwrap();
+    (0..8u32).take_while(|row| db.get(&tree, &row.to_be_bytes()).unwrap().is_some()).count() as u32
+}
+
+#[test]
+fn what_a_restart_serves_after_a_failed_sync_of_the_page_cache_is_durable() {
+    for refused in [false, true] {
+        let storage = MemoryStorage::new();
+        if refused {
+            storage.refuse_direct();
+        }
+        let options = |used| options(&storage).storage(Some(used)).direct_io(refused);
+        let served = restart_after_a_failed_sync(&storage, options);
+        assert_eq!(served, 8, "the page cache still holds what the failed sync lost");
+        for mode in CrashMode::ALL {
+            assert_eq!(rows(&storage.crash_with(mode, 1), 8), served, "mode={mode:?} refused={refused}");
+        }
+    }
 }

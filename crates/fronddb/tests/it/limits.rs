@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use fronddb::io::MemoryStorage;
 use fronddb::{
-    BulkOptions, CheckOptions, Codec, Database, Durability, ErrorKind, Op, Options, Program, Result, TreeOptions,
-    TxnOptions, WriteBatch, check, log_records, salvage,
+    BulkOptions, CheckOptions, Codec, Database, Durability, ErrorKind, Op, Options, Overflow, Program, Result,
+    TreeOptions, TxnOptions, WriteBatch, check, log_records, salvage,
 };
 
 use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, fresh, options};
 
 const KEY_BYTES_MAX: usize = 32 << 10;
 const VALUE_BYTES_MAX: usize = 256 << 20;
+/// So far does an update reach.
+const UPDATE_REACH_BYTES_MAX: usize = 1 << 20;
 const NAME_BYTES_MAX: usize = 1 << 10;
 const METADATA_BYTES_MAX: usize = 16 << 20;
 
@@ -237,18 +239,25 @@ fn a_value_that_grows_by_updates_beyond_an_extent_stays_whole() {
 }
 
 #[test]
-fn an_update_that_reaches_past_the_longest_value_is_refused() {
+fn an_update_reaches_no_further_than_it_may_make_a_short_value_long() {
     let (_storage, db, tree) = fresh();
+    db.put(&tree, b"k", b"short").unwrap();
     let txn = begin(&db);
     let encoded = |op: Op| {
         let mut program = Vec::new();
         Program { ops: vec![op] }.encode(&mut program);
         program
     };
-    let past = encoded(Op::SetBytes { offset: VALUE_BYTES_MAX as u32, bytes: b"x".to_vec() });
-    assert_eq!(txn.update(&tree, b"k", &past).map_err(|error| error.kind()), Err(ErrorKind::InvalidArgument));
-    let last = encoded(Op::SetBytes { offset: VALUE_BYTES_MAX as u32 - 1, bytes: b"x".to_vec() });
-    txn.update(&tree, b"k", &last).unwrap();
+    let set = |offset: usize| encoded(Op::SetBytes { offset: offset as u32, bytes: b"x".to_vec() });
+    let (big_endian, signed, overflow) = (true, true, Overflow::Wrap);
+    let add =
+        |offset: usize| encoded(Op::Add { offset: offset as u32, width: 8, big_endian, signed, delta: 1, overflow });
+    for program in [set(UPDATE_REACH_BYTES_MAX), add(UPDATE_REACH_BYTES_MAX - 7), set(VALUE_BYTES_MAX - 1)] {
+        assert_eq!(txn.update(&tree, b"k", &program).map_err(|error| error.kind()), Err(ErrorKind::InvalidArgument));
+    }
+    txn.update(&tree, b"k", &set(UPDATE_REACH_BYTES_MAX - 1)).unwrap();
+    txn.update(&tree, b"k", &add(UPDATE_REACH_BYTES_MAX - 8)).unwrap();
+    assert_eq!(txn.get(&tree, b"k").unwrap().unwrap().len(), UPDATE_REACH_BYTES_MAX);
     txn.rollback().unwrap();
-    assert!(begin(&db).get(&tree, b"k").unwrap().is_none());
+    assert_eq!(begin(&db).get(&tree, b"k").unwrap().as_deref(), Some(b"short".as_slice()));
 }

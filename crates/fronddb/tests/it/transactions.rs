@@ -1,5 +1,6 @@
 //! Isolation, locks, deadlocks, cancellation, distributed transactions, size.
 
+use std::ops::Bound;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -226,6 +227,59 @@ fn a_cancellation_that_met_no_wait_is_forgotten_when_the_next_statement_begins()
     db.cancel(waiting.id()).unwrap();
     waiting.begin_statement().unwrap();
     assert_eq!(kind(waiting.put(&tree, b"1", b"d")), Some(ErrorKind::LockTimeout), "the next one waits");
+}
+
+#[test]
+fn a_scan_hears_a_cancellation_while_it_passes_over_keys_without_rows() {
+    let (_storage, db, tree) = fresh();
+    let keys = |from: u32| (from..from + 2000).map(u32::to_be_bytes);
+    let write = |txn: &Transaction, from| keys(from).for_each(|key| txn.put(&tree, &key, b"v").unwrap());
+    // Deleted, with a row at either end; and then keys of which another transaction has not decided yet.
+    let writer = begin(&db);
+    write(&writer, 1);
+    keys(1).for_each(|key| writer.delete(&tree, &key).unwrap());
+    [0u32, 5000].iter().for_each(|row| writer.put(&tree, &row.to_be_bytes(), b"v").unwrap());
+    writer.commit().unwrap();
+    let undecided = begin(&db);
+    write(&undecided, 2500);
+    for lock in [None, Some(LockMode::Shared)] {
+        let reader = db.begin(TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() }).unwrap();
+        let ranges: &[(u32, u32)] = if lock.is_none() { &[(1, 2500), (2500, 4999)] } else { &[(1, 2500)] };
+        for (from, to) in ranges {
+            let bounds = (Bound::Included(from.to_be_bytes().to_vec()), Bound::Excluded(to.to_be_bytes().to_vec()));
+            let options = CursorOptions { lower: bounds.0, upper: bounds.1, lock, ..CursorOptions::default() };
+            let mut cursor = reader.cursor(&tree, options).unwrap();
+            for forward in [true, false] {
+                let mut scan = || if forward { cursor.first() } else { cursor.last() };
+                db.cancel(reader.id()).unwrap();
+                assert_eq!(kind(scan()), Some(ErrorKind::Cancelled), "from={from} forward={forward} lock={lock:?}");
+            }
+        }
+        // Where there are rows to stop at, who scans looks for himself; a wait is cancelled then.
+        let mut cursor = reader.cursor(&tree, CursorOptions { lock, ..CursorOptions::default() }).unwrap();
+        db.cancel(reader.id()).unwrap();
+        assert!(cursor.first().unwrap());
+        assert_eq!(kind(reader.put(&tree, &2500u32.to_be_bytes(), b"w")), Some(ErrorKind::Cancelled));
+    }
+    assert_eq!(collect(&mut begin(&db).cursor(&tree, CursorOptions::default()).unwrap()).unwrap().len(), 2);
+}
+
+#[test]
+fn a_scan_hears_a_cancellation_while_it_skips_locked_rows() {
+    let (_storage, db, tree) = fresh();
+    (0..3u32).for_each(|row| db.put(&tree, &row.to_be_bytes(), b"v").unwrap());
+    let holder = begin(&db);
+    (0..3u32).for_each(|row| holder.put(&tree, &row.to_be_bytes(), b"w").unwrap());
+    let reader = db.begin(TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() }).unwrap();
+    let (lock, wait) = (Some(LockMode::Exclusive), Wait::SkipLocked);
+    let mut cursor = reader.cursor(&tree, CursorOptions { lock, wait, ..CursorOptions::default() }).unwrap();
+    for forward in [true, false] {
+        let mut scan = || if forward { cursor.first() } else { cursor.last() };
+        assert!(!scan().unwrap(), "all are held by another");
+        db.cancel(reader.id()).unwrap();
+        assert_eq!(kind(scan()), Some(ErrorKind::Cancelled), "forward={forward}");
+        assert!(!scan().unwrap(), "it is cancelled once");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //!
 //! A history is kept to [`VERSIONS_MAX`] members by dropping the second oldest, which only takes possibilities away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -82,6 +82,8 @@ struct Content {
     /// One bit per page.
     occupied: Vec<u64>,
     page_history: BTreeMap<u64, Vec<Older>>,
+    /// Pages that no sync makes durable until they are written again.
+    clean: BTreeSet<u64>,
     /// (moment of the change, length before it).
     length_history: Vec<(u64, u64)>,
 }
@@ -139,6 +141,7 @@ impl Content {
             Some(new) => self.pages.insert(page, new),
             None => self.pages.remove(&page),
         };
+        self.clean.remove(&page);
         let history = self.page_history.entry(page).or_default();
         history.push(Older { until: moment, page: old });
         if history.len() > VERSIONS_MAX {
@@ -274,8 +277,15 @@ impl Inode {
 
     pub(super) fn sync(&self) {
         let mut content = self.content.write();
-        content.page_history.clear();
+        let Content { page_history, clean, .. } = &mut *content;
+        page_history.retain(|page, _| clean.contains(page));
         content.length_history.clear();
+    }
+
+    /// What is not durable passes for written: only what is written again becomes so.
+    pub(super) fn forget_unsynced(&self) {
+        let mut content = self.content.write();
+        content.clean = content.page_history.keys().copied().collect();
     }
 
     pub(super) fn has_unsynced(&self) -> bool {

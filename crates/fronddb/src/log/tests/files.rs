@@ -230,3 +230,39 @@ fn a_segment_that_is_begun_again_while_its_last_sync_is_noted_is_synced_again() 
     let (records, _) = read_from(&memory.crash_with(CrashMode::Lost, 0), boundary).expect("read");
     assert_eq!(records.iter().map(|(_, record)| record.as_slice()).collect::<Vec<_>>(), [&b"second"[..], b"third"]);
 }
+
+#[test]
+fn an_opening_through_the_page_cache_writes_only_what_nothing_calls_durable_again() {
+    for (direct, refused) in [(false, false), (true, true), (true, false)] {
+        let (memory, storage) = memory();
+        if refused {
+            memory.refuse_direct();
+        }
+        let options = || LogOptions { direct, ..options() };
+        let log = Log::create(Arc::clone(&storage), &dir(), options(), Lsn(0)).expect("create");
+        for _ in 0..2000 {
+            log.append(&[7; 500]).expect("append");
+            log.sync().expect("sync");
+        }
+        let mut records = 2000;
+        while log.end_lsn().0 - log.durable_lsn().0 < 4000 {
+            records += 1;
+            log.append(&[8; 500]).expect("append");
+        }
+        log.wait_written(log.end_lsn()).expect("write");
+        drop(log);
+        let traced = TraceStorage::new(&memory);
+        if refused {
+            traced.storage().refuse_direct();
+        }
+        let used: Arc<dyn Storage> = Arc::new(traced.clone());
+        drop(open(&used, options()));
+        let written = |event: &Event| if let Event::Write { data, .. } = event { data.len() } else { 0 };
+        let rewritten: usize = traced.events().iter().map(written).sum();
+        // The pages of the tail and of the sync before it; perhaps the header of its segment.
+        let expected = if direct && !refused { 0..=0 } else { 4000..=5 * 4096 };
+        assert!(expected.contains(&rewritten), "rewritten={rewritten} direct={direct} refused={refused}");
+        let left = traced.storage().crash_with(CrashMode::Lost, 1);
+        assert_eq!(read_from(&left, Lsn(0)).expect("read").0.len(), records);
+    }
+}

@@ -499,6 +499,21 @@ fn a_read_that_lacks_memory_is_an_error_and_not_damage() {
 }
 
 #[test]
+fn space_whose_bitmap_could_not_be_read_once_serves_again_before_the_file_grows() {
+    let memory = MemoryStorage::new();
+    let plan = FaultPlan::new();
+    let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(shared(&memory), plan.clone()));
+    drop(grown(&storage));
+    let store = open(&storage).unwrap().store;
+    let region_pages = 16384;
+    plan.add(FaultRule::from(CallClass::Read, 1, Fault::NoMemory).on("data.frond"));
+    let in_first = || store.allocate(50, Urgency::Ordinary).unwrap().start < region_pages;
+    assert!((0..100).all(|_| !in_first()), "nobody knows what is free there");
+    plan.clear();
+    assert!((0..region_pages).any(|_| in_first()), "its space is lost until something else looks there");
+}
+
+#[test]
 fn a_bad_sector_is_damage_of_what_lies_there_and_a_passing_failure_is_nothing() {
     let memory = MemoryStorage::new();
     let plan = FaultPlan::new();

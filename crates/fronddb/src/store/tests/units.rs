@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::harness::{create, data_path, dir, new_piece, open, options, publish, verify};
 use crate::base::page_buf::PageBuf;
+use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, CommitNumber, ErrorKind, Extent, Lsn, RunId, TxnId};
 use crate::format::SuperblockBody;
 use crate::io::{DiskStorage, MemoryStorage, Storage};
@@ -156,6 +157,20 @@ fn recovery_marks_what_the_log_names() {
     verify(&store).unwrap();
     publish(&store, &[published, blob], &SpaceChanges::default()).unwrap();
     assert_eq!(store.statistics().released_early, 0);
+}
+
+#[test]
+fn what_the_log_names_far_beyond_the_file_is_damage_of_the_log() {
+    let (memory, storage) = memory();
+    let store = create(&storage);
+    memory.set_capacity(64 << 20);
+    let file_bytes = || memory.files().iter().find(|(path, _)| *path == data_path()).unwrap().1;
+    let (before, beyond) = (file_bytes(), (1u64 << 40) / PAGE_BYTES);
+    for start in [before / PAGE_BYTES + beyond, 1 << 47] {
+        let error = store.mark_used(Extent { start, pages: 1 }).unwrap_err();
+        assert!(error.kind() == ErrorKind::Corruption && error.message().contains("data.frond"), "{error}");
+    }
+    assert_eq!(file_bytes(), before);
 }
 
 #[test]
