@@ -1,14 +1,17 @@
 //! Cursors: ordered reading, forward and backward, with a transaction's eyes.
 //!
 //! A plain cursor reads its snapshot through the tree's merging cursor and lends keys and values from there. A
-//! *locking* cursor (asked for, or plain at SERIALIZABLE) locks the rows at which it stops: see [`locking`].
+//! *locking* cursor (asked for, or plain at SERIALIZABLE) locks the rows at which it stops: see [`locking`]. It may be told
+//! not to wait at rows that others hold: see [`peek`].
 
 mod batch;
 mod locking;
+mod peek;
 
 use std::ops::Bound;
 use std::sync::Arc;
 
+use self::peek::Began;
 use super::core::{TxnCore, TxnState};
 use super::engine::Engine;
 use super::options::{CursorOptions, Isolation, LockMode, Sees, Wait};
@@ -38,6 +41,7 @@ pub struct Cursor {
     lock: Option<Mode>,
     gaps: bool,
     wait: Wait,
+    peeks: bool,
     sees: Sees,
     keys_only: bool,
     read: ReadOptions,
@@ -46,6 +50,8 @@ pub struct Cursor {
     /// The row of a locking cursor, or one that was locked and read again: inner key and value.
     key: Vec<u8>,
     value: Vec<u8>,
+    /// Of a row that it peeks at.
+    began: Option<Began>,
     steps: u64,
 }
 
@@ -65,8 +71,10 @@ enum At {
     End,
     /// At the source's row.
     Source,
-    /// At the row in `key` and `value`.
+    /// At the row in `key` and `value`, which it has locked.
     Own,
+    /// At the row in `key` and `value`, which another transaction holds.
+    Peeked,
     /// Where the row in `key` was.
     Gone,
 }
@@ -82,14 +90,16 @@ impl TxnCore {
             return Err(Error::new(ErrorKind::ReadOnly, "transaction is read-only"));
         }
         let (lower, upper) = bounds(tree.id(), &options)?;
+        let gaps = matches!(self.options.isolation, Isolation::RepeatableRead | Isolation::Serializable);
         Ok(Cursor {
             core: self.clone(),
             tree: tree.inner.clone(),
             lower,
             upper,
             lock: lock.map(mode_of),
-            gaps: matches!(self.options.isolation, Isolation::RepeatableRead | Isolation::Serializable),
+            gaps,
             wait: options.wait,
+            peeks: options.peeks && lock.is_some() && !gaps,
             sees: options.sees,
             keys_only: options.keys_only,
             read: ReadOptions {
@@ -101,6 +111,7 @@ impl TxnCore {
             at: At::New,
             key: Vec::new(),
             value: Vec::new(),
+            began: None,
             steps: 0,
         })
     }
@@ -213,7 +224,7 @@ impl Cursor {
         match self.at {
             At::New => return self.first(),
             At::End => return Ok(false),
-            At::Own | At::Gone if self.lock.is_some() => {
+            At::Own | At::Peeked | At::Gone if self.lock.is_some() => {
                 let after = successor(&self.key);
                 return self.forward(after);
             }
@@ -231,7 +242,7 @@ impl Cursor {
         match self.at {
             At::New => return self.last(),
             At::End => return Ok(false),
-            At::Own | At::Gone if self.lock.is_some() => {
+            At::Own | At::Peeked | At::Gone if self.lock.is_some() => {
                 let key = self.key.clone();
                 return self.backward(Some(key));
             }
@@ -242,7 +253,7 @@ impl Cursor {
 
     /// True when it is at a row.
     pub fn valid(&self) -> bool {
-        matches!(self.at, At::Source | At::Own)
+        matches!(self.at, At::Source | At::Own | At::Peeked)
     }
 
     /// The key of its row; empty when it is at none.
@@ -250,7 +261,7 @@ impl Cursor {
     pub fn key(&self) -> &[u8] {
         match (self.at, &self.source) {
             (At::Source, Some(source)) => user_key(source.cursor.key()),
-            (At::Own, _) => user_key(&self.key),
+            (At::Own | At::Peeked, _) => user_key(&self.key),
             _ => &[],
         }
     }
@@ -261,7 +272,7 @@ impl Cursor {
         match (self.at, &self.source) {
             _ if self.keys_only => &[],
             (At::Source, Some(source)) => source.cursor.value(),
-            (At::Own, _) => &self.value,
+            (At::Own | At::Peeked, _) => &self.value,
             _ => &[],
         }
     }

@@ -1,17 +1,19 @@
 //! Cursors that lock what they find.
 //!
-//! One finds the next row in the latest committed state, locks
-//! it together with the gap before it, and makes sure that the row is still the next one: only a commit or a covered write
-//! (see `covered`) in between can have changed that, so the look is repeated when there was one. Where another transaction
-//! has written without locking, it waits for that one's end and looks again: once before it locks the gap, so that the
-//! writer may go on writing there, and from then on with the gap locked. At READ COMMITTED it locks rows and no gaps, and
-//! waits where an undecided change stands at a row that it stops at. Each look sees one committed state, and when the
-//! row is gone once it is locked, the look is repeated from where it began: a commit that moves a row, by deleting one
-//! key and writing another, is seen whole, to whichever side the row went.
+//! One finds the next row in the latest committed state, locks it together with the gap before it, and makes sure that the
+//! row is still the next one: only a commit or a covered write (see `covered`) in between can have changed that, so the
+//! look is repeated when there was one. Where another transaction has written without locking, it waits for that one's end
+//! and looks again: once before it locks the gap, so that the writer may go on writing there, and from then on with the gap
+//! locked.
+//!
+//! At READ COMMITTED it locks rows and no gaps, and waits where an undecided change stands at a row that it stops at. Each
+//! look sees one committed state, and when the row is gone once it is locked, the look is repeated from where it began: a
+//! commit that moves a row, by deleting one key and writing another, is seen whole, to whichever side the row went.
 
 use super::super::core::{TxnCore, TxnState};
 use super::super::options::{LockMode, Wait};
 use super::super::read::{Settled, mode_of};
+use super::peek::Began;
 use super::{At, Cursor, successor, user_key};
 use crate::base::key::{inner, tree_end};
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TxnId};
@@ -26,21 +28,7 @@ impl Cursor {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, `Cancelled`, `Conflict`, `Closed`, `Io`, `Corruption`.
     pub fn lock_row(&mut self, mode: LockMode, wait: Wait) -> Result<bool> {
-        if !self.valid() {
-            return Ok(false);
-        }
-        let key = inner(self.tree.id, self.key());
-        self.at = At::Gone;
-        self.key = key.clone();
-        let core = self.core.clone();
-        let mut state = core.active()?;
-        if core.options.read_only {
-            return Err(Error::new(ErrorKind::ReadOnly, "transaction is read-only"));
-        }
-        if core.lock_point(&mut state, self.tree.id, user_key(&key), mode_of(mode), wait)? == Attempt::Busy {
-            return Ok(false);
-        }
-        Ok(self.take_row(&core, &mut state, key, mode_of(mode), wait)? == Taken::Row)
+        Ok(self.valid() && self.lock_here(mode_of(mode), wait)? == Taken::Row)
     }
 
     /// Gives back the lock of the row that it is at, where this statement took it and nothing was written to the row since;
@@ -54,6 +42,22 @@ impl Cursor {
         }
         let mut state = self.core.active()?;
         Ok(self.core.unlock_fresh(&mut state, &self.key))
+    }
+
+    /// Locks the row that it is at, and reads it again; where that gives no row, it stands where the row was.
+    pub(super) fn lock_here(&mut self, mode: Mode, wait: Wait) -> Result<Taken> {
+        let key = inner(self.tree.id, self.key());
+        self.at = At::Gone;
+        self.key = key.clone();
+        let core = self.core.clone();
+        let mut state = core.active()?;
+        if core.options.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "transaction is read-only"));
+        }
+        if core.lock_point(&mut state, self.tree.id, user_key(&key), mode, wait)? == Attempt::Busy {
+            return Ok(Taken::Busy);
+        }
+        self.take_row(&core, &mut state, key, mode, wait)
     }
 
     pub(super) fn forward_locked(&mut self, core: &TxnCore, state: &mut TxnState, from: Vec<u8>) -> Result<bool> {
@@ -70,9 +74,10 @@ impl Cursor {
                 let Some((key, value)) = row else { return Ok(false) };
                 return self.accept(core, state, key, value);
             }
-            let Some((key, _)) = row else { return Ok(false) };
+            let Some((key, value)) = row else { return Ok(false) };
             match self.lock_found(core, state, &key)? {
                 Taken::Row => return Ok(true),
+                Taken::Busy if self.peeks => return Ok(self.peek(key, value, Began::From(from))),
                 Taken::Busy => from = successor(&key),
                 Taken::Gone => {}
             }
@@ -103,9 +108,10 @@ impl Cursor {
                 let Some((key, value)) = row else { return Ok(false) };
                 return self.accept(core, state, key, value);
             }
-            let Some((key, _)) = row else { return Ok(false) };
+            let Some((key, value)) = row else { return Ok(false) };
             match self.lock_found(core, state, &key)? {
                 Taken::Row => return Ok(true),
+                Taken::Busy if self.peeks => return Ok(self.peek(key, value, Began::Below(below))),
                 Taken::Busy => below = Some(key),
                 Taken::Gone => {}
             }
@@ -173,10 +179,11 @@ impl Cursor {
     /// Locks the row at `key` and stands there, if it is there still and can be had.
     fn lock_found(&mut self, core: &TxnCore, state: &mut TxnState, key: &[u8]) -> Result<Taken> {
         let mode = self.lock.unwrap_or(Mode::Shared);
-        if core.lock_point(state, self.tree.id, user_key(key), mode, self.wait)? == Attempt::Busy {
+        let wait = if self.peeks { Wait::SkipLocked } else { self.wait };
+        if core.lock_point(state, self.tree.id, user_key(key), mode, wait)? == Attempt::Busy {
             return Ok(Taken::Busy);
         }
-        self.take_row(core, state, key.to_vec(), mode, self.wait)
+        self.take_row(core, state, key.to_vec(), mode, wait)
     }
 
     /// Stands at a row that is locked and known to be current.
@@ -218,11 +225,11 @@ impl Cursor {
 
 /// What became of a row that was found, when it was to be locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Taken {
+pub(super) enum Taken {
     Row,
     /// There is none any more.
     Gone,
-    /// Another transaction holds or changes it, and such rows are to be skipped.
+    /// Another transaction holds or changes it, and it was not to be waited for.
     Busy,
 }
 
