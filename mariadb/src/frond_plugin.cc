@@ -144,7 +144,10 @@ int commit_by_xid(handlerton *, XID *xid)
 
 int rollback_by_xid(handlerton *, XID *xid)
 {
-  return decide_by_xid(xid, false);
+  int outcome= decide_by_xid(xid, false);
+  if (outcome == XA_OK)
+    rows_undone_somewhere();
+  return outcome;
 }
 
 /* The binary log wants to forget what is committed: make it durable, by one sync. Where that fails nothing will be durable any more before

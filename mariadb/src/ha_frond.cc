@@ -282,6 +282,15 @@ bool ha_frond::locks_entries(uint index) const
   return index == MAX_KEY || is_primary(index) || prefix_locked || !session->read_committed();
 }
 
+/* What a locking walk finds, as a flag of its cursor. As InnoDB, it does not peek by a secondary index, nor where nothing is waited for. */
+uint32_t ha_frond::walk_sees() const
+{
+  if (keeps_up())
+    return FROND_CURSOR_ADDED;
+  const bool through_rows= active_index == MAX_KEY || is_primary(active_index);
+  return semi_consistent && through_rows && wait_ms() != FROND_WAIT_NONE ? FROND_CURSOR_PEEK : FROND_CURSOR_COMMITTED;
+}
+
 /* Whether the server looks for what is in the way of the row that it is about to write: by a unique hash; or, among periods that must
    not overlap, for the next one by its end. */
 bool ha_frond::looks_before_write(key_part_map parts, enum ha_rkey_function find) const
@@ -439,7 +448,7 @@ int ha_frond::reset()
   cancel_pushed_rowid_filter();
   multi_range.dsmrr_close();
   has_range_end= has_moved= has_left= false;
-  copying= load_due= passes_duplicates= writes_duplicates= prefix_locked= false;
+  copying= load_due= passes_duplicates= writes_duplicates= prefix_locked= semi_consistent= peeked= false;
   load.reset();
   return 0;
 }
@@ -477,6 +486,10 @@ void ha_frond::unlock(const frond_tree *tree, const Bytes &key)
 /* The row read last is not wanted. */
 void ha_frond::unlock_row()
 {
+  if (peeked) {
+    peeked= false;
+    return;
+  }
   unlock(share->primary, primary_key);
   if (active_index != MAX_KEY && !is_primary(active_index) && (at_point || has_virtual_part(active_index)))
     unlock(tree_of(active_index), compared);
@@ -1477,6 +1490,7 @@ int ha_frond::read_walked(const frond_row &row, uchar *record, bool *skip)
   int error= rows.decode(row.key.data, row.key.size, row.value.data, row.value.size, wanted_columns(), record);
   if (!error && active_index != MAX_KEY && record == table->record[0] && pushed_rowid_filter)
     error= check_pushed(skip);
+  peeked= scan.is_peeked() && !error && !*skip;
   return error;
 }
 
@@ -1484,11 +1498,11 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
 {
   walked= bounds;
   takes_moved= in_range || one_prefix;
-  has_left= has_moved= at_point= exact_walk= false;
+  has_left= has_moved= at_point= exact_walk= peeked= false;
   stands= Stands::at_row;
   end_passes();
   if (locking())
-    scan.set_sees(keeps_up() ? FROND_CURSOR_ADDED : FROND_CURSOR_COMMITTED);
+    scan.set_sees(walk_sees());
   frond_row row;
   frond_status status= scan.begin(move == Move::first, bounds, &row);
   for (;;) {
@@ -1530,11 +1544,14 @@ int ha_frond::step(Move move, uchar *record)
     bounds.upper= slice(search_key);
     return walk(Move::last, bounds, record);
   }
+  bool again= peeked;
+  peeked= false;
   for (;;) {
     frond_row row;
     bool ahead= move == Move::next;
     const bool beyond= !(ahead && exact_walk) && !passes;
-    frond_status status= onward(ahead, beyond, &row);
+    frond_status status= again ? scan.again(&row, beyond) : onward(ahead, beyond, &row);
+    again= false;
     if (status == FROND_OK && !row.key.data)
       status= begin_pass(&row);
     if (status != FROND_OK)
@@ -1577,7 +1594,7 @@ int ha_frond::point_read(uint index, uchar *record)
 {
   bool skip= false;
   at_point= true;
-  has_moved= false;
+  has_moved= peeked= false;
   stands= Stands::at_row;
   int error;
   if (is_primary(index)) {
@@ -1672,6 +1689,7 @@ frond_slice ha_frond::place_key(const uchar *place, Bytes &memory) const
 int ha_frond::rnd_pos(uchar *record, uchar *position)
 {
   bool skip= false;
+  peeked= false;
   int error= read_primary(place_key(position, place), record, &skip);
   return error ? error : skip ? HA_ERR_KEY_NOT_FOUND : 0;
 }
@@ -1703,7 +1721,7 @@ int ha_frond::index_init(uint index, bool)
   if (!locking() && session->reads_before(share->born))
     return HA_ERR_TABLE_DEF_CHANGED;
   active_index= index;
-  at_point= has_moved= has_left= false;
+  at_point= has_moved= has_left= peeked= false;
   stands= Stands::at_row;
   has_range_end= within_range= false;
   scan.prepare(txn(), tree_of(index), scan_mode(), hides_entries(index));

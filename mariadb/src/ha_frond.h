@@ -14,7 +14,8 @@
    Locks: a locking read locks index entries and rows by the engine's cursor; the entries of secondary indexes that are not
    unique are written under the lock of their row (FROND_OPERATION_COVERED). Below REPEATABLE READ a walk over a secondary index locks
    rows alone. Between the ends of a range it takes a row where it meets it first, wherever in the range the row is by then; else it keeps up: it
-   also finds entries that are not committed, and after a wait goes on in what is there by then. Where the server keeps a key unique by looking
+   also finds entries that are not committed, and after a wait goes on in what is there by then. An UPDATE that walks through the rows
+   themselves peeks at those that others hold, and waits for those alone that it wants (semi-consistent read). Where the server keeps a key unique by looking
    before it writes (hashes of long columns, periods), that search locks the range of what must not be there, below REPEATABLE READ too.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
@@ -98,6 +99,8 @@ public:
   int reset() override;
   void column_bitmaps_signal() override;
   void unlock_row() override;
+  void try_semi_consistent_read(bool yes) override { semi_consistent= yes; }
+  bool was_semi_consistent_read() override { return peeked; }
 
   /* Writing */
   int write_row(const uchar *record) override;
@@ -178,6 +181,7 @@ private:
   bool locking() const { return lock_mode != FROND_LOCK_NONE; }
   int64_t wait_ms() const { return skip_locked ? FROND_WAIT_SKIP : statement_wait_ms; }
   bool locks_entries(uint index) const;
+  uint32_t walk_sees() const;
   bool looks_before_write(key_part_map parts, enum ha_rkey_function find) const;
   int lock_prefix(uint index, const uchar *tuple, key_part_map parts);
   void unlock(const frond_tree *tree, const frond::Bytes &key);
@@ -274,6 +278,8 @@ private:
 
   frond_lock_mode lock_mode= FROND_LOCK_NONE, stored_lock_mode= FROND_LOCK_NONE;
   bool skip_locked= false;
+  bool semi_consistent= false; /* the server looks at a row before it has to be locked */
+  bool peeked= false; /* the row read last is another transaction's, as it was committed last: the server may want it again, locked */
   int64_t statement_wait_ms= FROND_WAIT_DEFAULT;
   frond::Session *session= nullptr;
   bool rows_counted= false; /* the session knows that this statement changes how many there are */

@@ -27,6 +27,7 @@ public:
   void shrink(size_t most);
   bool is_forward() const { return own.is_forward(); }
   bool is_open() const { return own.is_open(); }
+  bool is_peeked() const { return own.is_peeked(); }
   void park();
   void resume(frond_txn *txn, const Scan_mode &mode, bool merges);
 
@@ -34,6 +35,7 @@ public:
   frond_status onward(frond_row *row) { return step(is_forward(), false, row); }
   frond_status next(frond_row *row, bool beyond) { return step(true, beyond, row); }
   frond_status prev(frond_row *row, bool beyond) { return step(false, beyond, row); }
+  frond_status again(frond_row *row, bool beyond) { return own.again(row, beyond); } /* of a walk that locks, which is not merged */
 
 private:
   void merge(frond_txn *txn, bool merges);

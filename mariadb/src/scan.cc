@@ -32,7 +32,7 @@ void Scan::close()
   frond_cursor_close(cursor);
   cursor= nullptr;
   rows_left= 0;
-  more= false;
+  more= peeked= false;
   pending= FROND_OK;
   last_key= nullptr;
   parked= false;
@@ -127,6 +127,12 @@ frond_status Scan::step(bool ahead, bool beyond, frond_row *row)
   return begin(ahead, rest, row);
 }
 
+frond_status Scan::again(frond_row *row, bool beyond)
+{
+  frond_status status= fetch(FROND_MOVE_AGAIN, NO_KEY, row);
+  return status != FROND_OK || row->key.data ? status : step(forward, beyond, row);
+}
+
 frond_status Scan::fetch(frond_move move, frond_slice key, frond_row *row)
 {
   for (;;) {
@@ -144,6 +150,7 @@ frond_status Scan::fetch(frond_move move, frond_slice key, frond_row *row)
       return status;
     pending= status;
     more= request.more;
+    peeked= request.peeked;
     if (request.rows == 0 && request.bytes_needed > 0) {
       /* One row larger than the buffer: the cursor stands at it. */
       buffer.clear();

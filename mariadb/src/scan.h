@@ -6,6 +6,9 @@
    Where the caller allows it, values are not copied but lent from the engine's cache, and the processor is asked for those of the next
    rows while it works on one: a table's rows seldom lie in the processor's own caches.
 
+   A locking walk may peek (FROND_CURSOR_PEEK): a row that another transaction holds comes as it was committed last, without a lock;
+   again() gives the row once more, locked, or what there is in its place by then.
+
    A scan outlives its transaction where HANDLER … READ NEXT goes on in the next one: park() gives the engine's cursor back and
    keeps the place, resume() says in which transaction the walk goes on.
 
@@ -33,7 +36,7 @@ struct Scan_bounds {
 /* What a walk sees and locks. */
 struct Scan_mode {
   frond_lock_mode lock= FROND_LOCK_NONE;
-  uint32_t sees= 0; /* without lock: 0, FROND_CURSOR_COMMITTED or FROND_CURSOR_LATEST */
+  uint32_t sees= 0; /* flags of the cursor: without lock FROND_CURSOR_COMMITTED, _LATEST, _ADDED or _OTHERS, with lock FROND_CURSOR_PEEK */
   int64_t wait_ms= FROND_WAIT_DEFAULT;
   /* What is made of a row's value does not refer to it any more when the next row is asked for, or the walk ends. */
   bool lends= false;
@@ -55,6 +58,8 @@ public:
   bool is_forward() const { return forward; }
   bool is_open() const { return cursor != nullptr || parked; }
   bool is_parked() const { return parked; }
+  /* Whether the last row that was lent is not locked, because another transaction holds it. */
+  bool is_peeked() const { return peeked; }
   /* Of the last row that was lent; stays until the next call. */
   frond_slice place() const { return {last_key, last_size}; }
   /* The transaction may end; the walk goes on from the last row that was lent, after resume(). */
@@ -69,6 +74,8 @@ public:
   /* The row after or before the last one that was lent; `beyond` the bounds if need be. */
   frond_status next(frond_row *row, bool beyond) { return step(true, beyond, row); }
   frond_status prev(frond_row *row, bool beyond) { return step(false, beyond, row); }
+  /* The last row that was lent, which is peeked at, locked; where it is gone, the next one in the direction of the walk, as by next(). */
+  frond_status again(frond_row *row, bool beyond);
 
 private:
   frond_status open(const Scan_bounds &bounds);
@@ -94,6 +101,7 @@ private:
   uint32_t rows_ahead= 0;
   uint32_t rows_max= 0;
   bool more= false;
+  bool peeked= false;
   frond_status pending= FROND_OK; /* met after the rows that are left */
   /* The last row lent; what is in the buffer goes with the next fetch. */
   const uint8_t *last_key= nullptr;

@@ -589,4 +589,16 @@ void Counters::rows_undone()
   keep_given();
 }
 
+void rows_undone_somewhere()
+{
+  std::vector<std::shared_ptr<Counters>> all;
+  {
+    std::lock_guard<std::mutex> guard(trees_latch);
+    for (const auto &table : tables_counters)
+      all.push_back(table.second);
+  }
+  for (const auto &counters : all)
+    counters->rows_undone();
+}
+
 } // namespace frond

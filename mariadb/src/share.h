@@ -8,8 +8,9 @@
          highest of: last key + 1, the value kept in tree "#frond/auto_increment", the AUTO_INCREMENT of CREATE or ALTER.
      S2  the kept value is raised to the counter before a row above it is deleted, by a commit of its own that no sync waits
          for: it lies before the deletion in the log. So a restart never hands out a deleted row's value again, and inserts
-         pay nothing for that. It is raised in the same way after a rollback of inserted rows, and when the table is closed: so
-         a restart does not hand out their values again either.
+         pay nothing for that. It is raised in the same way after a rollback of inserted rows (that of a prepared transaction of
+         another session raises those of all tables), and when the table is closed: so a restart does not hand out their values
+         again either.
      S3  hidden primary keys count up from the last one found at open, and are never given twice: a row is written over
          whatever has its key.
      S4  a table's counters stay in memory until it is dropped, while its Table_share may come and go under open transactions.
@@ -194,6 +195,8 @@ std::string auto_increment_key(uint64_t table_id);
 uint64_t trees_clock();
 void trees_came(uint64_t table_id);
 void trees_went(const std::vector<uint64_t> &table_ids);
+/* A transaction was undone of which nobody knows any more what tables it had changed: none has counted right, for all that is known. */
+void rows_undone_somewhere();
 
 /* Reads the definition of a table. FROND_NOT_FOUND, FROND_CORRUPTION. */
 frond_status read_definition(frond_txn *txn, const std::string &name, Table_definition *definition);

@@ -39,7 +39,9 @@ static void moves(frond_txn *txn, frond_tree *tree)
   OK(frond_cursor_move(cursor, FROND_MOVE_SEEK, text("z"), &row));
   CHECK(row.key.data == NULL);
   WRONG(frond_cursor_move(cursor, 0, none(), &row));
-  WRONG(frond_cursor_move(cursor, 7, none(), &row));
+  OK(frond_cursor_move(cursor, FROND_MOVE_AGAIN, none(), &row)); /* nothing to take */
+  CHECK(row.key.data == NULL);
+  WRONG(frond_cursor_move(cursor, 8, none(), &row));
   WRONG(frond_cursor_row(cursor, NULL));
   frond_cursor_close(cursor);
 }
@@ -71,7 +73,7 @@ static void bounds(frond_txn *txn, frond_tree *tree)
     CHECK(is(row.key, cases[i].last));
     frond_cursor_close(cursor);
   }
-  options.flags = 512;
+  options.flags = 1024;
   WRONG(frond_cursor_open(txn, tree, &options, &cursor));
   options.flags = 0;
   options.lock = 3;

@@ -131,6 +131,88 @@ static void locking_cursors(void)
   OK(frond_txn_rollback(reader));
 }
 
+/* Expects a batch of these keys, the last of them peeked at or not, and says whether there are more rows. */
+static uint32_t fetch_peeking(frond_cursor *cursor, frond_move move, const char *keys, size_t capacity, uint32_t peeked)
+{
+  uint8_t buffer[256];
+  const uint8_t *at = buffer;
+  frond_fetch fetch;
+  uint32_t i;
+  memset(&fetch, 0, sizeof fetch);
+  fetch.buffer = buffer;
+  fetch.capacity = capacity;
+  fetch.peeked = 7;
+  OK(frond_cursor_fetch(cursor, move, none(), &fetch));
+  CHECK(fetch.rows == strlen(keys) && fetch.peeked == peeked);
+  for (i = 0; i < fetch.rows; i++) {
+    frond_row row;
+    at = frond_fetch_row(at, &row);
+    CHECK(row.key.size == 1 && row.key.data[0] == (uint8_t) keys[i]);
+  }
+  return fetch.more;
+}
+
+/* Rows that another transaction holds end a batch. They are taken by a move that waits. */
+static void peeking(void)
+{
+  const size_t two_rows = 32, any = 256;
+  frond_txn_options committed;
+  frond_cursor_options options;
+  frond_txn *holder, *reader;
+  frond_cursor *cursor;
+  frond_row row;
+  const char *key;
+  frond_tree *own;
+  OK(frond_db_create_tree(db, "peeking", NULL, &own));
+  for (key = "ABCDEF"; *key; key++)
+    OK(frond_db_put(db, own, frond_bytes(key, 1), text("old")));
+  holder = begin(db);
+  OK(frond_txn_put(holder, own, text("C"), text("new")));
+  OK(frond_txn_put(holder, own, text("E"), text("new")));
+  OK(frond_txn_put(holder, own, text("EE"), text("new")));
+
+  memset(&committed, 0, sizeof committed);
+  committed.isolation = FROND_ISOLATION_READ_COMMITTED;
+  OK(frond_txn_begin(db, &committed, &reader));
+  memset(&options, 0, sizeof options);
+  options.lock = FROND_LOCK_EXCLUSIVE;
+  options.wait_ms = FROND_WAIT_NONE;
+  options.flags = FROND_CURSOR_PEEK;
+  OK(frond_cursor_open(reader, own, &options, &cursor));
+  CHECK(!frond_cursor_is_peeked(cursor) && !frond_cursor_is_peeked(NULL));
+  CHECK(fetch_peeking(cursor, FROND_MOVE_FIRST, "ABC", any, 1) == 1);
+  CHECK(frond_cursor_is_peeked(cursor));
+  OK(frond_cursor_row(cursor, &row));
+  CHECK(is(row.value, "old"));
+  CHECK(fetch_peeking(cursor, FROND_MOVE_NEXT, "DE", any, 1) == 1);
+  CHECK(fetch_peeking(cursor, FROND_MOVE_NEXT, "F", any, 0) == 0);
+  /* A row that waits for a larger buffer is not the one that the fetch tells of. */
+  CHECK(fetch_peeking(cursor, FROND_MOVE_FIRST, "AB", two_rows, 0) == 1);
+  CHECK(frond_cursor_is_peeked(cursor));
+  CHECK(fetch_peeking(cursor, FROND_MOVE_NEXT, "C", two_rows, 1) == 1);
+
+  IS(FROND_LOCK_TIMEOUT, frond_cursor_move(cursor, FROND_MOVE_AGAIN, none(), &row));
+  CHECK(!frond_cursor_is_peeked(cursor));
+  frond_cursor_close(cursor);
+  options.wait_ms = FROND_WAIT_SKIP;
+  OK(frond_cursor_open(reader, own, &options, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_SEEK, text("C"), &row));
+  CHECK(is(row.key, "C") && frond_cursor_is_peeked(cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_AGAIN, none(), &row));
+  CHECK(is(row.key, "D") && !frond_cursor_is_peeked(cursor));
+  /* And on from there, as the walk went. */
+  CHECK(fetch_peeking(cursor, FROND_MOVE_LAST, "FE", any, 1) == 1);
+  CHECK(fetch_peeking(cursor, FROND_MOVE_AGAIN, "DC", any, 1) == 1);
+  OK(frond_txn_commit(holder));
+  CHECK(fetch_peeking(cursor, FROND_MOVE_AGAIN, "CBA", any, 0) == 0);
+  CHECK(fetch_peeking(cursor, FROND_MOVE_FIRST, "ABCDE", 16 * 5, 0) == 1);
+  OK(frond_cursor_move(cursor, FROND_MOVE_SEEK, text("C"), &row));
+  CHECK(is(row.value, "new"));
+  frond_cursor_close(cursor);
+  OK(frond_txn_rollback(reader));
+  frond_tree_close(own);
+}
+
 /* At READ COMMITTED a row that was locked and not wanted is given back; a statement has one snapshot. */
 static void statements(void)
 {
@@ -354,6 +436,7 @@ void test_locks(void)
   OK(frond_db_create_tree(db, "t", NULL, &tree));
   timeouts();
   locking_cursors();
+  peeking();
   statements();
   another_wait();
   cancelled_waits();

@@ -446,7 +446,9 @@ enum {
   FROND_CURSOR_LATEST = 64,    /* without lock: sees what is committed when it is moved by key or to an end */
   FROND_CURSOR_ADDED = 128,    /* the same, and with it what others have written since or not committed, but not what they have
                                 * deleted since or not committed: for who locks what it finds and looks again then */
-  FROND_CURSOR_OTHERS = 256    /* without lock: does not see what its transaction has written */
+  FROND_CURSOR_OTHERS = 256,   /* without lock: does not see what its transaction has written */
+  FROND_CURSOR_PEEK = 512      /* with lock, at read committed and below: stops at rows that others hold without waiting, shows them as
+                                * they were committed last and does not lock them. FROND_MOVE_AGAIN takes one */
 };
 
 /* What a cursor ranges over. All zeros: everything, without locks. */
@@ -469,7 +471,9 @@ enum {
   FROND_MOVE_SEEK = 3,          /* the first row at or after key */
   FROND_MOVE_SEEK_FOR_PREV = 4, /* the last row at or before key */
   FROND_MOVE_NEXT = 5,          /* at no row: as first for a new cursor, otherwise none */
-  FROND_MOVE_PREV = 6           /* at no row: as last for a new cursor, otherwise none */
+  FROND_MOVE_PREV = 6,          /* at no row: as last for a new cursor, otherwise none */
+  FROND_MOVE_AGAIN = 7          /* from a row that was peeked at: locks it, waiting, and reads it as it is then; where it is gone, goes
+                                 * on as the walk went, and may peek. At any other row, or none: stays */
 };
 
 /* Opens a cursor. options may be NULL. */
@@ -482,6 +486,8 @@ void frond_cursor_close(frond_cursor *cursor);
 frond_status frond_cursor_move(frond_cursor *cursor, frond_move move, frond_slice key, frond_row *row);
 /* The row that it is at, lent as by frond_cursor_move. */
 frond_status frond_cursor_row(const frond_cursor *cursor, frond_row *row);
+/* Whether another transaction holds the row that it is at, which is not locked then (FROND_CURSOR_PEEK). */
+bool frond_cursor_is_peeked(const frond_cursor *cursor);
 /* Locks the row that it is at and reads it again as it is now; row->key.data is NULL when it is gone, or held by
  * another and skipped: the cursor is then between its neighbours. row may be NULL. */
 frond_status frond_cursor_lock_row(frond_cursor *cursor, frond_lock_mode mode, int64_t wait_ms, frond_row *row);
@@ -504,12 +510,13 @@ typedef struct frond_fetch {
   uint32_t more;       /* out: 1 unless the end of the range was met */
   size_t bytes;        /* out: bytes of the buffer that they take */
   size_t bytes_needed; /* out: capacity that the next row needs, if it did not fit; otherwise 0 */
+  uint32_t peeked;     /* out: 1 where the last row packed is another transaction's (FROND_CURSOR_PEEK); otherwise 0 */
 } frond_fetch;
 
 /* Moves as frond_cursor_move, packs that row into the buffer, and goes on in the same direction until rows_max rows are
- * packed, the next one does not fit, or the range ends. The cursor is then at the last row packed; if a row did not
- * fit it is at that row, which a following NEXT or PREV packs first. With locks, exactly the rows packed and that one
- * are locked. A buffer too small for one row is no error: rows is 0 and bytes_needed says how much it takes.
+ * packed, the next one does not fit, or the range ends; also behind a row that is peeked at. The cursor is then at the
+ * last row packed; if a row did not fit it is at that row, which a following NEXT or PREV packs first. With locks,
+ * exactly the rows packed and that one are locked, but for what is peeked at. A buffer too small for one row is no error: rows is 0 and bytes_needed says how much it takes.
  *
  * Packed layout: for each row its key's length and its value's length (uint32_t, in the machine's byte order), the key,
  * the value, and zeros up to a multiple of 8 bytes, counted from the start of the buffer. */

@@ -15,6 +15,8 @@ pub struct frond_cursor {
     pub(crate) inner: Cursor,
     /// True when its row did not fit into the last fetch's buffer: the next one begins with it.
     pub(crate) pending: bool,
+    /// Which way it has been moved last.
+    is_backward: bool,
 }
 
 /// A checked `frond_move` with its key.
@@ -26,6 +28,7 @@ pub(crate) enum Move<'a> {
     SeekForPrev(&'a [u8]),
     Next,
     Prev,
+    Again,
 }
 
 impl<'a> Move<'a> {
@@ -37,20 +40,23 @@ impl<'a> Move<'a> {
             FROND_MOVE_SEEK_FOR_PREV => Move::SeekForPrev(key.get()?),
             FROND_MOVE_NEXT => Move::Next,
             FROND_MOVE_PREV => Move::Prev,
+            FROND_MOVE_AGAIN => Move::Again,
             _ => return Err(unknown("move", number)),
         })
-    }
-
-    /// The step that goes on in the same direction.
-    pub(crate) fn onward(self) -> Move<'static> {
-        match self {
-            Move::First | Move::Seek(_) | Move::Next => Move::Next,
-            Move::Last | Move::SeekForPrev(_) | Move::Prev => Move::Prev,
-        }
     }
 }
 
 impl frond_cursor {
+    /// Takes the direction of a move; the step that goes on in it.
+    pub(crate) fn turn(&mut self, to: Move<'_>) -> Move<'static> {
+        self.is_backward = match to {
+            Move::First | Move::Seek(_) | Move::Next => false,
+            Move::Last | Move::SeekForPrev(_) | Move::Prev => true,
+            Move::Again => self.is_backward,
+        };
+        if self.is_backward { Move::Prev } else { Move::Next }
+    }
+
     pub(crate) fn go(&mut self, to: Move<'_>) -> Result<bool> {
         self.pending = false;
         if let Move::Seek(key) | Move::SeekForPrev(key) = to
@@ -66,6 +72,7 @@ impl frond_cursor {
             Move::SeekForPrev(key) => self.inner.seek_for_prev(key),
             Move::Next => self.inner.next(),
             Move::Prev => self.inner.prev(),
+            Move::Again => self.inner.again(),
         }
     }
 
@@ -92,7 +99,8 @@ fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions
         | FROND_CURSOR_COMMITTED
         | FROND_CURSOR_LATEST
         | FROND_CURSOR_ADDED
-        | FROND_CURSOR_OTHERS;
+        | FROND_CURSOR_OTHERS
+        | FROND_CURSOR_PEEK;
     check_flags(options.flags, known)?;
     let set = |flag: u32| options.flags & flag != 0;
     let bound = |bytes: Bytes<'_>, included: bool| -> Result<Bound<Vec<u8>>> {
@@ -109,6 +117,7 @@ fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions
         prefix: options.prefix.get()?.to_vec(),
         lock: lock_mode_or_none(options.lock)?,
         wait: wait(options.wait_ms)?,
+        peeks: set(FROND_CURSOR_PEEK),
         sees: match () {
             () if set(FROND_CURSOR_ADDED) => Sees::Added,
             () if set(FROND_CURSOR_OTHERS) => Sees::Others,
@@ -136,7 +145,7 @@ pub extern "C" fn frond_cursor_open(
     enter("frond_cursor_open", || {
         let (txn, tree, cursor) = (need(txn, "txn")?, need(tree, "tree")?, need(cursor, "cursor")?);
         let inner = txn.inner.cursor(&tree.inner, to_engine(options)?)?;
-        cursor.write(Some(Box::new(frond_cursor { inner, pending: false })));
+        cursor.write(Some(Box::new(frond_cursor { inner, pending: false, is_backward: false })));
         Ok(())
     })
 }
@@ -155,7 +164,9 @@ pub extern "C" fn frond_cursor_move(
 ) -> Status {
     enter("frond_cursor_move", || {
         let cursor = need(cursor, "cursor")?;
-        let present = cursor.go(Move::new(r#move, key)?)?;
+        let to = Move::new(r#move, key)?;
+        cursor.turn(to);
+        let present = cursor.go(to)?;
         cursor.lend(row, present);
         Ok(())
     })
@@ -168,6 +179,11 @@ pub extern "C" fn frond_cursor_row(cursor: Option<&frond_cursor>, row: Out<'_, f
         cursor.lend(Some(need(row, "row")?), cursor.inner.valid());
         Ok(())
     })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_cursor_is_peeked(cursor: Option<&frond_cursor>) -> bool {
+    guard("frond_cursor_is_peeked", || cursor.is_some_and(|cursor| cursor.inner.is_peeked()))
 }
 
 #[unsafe(no_mangle)]

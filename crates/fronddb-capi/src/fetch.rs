@@ -65,7 +65,7 @@ impl Packer {
 
 impl frond_cursor {
     fn fetch(&mut self, first: Move<'_>, fetch: &mut frond_fetch) -> Result<()> {
-        (fetch.rows, fetch.more, fetch.bytes, fetch.bytes_needed) = (0, 1, 0, 0);
+        (fetch.rows, fetch.more, fetch.bytes, fetch.bytes_needed, fetch.peeked) = (0, 1, 0, 0, 0);
         check_flags(fetch.flags, FROND_FETCH_KEYS_ONLY | FROND_FETCH_LENT)?;
         let (keys_only, lent) = (fetch.flags & FROND_FETCH_KEYS_ONLY != 0, fetch.flags & FROND_FETCH_LENT != 0);
         if fetch.buffer.is_null() && fetch.capacity > 0 {
@@ -76,7 +76,7 @@ impl frond_cursor {
         }
         let mut packer = Packer { next: fetch.buffer, room: fetch.capacity };
         let rows_max = if fetch.rows_max == 0 { u32::MAX } else { fetch.rows_max };
-        let mut step = first;
+        let (mut step, following) = (first, self.turn(first));
         let (mut lent_bytes, mut has_looked) = (0, false);
         while fetch.rows < rows_max && lent_bytes < LENT_BYTES_MAX {
             let again = std::mem::take(&mut self.pending) && matches!(step, Move::Next | Move::Prev);
@@ -113,7 +113,11 @@ impl frond_cursor {
                     break;
                 }
             }
-            step = first.onward();
+            if self.inner.is_peeked() {
+                fetch.peeked = 1;
+                break;
+            }
+            step = following;
         }
         Ok(())
     }

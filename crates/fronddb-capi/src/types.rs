@@ -64,6 +64,7 @@ c_structs! {
         more: u32,
         bytes: usize,
         bytes_needed: usize,
+        peeked: u32,
     }
     frond_operation<'a> {
         tree: Option<&'a crate::tree::frond_tree>,

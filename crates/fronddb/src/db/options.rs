@@ -344,6 +344,10 @@ pub struct CursorOptions {
     pub lock: Option<LockMode>,
     /// What to do about rows locked by others. Only with `lock`.
     pub wait: Wait,
+    /// Stops at rows that others hold without waiting for them: it shows such a row as it was committed last, and does not lock it
+    /// ([`crate::Cursor::is_peeked`]). Who wants the row takes it by [`crate::Cursor::again`], where `wait` holds. Only with
+    /// `lock`, and only where gaps are not locked: at READ COMMITTED and READ UNCOMMITTED.
+    pub peeks: bool,
     /// What it sees without `lock`.
     pub sees: Sees,
     /// Does not load values kept apart as blobs; [`crate::Cursor::value`] is then empty for all rows.
@@ -363,6 +367,7 @@ impl Default for CursorOptions {
             prefix: Vec::new(),
             lock: None,
             wait: Wait::Default,
+            peeks: false,
             sees: Sees::Level,
             keys_only: false,
             read_ahead_bytes: 256 << 10,
