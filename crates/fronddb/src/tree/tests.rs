@@ -18,7 +18,6 @@ use crate::format::block;
 use crate::format::program::{Op, Program};
 use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, SuperblockBody, Uncommitted};
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
-use crate::run::CursorMode;
 use crate::store::StoreOptions;
 
 /// Every transaction committed at the number of its id.
@@ -229,32 +228,12 @@ impl Harness {
                 assert_eq!(got, want, "get {key:02x?} at {snapshot}");
             }
         }
-        let report = self.tree.verify(&mut |_| ControlFlow::Continue(()));
-        assert!(report.problems.is_empty(), "{:?}", report.problems);
-        self.check_ages(&self.tree.version().root, &[]);
+        self.verify();
     }
 
-    /// N5: what lies below the range-deletes that are `newer`, and below those of the node itself, is older by its sequence numbers.
-    fn check_ages(&self, node: &Node, newer: &[RangeDelete]) {
-        for slot in node.slots() {
-            let mut newer = newer.to_vec();
-            for run in slot.runs() {
-                let mut cursor = run.cursor(CursorMode::default());
-                let mut is_there = cursor.first().expect("first");
-                while is_there {
-                    let (key, seq) = (cursor.key(), cursor.message().seq);
-                    assert!(
-                        newer.iter().all(|range| seq < range.seq || !range.covers(key)),
-                        "N5: {key:02x?} seq={seq}"
-                    );
-                    is_there = cursor.next().expect("next");
-                }
-                newer.extend(run.range_deletes().expect("range-deletes").iter().cloned());
-            }
-            if let node::Target::Node(child) = slot.target() {
-                self.check_ages(child.load(self.tree.env()).expect("load"), &newer);
-            }
-        }
+    fn verify(&self) {
+        let report = self.tree.verify(&mut |_| ControlFlow::Continue(()));
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
     }
 
     /// Goes through some of the rows, turning back for a row now and then, and begins anew from a key in the middle.
@@ -365,13 +344,13 @@ fn play(harness: &mut Harness, step: &Step) {
         Step::Seal => harness.seal_all(),
         Step::Work(threshold) => {
             harness.tree.work_step(&harness.retention(), f32::from(threshold) / 3.0).expect("work");
-            harness.check_ages(&harness.tree.version().root, &[]);
+            harness.verify();
         }
         Step::Piece(threshold, bytes) => {
             let threshold = f32::from(threshold) / 3.0;
             let worked = harness.tree.work_piece(&harness.retention(), threshold, Some(u64::from(bytes)));
             worked.expect("work");
-            harness.check_ages(&harness.tree.version().root, &[]);
+            harness.verify();
         }
         Step::Read(number, idle) => {
             harness.seek_often(&key(number), 200);
@@ -1137,6 +1116,32 @@ fn what_a_range_delete_covers_stays_deleted_below_what_is_left_of_it() {
     while harness.tree.work_step(&harness.retention(), 0.0).expect("work") {}
     harness.reopen();
     harness.check();
+}
+
+#[test]
+fn a_check_finds_what_is_newer_than_a_range_delete_above_it() {
+    let mut harness = Harness::new();
+    let number = |at: u16| crate::base::key::inner(TreeId(1), &at.to_be_bytes());
+    harness.delete_range(number(10), number(20));
+    harness.seal_all();
+    [9, 12, 20].iter().for_each(|at| harness.write(&number(*at), Kind::Put, b"newer"));
+    harness.seal_all();
+    let version = harness.tree.version();
+    let slot = &version.root.slots()[0];
+    let [newer, ranges] = slot.buffer() else { panic!("two runs") };
+    let problems_with = |buffer: [&Arc<Run>; 2]| {
+        let env = harness.tree.env();
+        let buffer = buffer.into_iter().cloned().collect();
+        let slot = node::Slot::new(&env.options, slot.lower().clone(), buffer, node::Target::Leaf(None));
+        let root = Node::new(&env.budget, 1, vec![slot]);
+        let (active, sealed) = (version.active.clone(), version.sealed.clone());
+        harness.tree.version.store(Arc::new(Version::new(version.number, active, sealed, root, version.grafts)));
+        harness.tree.verify(&mut |_| ControlFlow::Continue(())).problems
+    };
+    assert!(problems_with([newer, ranges]).is_empty());
+    let problems = problems_with([ranges, newer]);
+    let text = problems.iter().map(|problem| problem.error.to_string()).collect::<Vec<_>>();
+    assert!(text.len() == 1 && text[0].contains("N5"), "{text:?}");
 }
 
 #[test]

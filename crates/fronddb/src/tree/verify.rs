@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::compact::blob_ref;
 use super::node::{Node, Slot, Target, node_extent};
 use super::{BeTree, TreeEnv, Version};
-use crate::base::{CommitNumber, Error, Extent, TreeId, key};
-use crate::format::{Message, Uncommitted, View};
-use crate::run::{Flaw, Run, RunVisitor, read_blob};
+use crate::base::{CommitNumber, Error, Extent, Result, TreeId, key};
+use crate::format::{Message, RangeDelete, Uncommitted, View};
+use crate::run::{CursorMode, Flaw, Run, RunVisitor, read_blob};
 
 /// Something wrong with a part of the tree.
 #[derive(Debug, Clone)]
@@ -49,6 +49,8 @@ struct Walk<'a> {
     env: &'a TreeEnv,
     report: VerifyReport,
     progress: VerifyCallback<'a>,
+    /// The range-deletes of the buffers above, and of the newer runs of the one that it is in.
+    above: Vec<RangeDelete>,
 }
 
 impl BeTree {
@@ -58,7 +60,7 @@ impl BeTree {
     pub fn verify(&self, progress: VerifyCallback<'_>) -> VerifyReport {
         // Held to the end: what it refers to is not used again meanwhile.
         let version = self.version();
-        let mut walk = Walk { env: &self.env, report: VerifyReport::default(), progress };
+        let mut walk = Walk { env: &self.env, report: VerifyReport::default(), progress, above: Vec::new() };
         walk.tell();
         walk.level0(&version);
         walk.node(&version.root, &[], None);
@@ -149,8 +151,12 @@ impl Walk<'_> {
         }
         let lower = slot.lower().clone();
         let trees = trees_in(&lower, upper);
+        let above = self.above.len();
         for run in slot.buffer() {
             self.run(run, &lower, upper);
+            // Those that cannot be read have been told of.
+            let ranges = if run.has_range_deletes() { run.range_deletes().ok() } else { None };
+            self.above.extend(ranges.iter().flat_map(|ranges| ranges.iter().cloned()));
         }
         match slot.target() {
             Target::Leaf(base) => base.iter().for_each(|base| self.run(base, &lower, upper)),
@@ -166,6 +172,7 @@ impl Walk<'_> {
                 Err(error) => self.problem(trees, Some(node_extent(child.ptr())), error),
             },
         }
+        self.above.truncate(above);
     }
 
     /// Reads a run with its large values; damage hides neither what comes after it nor them.
@@ -188,7 +195,31 @@ impl Walk<'_> {
             self.problem(trees, extent, error);
         }
         run.inspect(&mut AtRun { walk: self, extent, trees });
+        if let Ok(Some((key, range))) = self.newer_than_above(run) {
+            let error = Error::corruption(format!(
+                "N5: run {} holds what is newer than a range-delete above, key={key:02x?} range={range}",
+                meta.id
+            ));
+            self.problem(trees, extent, error);
+        }
         self.tell();
+    }
+
+    /// A key that a range-delete above covers though its message is newer by its sequence number, and that of the
+    /// range-delete. What cannot be read has been told of.
+    fn newer_than_above(&self, run: &Arc<Run>) -> Result<Option<(Vec<u8>, u64)>> {
+        let mode = CursorMode { fill_cache: false, asks_ahead: false, ..CursorMode::default() };
+        for range in self.above.iter().filter(|range| range.seq <= run.meta().max_seq) {
+            let mut cursor = run.cursor(mode);
+            let mut is_there = cursor.seek(&range.start)?;
+            while is_there && cursor.key() < range.end.as_slice() {
+                if cursor.message().seq >= range.seq {
+                    return Ok(Some((cursor.key().to_vec(), range.seq)));
+                }
+                is_there = cursor.next()?;
+            }
+        }
+        Ok(None)
     }
 
     /// Reads a large value and gives its extents.
