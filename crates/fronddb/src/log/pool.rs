@@ -225,7 +225,8 @@ impl Pool {
         self.state.lock().live.iter().cloned().collect()
     }
 
-    /// Recycles or removes the segments that end at or below `before`.
+    /// Recycles or removes the segments that end at or below `before`. The last one that there is gets the usual size back or, if the disk has no
+    /// space for that, stays as it is (L3).
     pub(super) fn release(&self, before: Lsn) -> Result<()> {
         let mut next = self.preparing.lock();
         let _pass = self.changing()?;
@@ -237,9 +238,14 @@ impl Pool {
             }
             let Some(live) = state.live.pop_front() else { break };
             let keep = state.prepared.len() < PREPARED_MAX;
+            let is_last = state.live.is_empty() && state.prepared.is_empty();
             drop(state);
             let number = live.number;
-            let recycled = if keep { self.recycle(number, live.segment, *next)? } else { None };
+            let recycled = if keep { self.recycle(number, live.segment.clone(), *next, is_last)? } else { None };
+            if recycled.is_none() && is_last {
+                self.state.lock().live.push_front(live);
+                break;
+            }
             changed = recycled.is_none();
             match recycled {
                 Some(segment) => {
@@ -257,8 +263,14 @@ impl Pool {
         Ok(())
     }
 
-    /// Gives a file the number `next`; `None` when it is not of the usual size.
-    fn recycle(&self, number: u64, segment: Option<Arc<Segment>>, next: u64) -> Result<Option<Segment>> {
+    /// Gives a file the number `next`; `None` when it is not of the usual size, which a shorter one gets if it `may_grow`.
+    fn recycle(
+        &self,
+        number: u64,
+        segment: Option<Arc<Segment>>,
+        next: u64,
+        may_grow: bool,
+    ) -> Result<Option<Segment>> {
         let path = segment::path_of(&self.dir, number);
         let (file, filled) = match segment {
             Some(segment) => (Arc::clone(&segment.file), segment.filled()),
@@ -267,7 +279,14 @@ impl Pool {
                 (self.storage.open(&path, mode)?, 0)
             }
         };
-        if file.len()? != HEADER_BYTES + self.segment_bytes {
+        let usual = HEADER_BYTES + self.segment_bytes;
+        if may_grow && file.len()? < usual {
+            match file.allocate(0, usual) {
+                Err(error) if error.kind() == ErrorKind::NoSpace => {}
+                result => result?,
+            }
+        }
+        if file.len()? != usual {
             return Ok(None);
         }
         self.storage.rename(&path, &segment::path_of(&self.dir, next))?;
@@ -281,7 +300,7 @@ impl Pool {
         let mut next = self.preparing.lock();
         for number in numbers {
             let keep = self.prepared() < PREPARED_MAX;
-            match if keep { self.recycle(*number, None, *next)? } else { None } {
+            match if keep { self.recycle(*number, None, *next, false)? } else { None } {
                 Some(segment) => {
                     *next += 1;
                     self.state.lock().prepared.push_back(Arc::new(segment));

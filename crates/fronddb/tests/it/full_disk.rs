@@ -112,6 +112,32 @@ fn large_values_that_deletes_free_serve_again() {
 }
 
 #[test]
+fn a_restart_without_room_for_a_segment_of_the_log_leaves_a_database_that_opens_again() {
+    let (storage, db, tree, other) = limited(6 << 20, 16 << 20);
+    let rows = fill(&db, (&tree, &other), 1 << 10);
+    drop((db, tree, other));
+    let open = || {
+        let options = Options::new().memory_bytes(16 << 20).log_segment_bytes(2 << 20);
+        Database::open(DIRECTORY, options.storage(Some(Arc::new(storage.clone())))).unwrap()
+    };
+    // Somebody else has taken what the log gave back at its end.
+    storage.set_capacity(storage.occupied_bytes());
+    for _ in 0..3 {
+        let db = open();
+        let tree = db.open_tree("t").unwrap();
+        // Twice, because what the log holds for the generation before stays.
+        for _ in 0..2 {
+            db.checkpoint().unwrap();
+        }
+        assert_eq!(db.get(&tree, &key(rows - 1)).unwrap().as_deref(), Some(&value(rows - 1, 1 << 10)[..]));
+    }
+    storage.set_capacity(u64::MAX);
+    let db = open();
+    let (tree, other) = (db.open_tree("t").unwrap(), db.open_tree("other").unwrap());
+    eventually(&db, "with space", || put(&db, (&tree, &other), rows, 1 << 10));
+}
+
+#[test]
 #[ignore = "minutes: by hand, after changes of what a full disk lets go on"]
 fn rows_on_a_larger_disk_that_deletes_free_serve_again() {
     for bytes in [100, 1 << 10, 10 << 10, 40 << 10, 60 << 10, 200 << 10, 2 << 20] {

@@ -53,6 +53,51 @@ fn from_its_creation_on_no_crash_leaves_a_log_without_a_segment() {
 }
 
 #[test]
+fn on_a_full_disk_the_last_segment_stays_until_there_is_another() {
+    let (memory, storage) = memory();
+    let log = create(&storage).expect("create");
+    log.append(b"first").expect("append");
+    log.end().expect("end");
+    drop(log);
+    // What the end of the log gave back is somebody else's by now.
+    memory.set_capacity(memory.occupied_bytes());
+    for _ in 0..2 {
+        let log = open(&storage, options());
+        let end = log.end_lsn();
+        log.release(end).expect("release");
+        assert_eq!(log.append(b"x").expect_err("full").kind(), ErrorKind::NoSpace);
+        assert_eq!(segments(&*storage).len(), 1);
+    }
+    let log = open(&storage, options());
+    let end = log.end_lsn();
+    memory.set_capacity(u64::MAX);
+    let last = segments(&*storage);
+    assert_eq!(log.append(b"service resumes").expect("append").lsn, end);
+    log.sync().expect("sync");
+    log.release(end).expect("release");
+    assert!(segments(&*storage).iter().all(|path| !last.contains(path)), "nobody needs the old one any more");
+    assert_holds(&*storage, end, &[end]);
+}
+
+#[test]
+fn on_a_full_disk_the_last_segment_gets_back_what_the_end_of_the_log_cut_off() {
+    let (memory, storage) = memory();
+    let log = create(&storage).expect("create");
+    log.append(b"first").expect("append");
+    memory.set_capacity(memory.occupied_bytes());
+    log.end().expect("end");
+    drop(log);
+    let log = open(&storage, options());
+    let end = log.end_lsn();
+    assert!(!log.has_room_for(1));
+    log.release(end).expect("release");
+    assert_eq!(segments(&*storage).len(), 1);
+    assert_eq!(log.append(b"in the same room").expect("append").lsn, end);
+    log.sync().expect("sync");
+    assert_holds(&*storage, end, &[end]);
+}
+
+#[test]
 fn a_directory_without_segments_and_segments_of_another_log_are_refused_and_left_alone() {
     let (memory, storage) = memory();
     let refused = |storage: &dyn Storage, options: &LogOptions| {
