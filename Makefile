@@ -47,7 +47,8 @@ test: setup ## formatting, lints, and every test (a quarter of an hour)
 	@$(MAKE) --no-print-directory test-server test-sql
 	@$(MAKE) --no-print-directory experiments SCALE=smoke FRESH=1 ENGINES= ONLY= IOPS= MEMORY=
 
-test-server: plugin ## in the stock server: our suites, and the server's own for any engine (three minutes)
+test-server: plugin ## the plugin's parts alone, and in the stock server: our suites, and the server's own for any engine (three minutes)
+	@$(MAKE) --no-print-directory -C mariadb OUT=$(CURDIR)/target/mariadb unittest
 	mariadb/tools/mtr.sh --suite=frond,frond_rpl,storage_engine-frond,storage_engine/trx-frond,storage_engine/parts-frond
 
 test-sql: plugin ## a server killed KILLS=5 times under mixed SQL, and four times as often under DDL; CASES=50 of random SQL against InnoDB

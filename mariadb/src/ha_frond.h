@@ -6,7 +6,8 @@
 
    Entries
      primary                key(pk) → row
-     secondary, not unique  key(columns) ‖ key(pk) → restore(columns) ‖ restore(pk) [‖ row]
+     secondary, not unique, or unique by a hash
+                            key(columns) ‖ key(pk) → restore(columns) ‖ restore(pk) [‖ row]
      unique, no NULL        key(columns) → varint length of key(pk) ‖ key(pk) ‖ restore(columns) ‖ restore(pk) [‖ row]
      unique, with a NULL    key(columns) ‖ key(pk) → the same value
    [‖ row] where the index is clustering. A table without a primary key has a hidden one: a number of 8 bytes, big endian.

@@ -114,7 +114,7 @@ MYSQL_SYSVAR_ULONGLONG(cache_size, cache_size, PLUGIN_VAR_RQCMDARG,
 MYSQL_SYSVAR_ULONGLONG(level0_size, level0_size, READ_ONLY,
                        "Bytes of newest changes at which they are sealed and written out, at most a quarter of "
                        "frond_cache_size. 0: an eighth of it, at most 32 MiB", nullptr, nullptr, 0, 0, 1ULL << 40, KIBIBYTE);
-MYSQL_SYSVAR_ULONGLONG(log_segment_size, log_segment_size, READ_ONLY, "Length of a file of the recovery log, in bytes",
+MYSQL_SYSVAR_ULONGLONG(log_segment_size, log_segment_size, READ_ONLY, "Most bytes of a file of the recovery log",
                        nullptr, nullptr, 100000000, MEBIBYTE, 16ULL << 30, 1);
 MYSQL_SYSVAR_ULONG(checkpoint_period, checkpoint_period, PLUGIN_VAR_RQCMDARG,
                    "Seconds after which there is a checkpoint at the latest. 0: none because of time", nullptr,
