@@ -128,4 +128,13 @@ impl Retention<'_> {
         let first = self.snapshots.partition_point(|snapshot| *snapshot < older);
         older < newer && self.snapshots.get(first).is_none_or(|snapshot| *snapshot < newer)
     }
+
+    /// True when whoever sees what has the stamp `shown` sees what has the stamp `with` too. Of what is not decided that is not known.
+    pub fn shows_with(&self, shown: Stamp, with: Stamp) -> bool {
+        match (shown, with) {
+            (Stamp::Settled | Stamp::Committed(_), Stamp::Settled) => true,
+            (Stamp::Committed(shown), Stamp::Committed(with)) => !self.separates(shown, with),
+            _ => false,
+        }
+    }
 }

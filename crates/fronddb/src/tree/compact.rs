@@ -101,6 +101,7 @@ pub fn run(
     });
     // Of equal starts the newest comes first.
     ranges.sort_by(|a, b| a.start.cmp(&b.start).then(b.seq.cmp(&a.seq)));
+    let ranges = telling_ranges(ranges, retention);
     let mut writer = Writer {
         env,
         filter_bits: compaction.filter_bits,
@@ -143,6 +144,26 @@ pub fn run(
         }
     }
     writer.finish()
+}
+
+/// Those of sorted range-deletes that tell some reader something: not where a newer one reaches as far and whoever sees the one sees
+/// the other. Without this a snapshot that stays open would keep all range-deletes after it, however often they empty the
+/// same range, and each key there would be looked up in all of them.
+fn telling_ranges(ranges: Vec<RangeDelete>, retention: &Retention<'_>) -> Vec<RangeDelete> {
+    let mut telling: Vec<RangeDelete> = Vec::with_capacity(ranges.len());
+    // Of these the places of those that reach beyond the start of the next.
+    let mut open: Vec<usize> = Vec::new();
+    for range in ranges {
+        open.retain(|at| telling[*at].end > range.start);
+        let is_hidden = open.iter().map(|at| &telling[*at]).any(|newer| {
+            newer.seq > range.seq && newer.end >= range.end && retention.shows_with(range.stamp, newer.stamp)
+        });
+        if !is_hidden {
+            open.push(telling.len());
+            telling.push(range);
+        }
+    }
+    telling
 }
 
 /// The range-deletes that the outputs must still carry, clipped to the interval of the compaction.

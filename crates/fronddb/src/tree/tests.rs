@@ -1119,6 +1119,33 @@ fn what_a_range_delete_covers_stays_deleted_below_what_is_left_of_it() {
 }
 
 #[test]
+fn range_deletes_that_no_reader_tells_apart_become_one() {
+    let mut harness = Harness::new();
+    let number = |at: u16| crate::base::key::inner(TreeId(1), &at.to_be_bytes());
+    let stages = |harness: &mut Harness| {
+        for stage in 0..30 {
+            (0..10).for_each(|at| harness.write(&number(100 + at), Kind::Put, &[stage; 20]));
+            harness.delete_range(number(100 + u16::from(stage % 3)), number(110));
+            harness.delete_range(number(100), number(110));
+            harness.seal_all();
+        }
+    };
+    harness.write(&number(100), Kind::Put, b"seen by the first snapshot");
+    harness.snapshots.push(CommitNumber(harness.now));
+    stages(&mut harness);
+    harness.snapshots.push(CommitNumber(harness.now));
+    stages(&mut harness);
+    harness.check();
+    while harness.tree.work_step(&harness.retention(), 0.0).expect("work") {}
+    let version = harness.tree.version();
+    let ranges: u64 = version.root.slots()[0].runs().map(|run| run.meta().range_deletes).sum();
+    assert_eq!(ranges, 2, "one for each snapshot that does not see it");
+    harness.check();
+    harness.reopen();
+    harness.check();
+}
+
+#[test]
 fn a_check_finds_what_is_newer_than_a_range_delete_above_it() {
     let mut harness = Harness::new();
     let number = |at: u16| crate::base::key::inner(TreeId(1), &at.to_be_bytes());
