@@ -215,7 +215,8 @@ impl Server {
         }
     }
 
-    fn ended(&mut self) -> Option<String> {
+    /// How it ended, if it did by itself.
+    pub(crate) fn ended(&mut self) -> Option<String> {
         match self.child.as_mut()?.try_wait() {
             Ok(Some(status)) => Some(status.to_string()),
             _ => None,
