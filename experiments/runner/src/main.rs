@@ -70,7 +70,7 @@ struct Arguments {
     /// Begin anew instead of keeping the finished parts of an interrupted run
     #[arg(long)]
     fresh: bool,
-    /// Only write the report from the finished parts
+    /// Only write the report from the finished parts of this commit, plugin and size
     #[arg(long)]
     report_only: bool,
 }
@@ -122,7 +122,10 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     installation.require(Engine::Blackhole)?;
     let folder = out.join(arguments.scale.key());
     let identity = identity(&checkout, arguments.scale, &sizing, &installation);
-    let state = State::open(&folder, &identity, arguments.fresh)?;
+    let state = match arguments.report_only {
+        true => State::existing(&folder, &identity)?,
+        false => State::open(&folder, &identity, arguments.fresh)?,
+    };
     let mut missing = Vec::new();
     let parts = feasible(parts(&sizing, &experiments, &engines), &out, &mut missing);
 
@@ -178,7 +181,7 @@ fn identity(checkout: &Path, scale: Scale, sizing: &Sizing, installation: &Insta
     if !git(&["status", "--porcelain", "--untracked-files=no"]).is_empty() {
         commit.push_str(" with changes");
     }
-    Identity::new(scale, sizing, commit, installation.plugin_bytes(), installation.version())
+    Identity::new(scale, sizing, commit, installation.plugin_digest(), installation.version())
 }
 
 /// Leaves out what has no tool on this machine, and says so.

@@ -53,9 +53,10 @@ impl Installation {
         if file.exists() { Ok(()) } else { self.link_stock_plugin(plugin, &file) }
     }
 
-    /// Size of FROND's plugin, which tells builds apart.
-    pub(crate) fn plugin_bytes(&self) -> u64 {
-        fs::metadata(self.plugins.join("ha_frond.so")).map_or(0, |metadata| metadata.len())
+    /// Tells builds of FROND's plugin apart; empty where there is none.
+    pub(crate) fn plugin_digest(&self) -> String {
+        let file = fs::read(self.plugins.join("ha_frond.so"));
+        file.map_or(String::new(), |bytes| format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&bytes)))
     }
 
     fn link_stock_plugin(&self, plugin: &str, file: &Path) -> Result<(), Failure> {

@@ -23,7 +23,7 @@ fn report(change: impl Fn(&mut Finding)) -> Report {
     Report {
         scale: Scale::Smoke,
         sizing,
-        identity: Identity::new(Scale::Smoke, &sizing, "abc".into(), 1, "10.11".into()),
+        identity: Identity::new(Scale::Smoke, &sizing, "abc".into(), "d".into(), "10.11".into()),
         machine: Machine {
             cores: 2.0,
             processor: "cpu".into(),
