@@ -114,8 +114,12 @@ impl Installation {
 
 /// Copies a server directory of a stopped server.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    let status =
-        Command::new("cp").arg("-a").arg("--sparse=auto").arg(from).arg(to).status().or_say("cannot run cp")?;
+    let mut command = Command::new("cp");
+    let mut copying =
+        cleanup::spawn(command.arg("-a").arg("--sparse=auto").arg(from).arg(to)).or_say("cannot run cp")?;
+    let status = copying.wait().or_say("cannot wait for cp");
+    cleanup::forget_process(copying.id());
+    let status = status?;
     if status.success() { Ok(()) } else { Err(format!("cannot copy a data directory: cp ended with {status}")) }
 }
 
@@ -172,13 +176,9 @@ impl Server {
             .or_say("cannot write the server's error log")?;
         let errors = log.try_clone().or_say("cannot write the server's error log")?;
         let begin = Instant::now();
-        let child = command(installation, cage, directory, settings)
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(errors)
-            .spawn()
-            .or_say("cannot run mariadbd")?;
-        cleanup::guard_process(child.id());
+        let mut command = command(installation, cage, directory, settings);
+        command.stdin(Stdio::null()).stdout(log).stderr(errors);
+        let child = cleanup::spawn(&mut command).or_say("cannot run mariadbd")?;
         let mut server = Server {
             directory: directory.into(),
             settings: settings.clone(),
