@@ -42,7 +42,9 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
     let after = server.kill();
     let printed = mix.kill();
     if by_itself {
-        return Err(format!("go-tpc or the server ended before the kill:\n{printed}\nthe server's last words:\n{words}"));
+        return Err(format!(
+            "go-tpc or the server ended before the kill:\n{printed}\nthe server's last words:\n{words}"
+        ));
     }
     let mix = tpcc::parse(&printed, sizing.tpcc_warm_seconds);
     let mut work = mix.work.with(&before, &after);

@@ -33,6 +33,9 @@ pub(crate) struct Sizes {
     pub(crate) iops: Option<u64>,
 }
 
+const NO_INNODB: &str = "--innodb=OFF";
+const ALONE: &str = "no other engine takes memory or works in the background; InnoDB runs only where it is measured";
+
 impl Engine {
     pub(crate) const RIVALS: [Engine; 2] = [Engine::Innodb, Engine::Rocksdb];
 
@@ -88,6 +91,7 @@ impl Engine {
                      reserved some and set large_pages, which was left as Debian has it",
                 ),
                 set("--frond-commit-sync=SYNC".into(), "every commit is durable before it is acknowledged (the default)"),
+                set(NO_INNODB.into(), ALONE),
             ],
             Engine::Innodb => vec![
                 set(format!("--innodb-buffer-pool-size={cache}"), "the same memory; InnoDB's other buffers come on top"),
@@ -121,8 +125,9 @@ impl Engine {
                         .into(),
                     "partitioned filters, because whole ones do not fit a small cache (it falls to 500 rows/s); the usual pair of fast and dense compression",
                 ),
+                set(NO_INNODB.into(), ALONE),
             ],
-            Engine::Blackhole => Vec::new(),
+            Engine::Blackhole => vec![set(NO_INNODB.into(), ALONE)],
         }
     }
 
@@ -156,6 +161,11 @@ pub(crate) fn common_settings() -> Vec<Setting> {
     vec![
         set("--skip-log-bin", "no binary log: the engine's own durability is measured (the default)"),
         set("--performance-schema=OFF", "no instrumentation (the default)"),
+        set(
+            "--transaction-isolation=REPEATABLE-READ",
+            "a snapshot per transaction (the default); MyRocks then answers some write conflicts with errors, which are tried \
+             again or counted as aborted",
+        ),
         set("--skip-name-resolve", "no waiting for name servers"),
         set("--max-connections=200", "enough for every experiment"),
         set("--max-allowed-packet=64M", "transactions of 10,000 rows are one statement"),

@@ -326,9 +326,6 @@ fn command(installation: &Installation, cage: &Cage, directory: &Path, settings:
         .args(as_root())
         .args(settings.engine.plugin().map(|plugin| format!("--plugin-load-add={plugin}")))
         .arg(format!("--default-storage-engine={}", settings.engine.sql()));
-    if settings.engine != Engine::Innodb {
-        command.arg("--innodb=OFF");
-    }
     match settings.port {
         None => command.arg("--skip-networking"),
         Some(port) => command.args(["--bind-address=127.0.0.1".into(), format!("--port={port}")]),
