@@ -1,9 +1,11 @@
 //! The report: one HTML file that a database administrator can read alone, and the raw figures as JSON beside it.
 //!
-//! Rooms: [`table`] (values and tables), [`svg`] (plots), [`sections`] (a section per experiment), [`goals`] (what was to be
+//! Rooms: [`table`] (values and tables), [`svg`] and [`bars`] (how plots are drawn), [`plots`] (of what), [`sections`] (a section per experiment), [`goals`] (what was to be
 //! reached). A report with parts that are missing says so at its top and in its name; wrong results come before all else.
 
+pub(crate) mod bars;
 pub(crate) mod goals;
+pub(crate) mod plots;
 pub(crate) mod sections;
 pub(crate) mod svg;
 pub(crate) mod table;
@@ -66,7 +68,7 @@ impl Report {
             "missing": self.missing, "findings": self.findings,
         });
         write_whole(&folder.join("report.json"), &serde_json::to_vec_pretty(&raw).or_say("cannot write JSON")?)?;
-        for (file, plot) in sections::pictures(&self.values(), &self.engines()) {
+        for (file, plot) in (plots::Plots { values: &self.values(), engines: &self.engines() }).pictures() {
             write_whole(&folder.join(file), plot.as_bytes())?;
         }
         let sentence = match (missing, faults.len()) {
@@ -215,7 +217,7 @@ impl Report {
         let sizes = Sizes { cache: self.sizing.cache_bytes, redo: self.sizing.redo_bytes, iops: None };
         let mut html = String::from(
             "<h2>Configurations</h2><p>As they are where data is larger than memory and the volume is not limited. In memory \
-             the sizes are larger by the same factor for all; on the limited volume InnoDB's <code>innodb_io_capacity</code> \
+             the sizes are larger by the same factor for all but InnoDB's redo log, which stays; on the limited volume InnoDB's <code>innodb_io_capacity</code> \
              is the volume's.</p>",
         );
         html.push_str(&list("All engines", &common_settings()));
