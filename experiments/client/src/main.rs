@@ -12,10 +12,7 @@ mod random_sql;
 mod server;
 
 #[derive(Debug, Parser)]
-#[command(
-    version,
-    about = "SQL against private MariaDB servers with FROND: kill loops, random SQL"
-)]
+#[command(version, about = "SQL against private MariaDB servers with FROND: kill loops, random SQL")]
 struct Cli {
     #[command(subcommand)]
     command: Command,

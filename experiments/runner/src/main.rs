@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use context::Context;
 use engine::Engine;
@@ -112,7 +112,7 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     cleanup::on_signals().or_say("cannot handle signals")?;
     let sizing = sizing(arguments);
     let experiments: Vec<Experiment> = match arguments.only.as_slice() {
-        [] => <Experiment as clap::ValueEnum>::value_variants().to_vec(),
+        [] => Experiment::value_variants().to_vec(),
         only => only.to_vec(),
     };
     let mut engines = arguments.engines.clone();
@@ -128,6 +128,7 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     };
     let mut missing = Vec::new();
     let parts = feasible(parts(&sizing, &experiments, &engines), &out, &mut missing);
+    let whole = plan::parts(&sizing, Experiment::value_variants(), Engine::value_variants());
 
     let context = Context {
         installation,
@@ -152,7 +153,8 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
         identity,
         machine,
         missing,
-        parts: parts.clone(),
+        left_out: whole.len() - parts.len(),
+        parts,
         findings,
         limits_io: context.cage.limits_io(),
         limits_memory: context.cage.limits_memory(),
