@@ -62,7 +62,10 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
     }
     match tpcc::check(context, &server, sizing.warehouses)? {
         Consistency::Holds => finding.set("consistent", 1.0),
-        Consistency::Violated(what) => finding.faults.push(format!("a consistency condition is violated: {what}")),
+        Consistency::Violated(what) => {
+            finding.set("consistent", 0.0);
+            finding.faults.push(format!("a consistency condition is violated: {what}"));
+        }
         Consistency::Unknown => finding.notes.push("the consistency check took too long and was given up".into()),
     }
     finding.works.insert("new_order".into(), work);
