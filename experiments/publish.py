@@ -15,6 +15,8 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 ENGINES = ["frond", "innodb", "rocksdb"]
 PUBLISHED = ["report.html", "rate.svg", "rate-limited.svg", "recovery.svg"]
+# What the pages call the limited volume.
+PUBLISHED_IOPS = 2_000
 TESTS = ["point_select", "read_only", "read_write", "update_index", "update_non_index", "write_only", "insert"]
 
 
@@ -25,8 +27,15 @@ class Run:
         report = json.loads((folder / "report.json").read_text())
         if not report["complete"] or report["identity"]["scale"] != "desk":
             sys.exit(f"publish: not a complete desk run: {folder}")
+        identity = report["identity"]
+        if "with changes" in identity["commit"]:
+            sys.exit(f"publish: the run is of no commit, but of one with changes: {identity['commit']}")
+        if report["missing"]:
+            sys.exit(f"publish: the run was not as meant: {'; '.join(report['missing'])}")
+        if identity["sizing"]["iops"] != PUBLISHED_IOPS:
+            sys.exit(f"publish: the pages tell of {PUBLISHED_IOPS} I/Os per second, the run had {identity['sizing']['iops']}")
         self.findings = report["findings"]
-        self.commit = report["identity"]["commit"][:7]
+        self.commit = identity["commit"][:7]
         goals = re.search(r"(\d+) goals reached, (\d+) not reached", (folder / "report.html").read_text())
         self.reached, self.missed = goals.groups()
 

@@ -1,23 +1,18 @@
 //! `frond-client`: SQL against private MariaDB servers. See `frond-client --help`.
 //!
-//! Rooms, in reading order: `server` (a private server as our child), then one for each subcommand: `kill_loop`, `random_sql`,
-//! `insert`.
-//! The protocol, random numbers and the rows of iiBench are those of `frond_load`.
+//! Rooms, in reading order: `server` (a private server as our child), then one for each subcommand: `kill_loop`, `random_sql`.
+//! The protocol and random numbers are those of `frond_load`.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-mod insert;
 mod kill_loop;
 mod random_sql;
 mod server;
 
 #[derive(Debug, Parser)]
-#[command(
-    version,
-    about = "SQL against private MariaDB servers with FROND: kill loops, random SQL, insertion experiments"
-)]
+#[command(version, about = "SQL against private MariaDB servers with FROND: kill loops, random SQL")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -29,16 +24,12 @@ enum Command {
     KillLoop(kill_loop::KillLoop),
     /// Run random SQL on InnoDB tables and on FROND tables of one server: the answers must be the same
     RandomSql(random_sql::RandomSql),
-    /// The published experiments in SQL, on a running server of any engine
-    #[command(flatten)]
-    Experiment(insert::Experiment),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::KillLoop(command) => command.execute(),
         Command::RandomSql(command) => command.execute(),
-        Command::Experiment(command) => command.execute(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

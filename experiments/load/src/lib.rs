@@ -1,4 +1,4 @@
-//! What puts load on a private MariaDB server: shared by the experiments and by the torture client.
+//! What puts load on a private MariaDB server: shared by the experiments and by the client of the tests.
 //!
 //! - [`wire`]: a connection, the text protocol over a Unix socket.
 //! - [`random`]: numbers from a seed.

@@ -15,8 +15,12 @@ const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 /// The secondary keys by name.
 pub const SECONDARY_KEYS: [&str; 3] = ["price_customer", "register_price_customer", "price_date_customer"];
 
+/// Bytes of a row's columns as MariaDB stores them: BIGINT, DATETIME, three INTs, FLOAT, text with its length.
+const ROW_BYTES: u64 = 8 + 5 + 3 * 4 + 4 + 11;
+/// The same of its entries in the secondary keys, each with the primary key.
+const SECONDARY_BYTES: u64 = (4 + 4 + 8) + (4 + 4 + 4 + 8) + (4 + 5 + 4 + 8);
 /// Bytes that a row asks to be stored over its four indexes.
-pub const LOGICAL_BYTES: u64 = 107;
+pub const LOGICAL_BYTES: u64 = ROW_BYTES + SECONDARY_BYTES;
 
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,10 +2,12 @@
 //!
 //! Each is registered while it exists. Ending in any ordinary way drops its guard; a signal (Ctrl-C, TERM, HUP) goes through
 //! the register: processes are killed, groups and directories removed, and the run ends with status 130. Should the run
-//! itself be killed, its servers die with it (`setpriv --pdeathsig`), and the next run removes the rest, which carries the
-//! dead process's number.
+//! itself be killed, its servers die with it (`setpriv --pdeathsig`), a [`Janitor`] removes its control groups, and the next
+//! run removes the rest.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -74,9 +76,13 @@ pub(crate) fn remove_group(group: &Path) {
     eprintln!("experiments: a control group could not be removed: {}", group.display());
 }
 
-/// A process that is killed if the run ends; `forget` it when it has ended.
-pub(crate) fn guard_process(process: u32) {
-    register().processes.push(process);
+/// Starts a process that is killed if the run ends; `forget` it when it has ended. No signal comes between its start and
+/// its place in the register.
+pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    let mut register = register();
+    let child = command.spawn()?;
+    register.processes.push(child.id());
+    Ok(child)
 }
 
 pub(crate) fn forget_process(process: u32) {
@@ -104,6 +110,35 @@ impl Drop for Group {
     }
 }
 
+/// Waits for the end of its input, which is this process's end whatever it died of; then removes the groups, as soon as
+/// their last processes have gone.
+const JANITOR: &str = "read -r end; tries=0; while [ $tries -lt 100 ]; do rmdir \"$@\" 2>/dev/null; left=; \
+                       for group; do [ -d \"$group\" ] && left=1; done; [ $left ] || exit 0; \
+                       tries=$((tries + 1)); sleep 0.1; done";
+
+/// A process that removes control groups if this one dies without a chance to.
+pub(crate) struct Janitor {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Janitor {
+    /// It stands in a process group of its own, so that no Ctrl-C reaches it.
+    pub(crate) fn watch(groups: &[&Path]) -> std::io::Result<Self> {
+        let mut command = Command::new("sh");
+        command.args(["-c", JANITOR, "sh"]).args(groups).process_group(0);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        Ok(Janitor { input: child.stdin.take(), child })
+    }
+}
+
+impl Drop for Janitor {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = self.child.wait();
+    }
+}
+
 /// A directory that is removed when the guard is dropped.
 pub(crate) struct Directory(PathBuf);
 
@@ -122,5 +157,22 @@ impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
         register().directories.retain(|other| *other != self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_janitor_removes_groups_when_its_input_ends_and_not_before() {
+        let root = tempfile::tempdir().unwrap();
+        let groups = [root.path().join("io"), root.path().join("memory")];
+        groups.iter().for_each(|group| std::fs::create_dir(group).unwrap());
+        let mut janitor = Janitor::watch(&[&groups[0], &groups[1]]).unwrap();
+        assert!(janitor.child.try_wait().unwrap().is_none() && groups.iter().all(|group| group.exists()));
+        janitor.input = None;
+        assert!(janitor.child.wait().unwrap().success());
+        assert!(groups.iter().all(|group| !group.exists()));
     }
 }

@@ -46,7 +46,6 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
     let (outcome, after) = insert_and_kill(server, &plan, Duration::from_secs_f64(seconds))?;
     let work = Work::of_inserts(&outcome, &before, &after);
     finding.set("rows", outcome.rows as f64);
-    finding.set("client_cpu_share", work.client_cpu_seconds / (work.seconds * cores()));
     finding.works.insert("insert".into(), work);
 
     let server = context.start(directory.path(), &settings, query)?;
@@ -121,9 +120,4 @@ fn floor(context: &Context, part: &Part) -> Result<Finding, Failure> {
     let work = Work::of_inserts(&outcome, &before, &server.counters());
     finding.works.insert("insert".into(), work);
     Ok(finding)
-}
-
-/// Cores that this process may use.
-pub(crate) fn cores() -> f64 {
-    std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
 }

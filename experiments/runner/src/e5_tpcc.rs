@@ -31,17 +31,20 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
     let mut finding = Finding::new(part);
     finding.set("loaded_bytes", loaded.bytes_on_disk as f64);
 
-    let server = context.start(directory.path(), &settings, query)?;
+    let mut server = context.start(directory.path(), &settings, query)?;
     let payments_before = payments(&server)?;
     let mut mix = tpcc::begin(context, &server, sizing.warehouses)?;
     mix.ends_within(Duration::from_secs(sizing.tpcc_warm_seconds));
     let (before, begin) = (server.counters(), Instant::now());
-    let by_itself = mix.ends_within(Duration::from_secs(sizing.tpcc_seconds));
+    // go-tpc goes on with errors when the server is gone.
+    let by_itself = mix.ends_within(Duration::from_secs(sizing.tpcc_seconds)) || server.ended().is_some();
     let (words, seconds) = (server.last_words(), begin.elapsed().as_secs_f64());
     let after = server.kill();
     let printed = mix.kill();
     if by_itself {
-        return Err(format!("go-tpc ended before the kill:\n{printed}\nthe server's last words:\n{words}"));
+        return Err(format!(
+            "go-tpc or the server ended before the kill:\n{printed}\nthe server's last words:\n{words}"
+        ));
     }
     let mix = tpcc::parse(&printed, sizing.tpcc_warm_seconds);
     let mut work = mix.work.with(&before, &after);
@@ -59,7 +62,10 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
     }
     match tpcc::check(context, &server, sizing.warehouses)? {
         Consistency::Holds => finding.set("consistent", 1.0),
-        Consistency::Violated(what) => finding.faults.push(format!("a consistency condition is violated: {what}")),
+        Consistency::Violated(what) => {
+            finding.set("consistent", 0.0);
+            finding.faults.push(format!("a consistency condition is violated: {what}"));
+        }
         Consistency::Unknown => finding.notes.push("the consistency check took too long and was given up".into()),
     }
     finding.works.insert("new_order".into(), work);

@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cleanup::{Group, remove_group};
+use crate::cleanup::{Group, Janitor, remove_group};
 use crate::failure::{Failure, While};
 
 const NAME: &str = "frond-experiments-";
@@ -34,6 +34,8 @@ pub(crate) struct Cage {
     version2: bool,
     device: Option<String>,
     why_not: Vec<String>,
+    /// Dropped after the groups.
+    _janitor: Option<Janitor>,
 }
 
 impl Cage {
@@ -43,7 +45,7 @@ impl Cage {
     }
 
     fn make_in(root: &Path, own: &str, device: Option<String>) -> Self {
-        let mut cage = Cage { io: None, memory: None, version2: false, device, why_not: Vec::new() };
+        let mut cage = Cage { io: None, memory: None, version2: false, device, why_not: Vec::new(), _janitor: None };
         if root.join("cgroup.controllers").exists() {
             cage.version2 = true;
             match make_version2(root, own_group(own, "")) {
@@ -61,6 +63,11 @@ impl Cage {
         }
         if cage.device.is_none() {
             cage.why_not.push("the data does not lie on a block device".into());
+        }
+        let groups: Vec<&Path> = [&cage.io, &cage.memory].into_iter().flatten().map(Group::path).collect();
+        if !groups.is_empty() {
+            // Without it the next run removes them.
+            cage._janitor = Janitor::watch(&groups).ok();
         }
         cage
     }

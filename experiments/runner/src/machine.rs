@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::e1_insertion::cores;
 use crate::failure::{Failure, While};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -60,6 +59,11 @@ impl Machine {
             bytes_per_second,
         })
     }
+}
+
+/// Cores that this process may use.
+fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
 }
 
 fn file_system(path: &Path) -> String {

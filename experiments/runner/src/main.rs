@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use context::Context;
 use engine::Engine;
@@ -70,7 +70,7 @@ struct Arguments {
     /// Begin anew instead of keeping the finished parts of an interrupted run
     #[arg(long)]
     fresh: bool,
-    /// Only write the report from the finished parts
+    /// Only write the report from the finished parts of this commit, plugin and size
     #[arg(long)]
     report_only: bool,
 }
@@ -112,7 +112,7 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     cleanup::on_signals().or_say("cannot handle signals")?;
     let sizing = sizing(arguments);
     let experiments: Vec<Experiment> = match arguments.only.as_slice() {
-        [] => <Experiment as clap::ValueEnum>::value_variants().to_vec(),
+        [] => Experiment::value_variants().to_vec(),
         only => only.to_vec(),
     };
     let mut engines = arguments.engines.clone();
@@ -122,9 +122,13 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     installation.require(Engine::Blackhole)?;
     let folder = out.join(arguments.scale.key());
     let identity = identity(&checkout, arguments.scale, &sizing, &installation);
-    let state = State::open(&folder, &identity, arguments.fresh)?;
+    let state = match arguments.report_only {
+        true => State::existing(&folder, &identity)?,
+        false => State::open(&folder, &identity, arguments.fresh)?,
+    };
     let mut missing = Vec::new();
     let parts = feasible(parts(&sizing, &experiments, &engines), &out, &mut missing);
+    let whole = plan::parts(&sizing, Experiment::value_variants(), Engine::value_variants());
 
     let context = Context {
         installation,
@@ -149,7 +153,8 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
         identity,
         machine,
         missing,
-        parts: parts.clone(),
+        left_out: whole.len() - parts.len(),
+        parts,
         findings,
         limits_io: context.cage.limits_io(),
         limits_memory: context.cage.limits_memory(),
@@ -178,7 +183,7 @@ fn identity(checkout: &Path, scale: Scale, sizing: &Sizing, installation: &Insta
     if !git(&["status", "--porcelain", "--untracked-files=no"]).is_empty() {
         commit.push_str(" with changes");
     }
-    Identity::new(scale, sizing, commit, installation.plugin_bytes(), installation.version())
+    Identity::new(scale, sizing, commit, installation.plugin_digest(), installation.version())
 }
 
 /// Leaves out what has no tool on this machine, and says so.

@@ -142,16 +142,19 @@ pub(crate) fn parts(sizing: &Sizing, experiments: &[Experiment], engines: &[Engi
     if experiments.contains(&Experiment::E1) {
         parts.push(floor.clone());
     }
-    if experiments.contains(&Experiment::E3) {
-        let cells = crate::e3_durable::cells(sizing).len() as f64;
-        let seconds = cells * (sizing.transaction_seconds + 0.2) + 2.0;
-        parts.push(Part { experiment: Experiment::E3, variant: "memory", seconds, ..floor.clone() });
-    }
-    if experiments.contains(&Experiment::E4) {
-        let cells = crate::e4_sysbench::cells(sizing).len() as f64;
-        let seconds = cells * (sizing.sysbench_seconds as f64 + 0.5) + 10.0;
-        let dataset = Some(Kind::Sysbench);
-        parts.push(Part { experiment: Experiment::E4, variant: "memory", dataset, seconds, ..floor });
+    // As often as what it is the floor of.
+    for repeat in 0..sizing.repeats * sizing.short_repeats {
+        let floor = Part { repeat, variant: "memory", ..floor.clone() };
+        if experiments.contains(&Experiment::E3) {
+            let cells = crate::e3_durable::cells(sizing).len() as f64;
+            let seconds = cells * (sizing.transaction_seconds + 0.2) + 2.0;
+            parts.push(Part { experiment: Experiment::E3, seconds, ..floor.clone() });
+        }
+        if experiments.contains(&Experiment::E4) {
+            let cells = crate::e4_sysbench::cells(sizing).len() as f64;
+            let seconds = cells * (sizing.sysbench_seconds as f64 + 0.5) + 10.0;
+            parts.push(Part { experiment: Experiment::E4, dataset: Some(Kind::Sysbench), seconds, ..floor });
+        }
     }
     parts
 }
@@ -237,6 +240,11 @@ mod tests {
                 assert!(same.iter().all(|part| what(part) == what(same[0])), "{same:?}");
                 assert_eq!(same.iter().map(|part| part.engine).collect::<Vec<_>>(), engines);
             }
+            let runs = |engine| {
+                let one = |part: &&Part| (part.experiment, part.variant, part.engine) == (E3, "memory", engine);
+                parts.iter().filter(one).count()
+            };
+            assert_eq!(runs(Engine::Blackhole), runs(Engine::Frond), "the floor is measured as often");
             keys.sort();
             keys.dedup();
             assert_eq!(keys.len(), parts.len());

@@ -53,9 +53,10 @@ impl Installation {
         if file.exists() { Ok(()) } else { self.link_stock_plugin(plugin, &file) }
     }
 
-    /// Size of FROND's plugin, which tells builds apart.
-    pub(crate) fn plugin_bytes(&self) -> u64 {
-        fs::metadata(self.plugins.join("ha_frond.so")).map_or(0, |metadata| metadata.len())
+    /// Tells builds of FROND's plugin apart; empty where there is none.
+    pub(crate) fn plugin_digest(&self) -> String {
+        let file = fs::read(self.plugins.join("ha_frond.so"));
+        file.map_or(String::new(), |bytes| format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&bytes)))
     }
 
     fn link_stock_plugin(&self, plugin: &str, file: &Path) -> Result<(), Failure> {
@@ -113,8 +114,12 @@ impl Installation {
 
 /// Copies a server directory of a stopped server.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    let status =
-        Command::new("cp").arg("-a").arg("--sparse=auto").arg(from).arg(to).status().or_say("cannot run cp")?;
+    let mut command = Command::new("cp");
+    let mut copying =
+        cleanup::spawn(command.arg("-a").arg("--sparse=auto").arg(from).arg(to)).or_say("cannot run cp")?;
+    let status = copying.wait().or_say("cannot wait for cp");
+    cleanup::forget_process(copying.id());
+    let status = status?;
     if status.success() { Ok(()) } else { Err(format!("cannot copy a data directory: cp ended with {status}")) }
 }
 
@@ -171,13 +176,9 @@ impl Server {
             .or_say("cannot write the server's error log")?;
         let errors = log.try_clone().or_say("cannot write the server's error log")?;
         let begin = Instant::now();
-        let child = command(installation, cage, directory, settings)
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(errors)
-            .spawn()
-            .or_say("cannot run mariadbd")?;
-        cleanup::guard_process(child.id());
+        let mut command = command(installation, cage, directory, settings);
+        command.stdin(Stdio::null()).stdout(log).stderr(errors);
+        let child = cleanup::spawn(&mut command).or_say("cannot run mariadbd")?;
         let mut server = Server {
             directory: directory.into(),
             settings: settings.clone(),
@@ -215,7 +216,8 @@ impl Server {
         }
     }
 
-    fn ended(&mut self) -> Option<String> {
+    /// How it ended, if it did by itself.
+    pub(crate) fn ended(&mut self) -> Option<String> {
         match self.child.as_mut()?.try_wait() {
             Ok(Some(status)) => Some(status.to_string()),
             _ => None,
@@ -324,9 +326,6 @@ fn command(installation: &Installation, cage: &Cage, directory: &Path, settings:
         .args(as_root())
         .args(settings.engine.plugin().map(|plugin| format!("--plugin-load-add={plugin}")))
         .arg(format!("--default-storage-engine={}", settings.engine.sql()));
-    if settings.engine != Engine::Innodb {
-        command.arg("--innodb=OFF");
-    }
     match settings.port {
         None => command.arg("--skip-networking"),
         Some(port) => command.args(["--bind-address=127.0.0.1".into(), format!("--port={port}")]),

@@ -1,7 +1,7 @@
 //! A run's folder: what it was asked for, and each finished part at once, so that an interrupted run goes on.
 //!
 //! `run.json` says what the figures depend on: scale, sizes, engines, commit, the built plugin. A run goes on only if these
-//! are the same; otherwise it begins anew and says so. A lock keeps two runs in one checkout apart.
+//! are the same; otherwise it begins anew and says so. Who only reads a run never changes its folder. A lock keeps two runs in one checkout apart.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,8 @@ pub(crate) struct Identity {
     pub(crate) scale: Scale,
     pub(crate) sizing: serde_json::Value,
     pub(crate) commit: String,
-    pub(crate) plugin_bytes: u64,
+    /// Of FROND's plugin, the file as it was built.
+    pub(crate) plugin_digest: String,
     pub(crate) server_version: String,
 }
 
@@ -28,13 +29,22 @@ impl Identity {
         scale: Scale,
         sizing: &Sizing,
         commit: String,
-        plugin_bytes: u64,
+        plugin_digest: String,
         server_version: String,
     ) -> Self {
         let sizing = serde_json::to_value(sizing).unwrap_or_default();
-        Identity { scale, sizing, commit, plugin_bytes, server_version }
+        Identity { scale, sizing, commit, plugin_digest, server_version }
+    }
+
+    /// That of the run that a folder holds.
+    fn of(folder: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(folder.join(NOTE)).ok()?).ok()
     }
 }
+
+/// The run's note of what it was asked for, and the folder of its parts.
+const NOTE: &str = "run.json";
+const PARTS: &str = "parts";
 
 /// The run's folder.
 pub(crate) struct State {
@@ -44,10 +54,9 @@ pub(crate) struct State {
 impl State {
     /// Opens the folder; keeps its finished parts if they are of the same identity and `fresh` is not asked for.
     pub(crate) fn open(folder: &Path, identity: &Identity, fresh: bool) -> Result<Self, Failure> {
-        let note = folder.join("run.json");
-        let parts = folder.join("parts");
-        let kept = fs::read(&note).ok().and_then(|text| serde_json::from_slice::<Identity>(&text).ok());
-        match kept {
+        let note = folder.join(NOTE);
+        let parts = folder.join(PARTS);
+        match Identity::of(folder) {
             Some(kept) if kept == *identity && !fresh => {}
             Some(_) | None => {
                 if parts.exists() && !fresh {
@@ -59,6 +68,18 @@ impl State {
         fs::create_dir_all(&parts).or_say(format!("cannot create {}", parts.display()))?;
         write(&note, identity)?;
         Ok(State { parts })
+    }
+
+    /// The folder as a run of this identity left it; there must be one.
+    pub(crate) fn existing(folder: &Path, identity: &Identity) -> Result<Self, Failure> {
+        match Identity::of(folder) {
+            Some(kept) if kept == *identity => Ok(State { parts: folder.join(PARTS) }),
+            Some(kept) => Err(format!(
+                "nothing of this commit, plugin and size was measured; what is kept is of another, commit={}",
+                kept.commit
+            )),
+            None => Err(format!("nothing was measured in {}", folder.display())),
+        }
     }
 
     /// A part that is finished and did not fail.
@@ -106,7 +127,7 @@ mod tests {
     use crate::plan::Experiment;
 
     fn identity(commit: &str) -> Identity {
-        Identity::new(Scale::Smoke, &Scale::Smoke.sizing(), commit.into(), 1, "1".into())
+        Identity::new(Scale::Smoke, &Scale::Smoke.sizing(), commit.into(), "d".into(), "1".into())
     }
 
     fn part() -> Part {
@@ -132,6 +153,21 @@ mod tests {
         let again = State::open(&folder, &identity("a"), false).unwrap();
         assert_eq!(again.finished(&part()).unwrap().numbers["ready_seconds"], 0.5);
         assert!(State::open(&folder, &identity("b"), false).unwrap().finished(&part()).is_none());
+    }
+
+    #[test]
+    fn who_only_reads_finds_the_run_asked_for_or_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("smoke");
+        assert!(State::existing(&folder, &identity("a")).is_err_and(|why| why.contains("nothing was measured")));
+        assert!(!folder.exists());
+        let state = State::open(&folder, &identity("a"), false).unwrap();
+        state.keep(&part(), &Finding::new(&part())).unwrap();
+        assert!(State::existing(&folder, &identity("b")).is_err_and(|why| why.contains("commit=a")));
+        let mut rebuilt = identity("a");
+        rebuilt.plugin_digest = "e".into();
+        assert!(State::existing(&folder, &rebuilt).is_err());
+        assert!(State::existing(&folder, &identity("a")).unwrap().finished(&part()).is_some());
     }
 
     #[test]

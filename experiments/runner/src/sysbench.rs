@@ -8,6 +8,9 @@ use crate::measure::{Latency, Work};
 use crate::server::Server;
 use crate::tool;
 
+/// Uniform keys; and write conflicts that an engine reports instead of waiting are tried again, as an application would.
+pub(crate) const OPTIONS: [&str; 2] = ["--rand-type=uniform", "--mysql-ignore-errors=1213,1020,1205"];
+
 /// Whether the program is there.
 pub(crate) fn is_installed() -> bool {
     Command::new("sysbench")
@@ -46,9 +49,8 @@ pub(crate) fn run(server: &Server, test: &str, rows: u64, threads: u64, seconds:
         format!("--time={seconds}"),
         "--report-interval=1".into(),
         "--histogram=on".into(),
-        "--rand-type=uniform".into(),
-        // Write conflicts that an engine reports instead of waiting are tried again, as an application would.
-        "--mysql-ignore-errors=1213,1020,1205".into(),
+        OPTIONS[0].into(),
+        OPTIONS[1].into(),
     ];
     let before = server.counters();
     let printed = tool::launch("sysbench", &arguments(server, test, rows, &own, "run"))?.succeed(server)?;

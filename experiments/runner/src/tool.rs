@@ -22,8 +22,7 @@ pub(crate) fn launch(program: &str, arguments: &[String]) -> Result<Running, Fai
     let words: Vec<&str> = dies_with_us().iter().copied().chain([program]).collect();
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().or_say(format!("cannot run {program}"))?;
-    cleanup::guard_process(child.id());
+    let mut child = cleanup::spawn(&mut command).or_say(format!("cannot run {program}"))?;
     let mut output: Vec<_> = child.stdout.take().map(reader).into_iter().collect();
     output.extend(child.stderr.take().map(reader));
     Ok(Running { child, name: program.rsplit('/').next().unwrap_or(program).into(), output })

@@ -108,7 +108,7 @@ impl Judge<'_> {
             };
             let seen = format!("{own:.2} s against {rival:.2} s");
             let what = format!("the same against the rivals, {title}");
-            self.tell(what, "never behind either", seen, Some(own <= rival + NOISE_SECONDS));
+            self.tell(what, "never behind either (50 ms are noise)", seen, Some(own <= rival + NOISE_SECONDS));
         }
     }
 

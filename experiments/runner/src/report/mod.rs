@@ -1,9 +1,12 @@
 //! The report: one HTML file that a database administrator can read alone, and the raw figures as JSON beside it.
 //!
-//! Rooms: [`table`] (values and tables), [`svg`] (plots), [`sections`] (a section per experiment), [`goals`] (what was to be
-//! reached). A report with parts that are missing says so at its top and in its name; wrong results come before all else.
+//! Rooms: [`table`] (values and tables), [`svg`] and [`bars`] (how plots are drawn), [`plots`] (of what), [`sections`] (a section per experiment), [`goals`] (what was to be
+//! reached). A report with parts that are missing says so at its top and in its name, one
+//! of some experiments or engines only at its top; wrong results come before all else.
 
+pub(crate) mod bars;
 pub(crate) mod goals;
+pub(crate) mod plots;
 pub(crate) mod sections;
 pub(crate) mod svg;
 pub(crate) mod table;
@@ -36,6 +39,8 @@ pub(crate) struct Report {
     pub(crate) missing: Vec<String>,
     /// What was to be measured.
     pub(crate) parts: Vec<Part>,
+    /// How many more parts all experiments on all engines would have: not asked for, or without a tool on this machine.
+    pub(crate) left_out: usize,
     pub(crate) findings: Vec<Finding>,
     pub(crate) limits_io: bool,
     pub(crate) limits_memory: bool,
@@ -62,21 +67,30 @@ impl Report {
         let path = folder.join(name);
         write_whole(&path, html.as_bytes())?;
         let raw = json!({
-            "made": now(), "complete": missing == 0, "identity": self.identity, "machine": self.machine,
+            "made": now(), "complete": missing == 0 && self.left_out == 0, "identity": self.identity, "machine": self.machine,
             "missing": self.missing, "findings": self.findings,
         });
         write_whole(&folder.join("report.json"), &serde_json::to_vec_pretty(&raw).or_say("cannot write JSON")?)?;
-        for (file, plot) in sections::pictures(&self.values(), &self.engines()) {
+        for (file, plot) in (plots::Plots { values: &self.values(), engines: &self.engines() }).pictures() {
             write_whole(&folder.join(file), plot.as_bytes())?;
         }
-        let sentence = match (missing, faults.len()) {
+        let mut sentence = match (missing, faults.len()) {
             (0, 0) => format!("all {} parts measured, nothing wrong was seen", self.parts.len()),
             (0, wrong) => format!("all {} parts measured, {wrong} WRONG RESULTS", self.parts.len()),
             (missing, wrong) => {
                 format!("INCOMPLETE: {missing} of {} parts missing, {wrong} wrong results", self.parts.len())
             }
         };
+        if let Some(part_of) = self.part_of_the_whole() {
+            sentence.push_str(&format!("; {part_of}"));
+        }
         Ok(Written { path, whole: missing == 0 && faults.is_empty(), sentence })
+    }
+
+    /// What is said where less than everything was to be measured.
+    fn part_of_the_whole(&self) -> Option<String> {
+        let (left_out, all) = (self.left_out, self.left_out + self.parts.len());
+        (left_out > 0).then(|| format!("{left_out} of {all} parts were not asked for or have no tool on this machine"))
     }
 
     fn is_measured(&self, part: &Part) -> bool {
@@ -121,6 +135,9 @@ impl Report {
             html.push_str(&format!(
                 "<p class='alarm'>INCOMPLETE: {missing} of {total} parts are missing or failed.</p>"
             ));
+        }
+        if let Some(part_of) = self.part_of_the_whole() {
+            html.push_str(&format!("<p class='alarm'>NOT THE WHOLE: {part_of}.</p>"));
         }
         html.push_str(&alarms("Wrong results", faults));
         if self.scale == Scale::Smoke {
@@ -215,7 +232,7 @@ impl Report {
         let sizes = Sizes { cache: self.sizing.cache_bytes, redo: self.sizing.redo_bytes, iops: None };
         let mut html = String::from(
             "<h2>Configurations</h2><p>As they are where data is larger than memory and the volume is not limited. In memory \
-             the sizes are larger by the same factor for all; on the limited volume InnoDB's <code>innodb_io_capacity</code> \
+             the sizes are larger by the same factor for all but InnoDB's redo log, which stays; on the limited volume InnoDB's <code>innodb_io_capacity</code> \
              is the volume's.</p>",
         );
         html.push_str(&list("All engines", &common_settings()));

@@ -2,12 +2,18 @@
 
 use std::fmt::Write;
 
-const WIDTH: f64 = 760.0;
-const HEIGHT: f64 = 300.0;
+pub(crate) const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 318.0;
 const LEFT: f64 = 78.0;
-const RIGHT: f64 = 14.0;
-const TOP: f64 = 30.0;
+pub(crate) const RIGHT: f64 = 14.0;
+/// The title stands above the legend, the legend above the plot.
+pub(crate) const TITLE: f64 = 18.0;
+const LEGEND_ROW: f64 = 18.0;
 const BOTTOM: f64 = 46.0;
+/// Width of a letter of the legend, rather too much: fonts differ.
+const LETTER: f64 = 7.0;
+/// What an entry of the legend takes beside its letters.
+const ENTRY: f64 = 34.0;
 
 /// A line of points.
 pub(crate) struct Series {
@@ -83,13 +89,15 @@ impl Plot<'_> {
         };
         let horizontal = Axis::of(points().map(|point| point.0), self.x_log);
         let vertical = Axis::of(points().map(|point| point.1), self.y_log);
+        let legend = legend(self.series.iter().map(|series| series.name.as_str()));
+        let top = legend.last().map_or(TITLE, |last| last.1) + 12.0;
         let x = |value: f64| LEFT + horizontal.place(value) * (WIDTH - LEFT - RIGHT);
-        let y = |value: f64| HEIGHT - BOTTOM - vertical.place(value) * (HEIGHT - TOP - BOTTOM);
+        let y = |value: f64| HEIGHT - BOTTOM - vertical.place(value) * (HEIGHT - top - BOTTOM);
         let mut svg = format!(
             "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {HEIGHT}' role='img' \
              style='max-width:{WIDTH}px;font:12px sans-serif'><title>{title}</title>\
              <rect width='{WIDTH}' height='{HEIGHT}' fill='#fff'/>\
-             <text x='{LEFT}' y='18' font-weight='bold'>{title}</text>",
+             <text x='{LEFT}' y='{TITLE}' font-weight='bold'>{title}</text>",
             title = escape(self.title)
         );
         for tick in vertical.ticks() {
@@ -108,7 +116,7 @@ impl Plot<'_> {
             let at = x(tick);
             let _ = write!(
                 svg,
-                "<line x1='{at:.1}' x2='{at:.1}' y1='{TOP}' y2='{}' stroke='#eee'/>\
+                "<line x1='{at:.1}' x2='{at:.1}' y1='{top}' y2='{}' stroke='#eee'/>\
                  <text x='{at:.1}' y='{}' text-anchor='middle' fill='#555'>{}</text>",
                 HEIGHT - BOTTOM,
                 HEIGHT - BOTTOM + 15.0,
@@ -126,7 +134,7 @@ impl Plot<'_> {
             HEIGHT / 2.0,
             escape(self.y)
         );
-        for (number, series) in self.series.iter().enumerate() {
+        for (series, (at, row)) in self.series.iter().zip(legend) {
             let drawn: Vec<(f64, f64)> = series
                 .points
                 .iter()
@@ -146,17 +154,35 @@ impl Plot<'_> {
                 let _ =
                     write!(svg, "<text x='{px:.1}' y='{:.1}' fill='{colour}' text-anchor='middle'>✕</text>", py + 5.0);
             }
-            let at = WIDTH - RIGHT - 130.0 * (self.series.len() - number) as f64;
-            let _ = write!(
-                svg,
-                "<rect x='{at}' y='9' width='12' height='4' fill='{colour}'/><text x='{}' y='16'>{}</text>",
-                at + 17.0,
-                escape(&series.name)
-            );
+            svg.push_str(&entry(at, row, colour, &series.name));
         }
         svg.push_str("</svg>");
         svg
     }
+}
+
+/// Where the legend's entries stand: side by side below the title, in as many rows as it takes.
+pub(crate) fn legend<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(f64, f64)> {
+    let (mut at, mut row) = (LEFT, TITLE + LEGEND_ROW);
+    let place = |name: &str| {
+        let width = ENTRY + LETTER * name.chars().count() as f64;
+        if at > LEFT && at + width > WIDTH - RIGHT {
+            (at, row) = (LEFT, row + LEGEND_ROW);
+        }
+        at += width;
+        (at - width, row)
+    };
+    names.map(place).collect()
+}
+
+/// An entry of a legend.
+pub(crate) fn entry(at: f64, row: f64, colour: &str, name: &str) -> String {
+    format!(
+        "<rect x='{at}' y='{}' width='12' height='4' fill='{colour}'/><text x='{}' y='{row}'>{}</text>",
+        row - 7.0,
+        at + 17.0,
+        escape(name)
+    )
 }
 
 /// Text as HTML.
@@ -201,6 +227,20 @@ mod tests {
         let svg = plot.draw();
         assert_eq!(svg.matches("<circle").count(), 1);
         assert!(svg.contains("a&lt;b") && svg.contains('✕') && !svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn a_legend_stays_below_the_title_and_on_the_canvas() {
+        let names = ["FROND", "InnoDB", "MyRocks", "FROND, limited", "InnoDB, limited", "MyRocks, limited", "another"];
+        let places = legend(names.into_iter());
+        for (name, (at, row)) in names.iter().zip(&places) {
+            let end = at + ENTRY + LETTER * name.len() as f64;
+            assert!(*at >= LEFT && end <= WIDTH - RIGHT && *row > TITLE, "{name} at={at} end={end} row={row}");
+        }
+        for pair in places.windows(2) {
+            assert!(pair[1].1 > pair[0].1 || pair[1].0 > pair[0].0);
+        }
+        assert!(places[6].1 > places[0].1, "seven names take two rows");
     }
 
     #[test]

@@ -82,6 +82,10 @@ pub(crate) enum Unit {
     Bytes,
     Microseconds,
     Share,
+    /// A share, printed as a percentage.
+    Percent,
+    /// 1 or 0.
+    YesNo,
 }
 
 impl Unit {
@@ -94,6 +98,9 @@ impl Unit {
             Unit::Milliseconds => format!("{} ms", count(value)),
             Unit::Microseconds => format!("{value:.1} µs"),
             Unit::Share => format!("{value:.2}"),
+            Unit::Percent if value < 0.0995 => format!("{:.1} %", value * 100.0),
+            Unit::Percent => format!("{:.0} %", value * 100.0),
+            Unit::YesNo => if value > 0.0 { "yes" } else { "no" }.into(),
             Unit::Bytes if value >= 1e9 => format!("{:.2} GB", value / 1e9),
             Unit::Bytes if value >= 1e6 => format!("{:.1} MB", value / 1e6),
             Unit::Bytes if value >= 1e3 => format!("{:.2} KB", value / 1e3),
@@ -126,7 +133,7 @@ pub(crate) struct Line {
     pub(crate) cells: Vec<Option<Spread>>,
 }
 
-/// FROND's value over the better rival's, so that more than 1 is always good.
+/// FROND's value over the better rival's, so that more than 1 is always good; none where a value is not positive.
 pub(crate) fn advantage(engines: &[Engine], cells: &[Option<Spread>], better: Better) -> Option<f64> {
     let value = |engine: Engine| {
         let at = engines.iter().position(|other| *other == engine)?;
@@ -134,23 +141,28 @@ pub(crate) fn advantage(engines: &[Engine], cells: &[Option<Spread>], better: Be
     };
     let own = value(Engine::Frond)?;
     let rivals = Engine::RIVALS.into_iter().filter_map(value);
-    match better {
-        Better::Higher => rivals.reduce(f64::max).map(|rival| own / rival),
-        Better::Lower => rivals.reduce(f64::min).map(|rival| rival / own),
-        Better::Neither => None,
-    }
+    let rival = match better {
+        Better::Higher => rivals.reduce(f64::max)?,
+        Better::Lower => rivals.reduce(f64::min)?,
+        Better::Neither => return None,
+    };
+    let ratio = if better == Better::Higher { own / rival } else { rival / own };
+    (own > 0.0 && rival > 0.0).then_some(ratio)
 }
 
-/// The table as HTML.
+/// The table as HTML. The floor has a column only where it has a value.
 pub(crate) fn table(engines: &[Engine], lines: &[Line]) -> String {
+    let has_value = |column: usize| lines.iter().any(|line| line.cells.get(column).is_some_and(Option::is_some));
+    let shown: Vec<usize> =
+        (0..engines.len()).filter(|&column| engines[column] != Engine::Blackhole || has_value(column)).collect();
     let mut html = String::from("<table><tr><th></th>");
-    for engine in engines {
-        html.push_str(&format!("<th>{}</th>", engine.title()));
+    for &column in &shown {
+        html.push_str(&format!("<th>{}</th>", engines[column].title()));
     }
     html.push_str("<th>FROND against the better rival</th></tr>");
     for line in lines.iter().filter(|line| line.cells.iter().any(Option::is_some)) {
         html.push_str(&format!("<tr><td>{}</td>", escape(&line.name)));
-        for cell in &line.cells {
+        for cell in shown.iter().map(|&column| line.cells[column]) {
             html.push_str(&match cell {
                 None => "<td>–</td>".into(),
                 Some(spread) if spread.runs > 1 => format!(
@@ -190,6 +202,9 @@ mod tests {
     fn frond_is_compared_with_the_better_rival() {
         assert_eq!(advantage(&ALL, &cells([10.0, 5.0, 8.0]), Better::Higher), Some(1.25));
         assert_eq!(advantage(&ALL, &cells([10.0, 5.0, 8.0]), Better::Lower), Some(0.5));
+        assert_eq!(advantage(&ALL, &cells([-0.5, 5.0, 8.0]), Better::Lower), None);
+        assert_eq!(advantage(&ALL, &cells([0.5, -5.0, 8.0]), Better::Lower), None);
+        assert_eq!(advantage(&ALL, &cells([0.5, 0.0, 0.0]), Better::Higher), None);
         assert_eq!(advantage(&ALL[..1], &cells([10.0, 5.0, 8.0])[..1], Better::Higher), None);
     }
 
@@ -203,7 +218,23 @@ mod tests {
     }
 
     #[test]
+    fn the_floor_has_a_column_only_with_a_value_in_it() {
+        let engines = [Engine::Frond, Engine::Blackhole];
+        let line = |floor: Option<f64>| Line {
+            name: "n".into(),
+            better: Better::Higher,
+            unit: Unit::Count,
+            cells: vec![Spread::of(&[1.0]), floor.and_then(|floor| Spread::of(&[floor]))],
+        };
+        assert!(!table(&engines, &[line(None)]).contains("BLACKHOLE"));
+        let html = table(&engines, &[line(None), line(Some(7.0))]);
+        assert!(html.contains("BLACKHOLE") && html.contains("<td>–</td>") && html.contains("<td>7</td>"));
+    }
+
+    #[test]
     fn numbers_are_for_people() {
+        assert_eq!([Unit::Percent.print(0.034), Unit::Percent.print(0.5)], ["3.4 %", "50 %"].map(String::from));
+        assert_eq!([Unit::YesNo.print(1.0), Unit::YesNo.print(0.0)], ["yes", "no"].map(String::from));
         assert_eq!(Unit::Count.print(1_234_567.0), "1,234,567");
         assert_eq!(Unit::Seconds.print(0.0123), "12.3 ms");
         assert_eq!(Unit::Bytes.print(1_500.0), "1.50 KB");

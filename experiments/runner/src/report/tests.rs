@@ -12,7 +12,9 @@ fn report(change: impl Fn(&mut Finding)) -> Report {
         .map(|part| {
             let mut finding = Finding::new(part);
             let rate = if part.engine == Engine::Frond { 500.0 } else { 100.0 };
-            let work = Work { units: rate * 4.0, seconds: 4.0, by_second: vec![rate; 4], ..Work::default() };
+            let mut work = Work { units: rate * 4.0, seconds: 4.0, by_second: vec![rate; 4], ..Work::default() };
+            (work.bytes_written, work.client_cpu_seconds, work.server_cpu_seconds) = (4_000, 0.2, 2.0);
+            (work.latency_ms.p999, work.latency_ms.distribution) = (9.0, vec![(1.0, 0.5), (9.0, 1.0)]);
             finding.works.insert("insert".into(), work);
             finding.set("ready_seconds", 0.4);
             finding.set("clean_ready_seconds", 0.2);
@@ -23,7 +25,7 @@ fn report(change: impl Fn(&mut Finding)) -> Report {
     Report {
         scale: Scale::Smoke,
         sizing,
-        identity: Identity::new(Scale::Smoke, &sizing, "abc".into(), 1, "10.11".into()),
+        identity: Identity::new(Scale::Smoke, &sizing, "abc".into(), "d".into(), "10.11".into()),
         machine: Machine {
             cores: 2.0,
             processor: "cpu".into(),
@@ -37,6 +39,7 @@ fn report(change: impl Fn(&mut Finding)) -> Report {
         },
         missing: Vec::new(),
         parts,
+        left_out: 0,
         findings,
         limits_io: true,
         limits_memory: true,
@@ -72,6 +75,38 @@ fn a_part_that_failed_makes_it_incomplete_in_name_and_text() {
     }));
     assert!(!written.whole && written.path.ends_with(INCOMPLETE));
     assert!(html.contains("INCOMPLETE: 3 of 10 parts") && html.contains("out of &lt;luck&gt;"));
+}
+
+#[test]
+fn a_report_of_less_than_everything_does_not_look_whole() {
+    let complete = |report: &Report| {
+        let folder = tempfile::tempdir().unwrap();
+        let written = report.write(folder.path()).unwrap();
+        assert!(written.whole, "what was asked for is there");
+        let raw = fs::read(folder.path().join("report.json")).unwrap();
+        let raw: serde_json::Value = serde_json::from_slice(&raw).unwrap();
+        (raw["complete"].as_bool().unwrap(), fs::read_to_string(written.path).unwrap(), written.sentence)
+    };
+    let whole = report(|_| {});
+    let (is_complete, html, _) = complete(&whole);
+    assert!(is_complete && !html.contains("NOT THE WHOLE"));
+    let (is_complete, html, sentence) = complete(&Report { left_out: 7, ..whole });
+    assert!(!is_complete && sentence.contains("7 of 17 parts"));
+    assert!(html.find("NOT THE WHOLE: 7 of 17 parts").unwrap() < html.find("How to read it").unwrap());
+}
+
+#[test]
+fn every_mean_has_its_costs_beside_it_and_every_plot_a_title() {
+    let (_, html) = written(&report(|_| {}));
+    for beside in ["worst second", "p99.9", "written per row", "server CPU per row", "client&#39;s share of all CPU"] {
+        assert!(html.contains(&format!("  {beside}</td>")), "{beside}");
+    }
+    for plot in
+        ["Bytes written per row of iiBench&#39;s table", "Recovery time against insert rate", "answered within a time"]
+    {
+        assert!(html.contains(plot), "{plot}");
+    }
+    assert!(!html.contains("<title></title>") && !html.contains("BLACKHOLE"));
 }
 
 #[test]
