@@ -169,10 +169,11 @@ int checkpoint_state(handlerton *, bool disabled)
   return hold_checkpoints(disabled) == FROND_OK ? 0 : 1;
 }
 
-/* BACKUP STAGE START: the log that belongs to the backup is short, and is kept short by no further checkpoint. */
+/* BACKUP STAGE START: the log that belongs to the backup is short, and no checkpoint because of time moves it. They are held also where the
+   checkpoint fails: the end of the backup lets them go in any case, and must not let go what another session holds. */
 void prepare_for_backup()
 {
-  if (frond_db_checkpoint(database) != FROND_OK || hold_checkpoints(true) != FROND_OK)
+  if (hold_checkpoints(true) != FROND_OK || frond_db_checkpoint(database) != FROND_OK)
     sql_print_warning("FROND: no checkpoint before the backup: %s", last_message());
 }
 

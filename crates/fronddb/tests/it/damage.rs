@@ -505,7 +505,6 @@ fn a_damaged_block_of_the_catalog_keeps_no_other_tree_from_being_written() {
     writer.join().unwrap();
 }
 
-/// What a check of `storage` with one bit flipped says.
 /// A copy of `storage` with a bit flipped in the byte of the data file at `offset`.
 fn flipped(storage: &MemoryStorage, offset: u64) -> MemoryStorage {
     let storage = storage.snapshot();
@@ -513,6 +512,7 @@ fn flipped(storage: &MemoryStorage, offset: u64) -> MemoryStorage {
     storage
 }
 
+/// What a check of `storage` with one bit flipped says.
 fn checked_with_flip(storage: &MemoryStorage, offset: u64) -> CheckReport {
     check(DIRECTORY, &options(&flipped(storage, offset)), &mut |_| {}).unwrap()
 }
@@ -683,4 +683,62 @@ fn a_large_value_of_which_only_the_log_knows_is_checked() {
     db.check(&mut |finding| found.push(finding), None).unwrap();
     assert_eq!(found.len(), 1, "{found:#?}");
     assert_eq!((found[0].tree, found[0].tree_last), (Some(tree.id()), Some(tree.id())));
+}
+
+/// The blocks of a tree that is dropped go unread with the leaves that are its own alone. In a leaf that it shares with a tree beside it they
+/// stay, and so does their damage, which concerns nobody.
+#[test]
+fn a_damaged_tree_is_dropped_and_created_anew() {
+    let storage = MemoryStorage::new();
+    let db = open(&storage);
+    let mut random = Random::new(13);
+    let row = |number: u32| number.to_be_bytes();
+    for name in TREES {
+        let tree = db.create_tree(name, &TreeOptions::default()).unwrap();
+        (0..600).for_each(|number| db.put(&tree, &row(number), &random.bytes(100)).unwrap());
+    }
+    db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    db.close().unwrap();
+    let (mut clean, mut shared) = (0, 0);
+    for offset in used(&storage, &data_file()).1.into_iter().step_by(3000) {
+        let storage = flipped(&storage, offset);
+        let before = check(DIRECTORY, &options(&storage), &mut |_| {}).unwrap();
+        let [finding] = before.findings.as_slice() else { continue };
+        let Some(name) = finding.tree_name.as_deref().filter(|name| TREES.contains(name)) else { continue };
+        let context = format!("tree={name} offset={offset}");
+        let db = open(&storage);
+        let tree = db.open_tree(name).unwrap();
+        let is_damaged = |number| db.get(&tree, &row(number)).is_err_and(|error| error.is_unreadable());
+        if !(0..600).any(is_damaged) {
+            continue;
+        }
+        db.drop_tree(name).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let tree = db.create_tree(name, &TreeOptions::default()).unwrap();
+        (0..600).for_each(|number| db.put(&tree, &row(number), b"anew").unwrap());
+        db.checkpoint().unwrap();
+        let mut met = 0;
+        while db.step_background().unwrap_or_else(|error| {
+            assert!(error.is_unreadable(), "{context}: {error}");
+            met += 1;
+            met < 10
+        }) {}
+        (0..600).for_each(|number| assert_eq!(db.get(&tree, &row(number)).unwrap().as_deref(), Some(&b"anew"[..])));
+        for beside in TREES.map(|name| db.open_tree(name).unwrap()) {
+            (0..600).for_each(|number| assert!(db.get(&beside, &row(number)).unwrap().is_some(), "{context}"));
+        }
+        let mut online = Vec::new();
+        db.check(&mut |finding| online.push(finding.offset), None).unwrap();
+        db.close().unwrap();
+        let after = check(DIRECTORY, &options(&storage), &mut |_| {}).unwrap();
+        let left: Vec<_> = after.findings.iter().map(|finding| finding.offset).collect();
+        assert_eq!(online, left, "{context}");
+        if met == 0 {
+            assert!(after.is_clean(), "{context}: {:#?}", after.findings);
+            clean += 1;
+        } else {
+            assert_eq!((left, after.damaged_trees()), (vec![finding.offset], before.damaged_trees()), "{context}");
+            shared += 1;
+        }
+    }
+    assert!(clean > 40 && shared < 20, "clean={clean} shared={shared}");
 }
