@@ -269,11 +269,12 @@ frond_status frond_tree_create(frond_txn *txn, const char *name, const frond_tre
 frond_status frond_tree_open(frond_txn *txn, const char *name, frond_tree **tree);
 /* Frees the handle; the tree stays. Slices of its name are gone. NULL is allowed. No call may use it meanwhile. */
 void frond_tree_close(frond_tree *tree);
-/* Drops a tree with all its rows, at a cost that does not depend on them. Handles then give FROND_NOT_FOUND. */
+/* Drops a tree with all its rows, at a cost that does not depend on them. Handles then give FROND_NOT_FOUND, once that is
+ * committed also to transactions whose snapshot is older: names and the being of trees follow commits and not snapshots. */
 frond_status frond_tree_drop(frond_txn *txn, const char *name);
 /* Gives a tree another name. Handles stay valid. FROND_NOT_FOUND, FROND_KEY_EXISTS. */
 frond_status frond_tree_rename(frond_txn *txn, const char *old_name, const char *new_name);
-/* Removes all rows of a tree, at a cost that does not depend on them. */
+/* Removes all rows of a tree, at a cost that does not depend on them. Older snapshots still have them. */
 frond_status frond_tree_truncate(frond_txn *txn, const frond_tree *tree);
 /* Replaces codec and metadata. Stored blocks follow as they are rewritten. */
 frond_status frond_tree_set_options(frond_txn *txn, const frond_tree *tree, const frond_tree_options *options);

@@ -47,7 +47,7 @@ pub use db::options::{
 };
 pub use db::report::{RecoveryEstimate, RecoveryPhase, RecoveryProgress, RecoveryReport};
 pub use db::salvage::{SalvageReport, SalvagedTree, salvage};
-pub use db::statistics::{Distribution, Statistics};
+pub use db::statistics::{Amplification, Distribution, Statistics};
 pub use db::transaction::{Locked, Savepoint, Transaction};
 pub use db::tree_handle::{RangeEstimate, Tree, TreeInfo};
 pub use format::program::{Op, Overflow, Program, UPDATE_REACH_BYTES_MAX};

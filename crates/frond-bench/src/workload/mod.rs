@@ -341,13 +341,25 @@ impl OnEngine for &Spec {
     }
 }
 
-/// Does a run in this process, and removes its database unless asked to keep it.
+/// Does a run in this process, checks its database, and removes it unless asked to keep it.
 pub fn run(spec: &Spec) -> Result<Outcome> {
     let outcome = spec.engine.dispatch(spec)?;
+    if spec.engine == EngineName::Frond {
+        check(&spec.common.directory)?;
+    }
     if !spec.common.keep {
         spec.common.remove()?;
     }
     Ok(outcome)
+}
+
+/// Reads all of a closed database of FrondDB: a speed counts only if the data are sound after it.
+fn check(directory: &Path) -> Result<()> {
+    let report = fronddb::check(directory, &fronddb::CheckOptions::default(), &mut |_| {})?;
+    let Some(finding) = report.findings.first() else { return Ok(()) };
+    let damaged = directory.join(&finding.file);
+    let offset = finding.offset.map(|offset| format!(" offset={offset}")).unwrap_or_default();
+    Err(Error::new(format!("{} is damaged after the run: {}{offset}", damaged.display(), finding.message)))
 }
 
 /// Durability's default on the command line.

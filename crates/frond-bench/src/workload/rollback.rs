@@ -1,4 +1,5 @@
-//! Rolling back transactions of different sizes: the caller's time, and the memory that the open transaction took.
+//! Rolling back transactions of different sizes: the caller's time, and the memory that the open transaction took. At the
+//! end FrondDB commits the same changes, in a time that does not depend on their number either.
 
 use std::time::Instant;
 
@@ -7,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::records::{RecordOptions, Records, TREES, expect};
 use super::{Common, Outcome};
+use crate::engine::frond::Frond;
 use crate::engine::{Durability, Engine, OpenOptions, Transaction};
-use crate::measure::Resources;
+use crate::measure::{Phase, Resources};
 use crate::{Error, Result};
 
 /// Options of the rollbacks.
@@ -26,6 +28,9 @@ pub struct Options {
     pub records: RecordOptions,
 }
 
+/// Version of the changed rows.
+const CHANGED: u64 = 1;
+
 const LABELS: [(u64, &str); 2] = [(1_000_000, " M"), (1_000, " k")];
 
 fn label(rows: u64) -> String {
@@ -41,16 +46,8 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
     let records = Records::new(common.seed, &options.records);
     records.put(&engine, 0, options.before, Durability::Sync)?;
     for &rows in &options.rows {
-        let mut meter = common.meter(&format!("change {}", label(rows)), rows);
-        let mut worker = meter.worker();
-        let mut transaction = engine.begin()?;
-        let mut value = Vec::new();
-        for number in 0..rows {
-            records.value(number, 1, &mut value);
-            worker.time(1, || transaction.put(0, &records.key(number), &value))?;
-        }
-        meter.add(worker);
-        outcome.phases.push(meter.finish(&common.directory)?);
+        let (transaction, phase) = change(&engine, common, &records, rows)?;
+        outcome.phases.push(phase);
         let held = Resources::now().memory_bytes.saturating_sub(outcome.memory_base_bytes);
         let began = Instant::now();
         transaction.rollback()?;
@@ -63,15 +60,63 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
         );
         check(&engine, &records, options.before, rows)?;
     }
+    if E::NAME == Frond::NAME {
+        commit(&engine, common, &records, &options.rows, &mut outcome)?;
+    }
     outcome.statistics = engine.statistics()?;
     engine.close()?;
     Ok(outcome)
 }
 
+/// A transaction that has put so many rows, and how long they took.
+fn change<E: Engine>(engine: &E, common: &Common, records: &Records, rows: u64) -> Result<(E::Transaction, Phase)> {
+    let mut meter = common.meter(&format!("change {}", label(rows)), rows);
+    let mut worker = meter.worker();
+    let mut transaction = engine.begin()?;
+    let mut value = Vec::new();
+    for number in 0..rows {
+        records.value(number, CHANGED, &mut value);
+        worker.time(1, || transaction.put(0, &records.key(number), &value))?;
+    }
+    meter.add(worker);
+    Ok((transaction, meter.finish(&common.directory)?))
+}
+
+/// For each size: makes the same changes once more, commits, checks that they are there.
+fn commit<E: Engine>(
+    engine: &E,
+    common: &Common,
+    records: &Records,
+    sizes: &[u64],
+    outcome: &mut Outcome,
+) -> Result<()> {
+    for &rows in sizes {
+        let (transaction, _) = change(engine, common, records, rows)?;
+        let began = Instant::now();
+        transaction.commit(Durability::Sync)?;
+        let took = began.elapsed();
+        outcome.fact(&format!("commit of {} rows", label(rows)), took.as_secs_f64() * 1e6, "µs");
+        let (mut got, mut want) = (Vec::new(), Vec::new());
+        for number in sampled(rows, rows) {
+            expect(engine.get(0, &records.key(number), &mut got)?, true, number)?;
+            records.value(number, CHANGED, &mut want);
+            if got != want {
+                return Err(Error::new(format!("a committed change is missing number={number}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Some rows below `end`, about a thousand of `rows`.
+fn sampled(rows: u64, end: u64) -> impl Iterator<Item = u64> {
+    (0..end).step_by((rows / 1_000).max(1) as usize)
+}
+
 /// Samples rows on both sides of `before`.
 fn check<E: Engine>(engine: &E, records: &Records, before: u64, rows: u64) -> Result<()> {
     let (mut got, mut want) = (Vec::new(), Vec::new());
-    for number in (0..rows.max(before)).step_by((rows / 1_000).max(1) as usize) {
+    for number in sampled(rows, rows.max(before)) {
         let found = engine.get(0, &records.key(number), &mut got)?;
         expect(found, number < before, number)?;
         records.value(number, 0, &mut want);

@@ -64,6 +64,22 @@ fn a_database_of_an_earlier_run_is_replaced_also_after_half_a_removal() -> Resul
 }
 
 #[test]
+fn what_is_damaged_after_a_run_is_named() -> Result<()> {
+    let (common, directory) = place("damaged");
+    let workload = parse_workload("iibench --rows 3000 --batch 70 --compact")?;
+    run(&Spec { engine: EngineName::Frond, common: Common { keep: true, ..common.clone() }, workload })?;
+    check(&directory)?;
+    let path = directory.join("data.frond");
+    let mut data = std::fs::read(&path).at_path(&path)?;
+    // Behind the superblocks.
+    data.iter_mut().skip(64 << 10).for_each(|byte| *byte ^= 1);
+    std::fs::write(&path, data).at_path(&path)?;
+    let named = check(&directory).expect_err("nothing is as it was").to_string();
+    assert!(named.contains("data.frond"), "{named}");
+    common.remove()
+}
+
+#[test]
 fn a_link_to_a_directory_is_followed_and_stays() -> Result<()> {
     let (common, link) = place("link");
     let target = link.with_extension("target");

@@ -24,6 +24,27 @@ pub struct Distribution {
     pub max_micros: u64,
 }
 
+/// Bytes written per byte that users wrote, by cause, and blocks read per point read. See [`Statistics::amplification`].
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Amplification {
+    /// By the log.
+    pub log: f64,
+    /// By values kept apart.
+    pub blob: f64,
+    /// By sealing memtables.
+    pub seal: f64,
+    /// By flushes to lower nodes.
+    pub flush: f64,
+    /// By compactions, leaf rewrites included.
+    pub compact: f64,
+    /// By publications.
+    pub publish: f64,
+    /// By all of these.
+    pub write: f64,
+    /// Blocks read per point read, those made by writes included.
+    pub read: f64,
+}
+
 macro_rules! statistics {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// A copy of all counters, gauges and histograms. See [`crate::Database::statistics`].
@@ -219,6 +240,21 @@ impl Statistics {
         self.blocks_read_point as f64 / (self.gets + self.write_checks).max(1) as f64
     }
 
+    /// What was written and read for the users' work, by cause.
+    pub fn amplification(&self) -> Amplification {
+        let per_user_byte = |bytes: u64| bytes as f64 / self.user_bytes.max(1) as f64;
+        Amplification {
+            log: per_user_byte(self.log_bytes_written),
+            blob: per_user_byte(self.blob_bytes),
+            seal: per_user_byte(self.seal_bytes),
+            flush: per_user_byte(self.flush_bytes),
+            compact: per_user_byte(self.compact_bytes),
+            publish: per_user_byte(self.publish_bytes),
+            write: self.write_amplification(),
+            read: self.read_amplification(),
+        }
+    }
+
     /// All of it as a JSON object: numbers by name, histograms as objects, amplification figures.
     pub fn to_json(&self) -> String {
         let mut json = JsonWriter::new();
@@ -239,15 +275,16 @@ impl Statistics {
             json.field("max_micros", histogram.max_micros);
             json.end_object();
         }
-        let user = self.user_bytes.max(1) as f64;
+        let Amplification { log, blob, seal, flush, compact, publish, write, read } = self.amplification();
         json.begin_object_field("amplification");
-        json.field_f64("log", self.log_bytes_written as f64 / user);
-        json.field_f64("seal", self.seal_bytes as f64 / user);
-        json.field_f64("flush", self.flush_bytes as f64 / user);
-        json.field_f64("compact", self.compact_bytes as f64 / user);
-        json.field_f64("publish", self.publish_bytes as f64 / user);
-        json.field_f64("write", self.write_amplification());
-        json.field_f64("read", self.read_amplification());
+        json.field_f64("log", log);
+        json.field_f64("blob", blob);
+        json.field_f64("seal", seal);
+        json.field_f64("flush", flush);
+        json.field_f64("compact", compact);
+        json.field_f64("publish", publish);
+        json.field_f64("write", write);
+        json.field_f64("read", read);
         json.end_object();
         json.end_object();
         json.finish()

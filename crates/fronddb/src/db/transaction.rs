@@ -83,7 +83,9 @@ impl Transaction {
         self.core.open_tree(name)
     }
 
-    /// Drops a tree with all its rows, at a cost that does not depend on them.
+    /// Drops a tree with all its rows, at a cost that does not depend on them. Once that is committed the tree is gone for
+    /// everybody: names and the being of trees follow commits and not snapshots, so that a reader whose snapshot is older
+    /// gets `NotFound`. It keeps the rows of a tree that is truncated.
     ///
     /// # Errors
     /// `NotFound`; lock errors when others use the tree.
@@ -99,7 +101,7 @@ impl Transaction {
         self.core.rename_tree(old, new)
     }
 
-    /// Removes all rows of a tree, at a cost that does not depend on them.
+    /// Removes all rows of a tree, at a cost that does not depend on them. Older snapshots still have them.
     ///
     /// # Errors
     /// `NotFound`, lock errors.

@@ -1,15 +1,16 @@
 //! Trees: visibility, names, crash-safety, options, thousands of them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fronddb::io::MemoryStorage;
+use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
 use fronddb::{
-    BulkOptions, CheckOptions, Codec, CursorOptions, ErrorKind, Isolation, LockMode, Result, Transaction, Tree,
-    TreeOptions, TxnOptions, Wait, check,
+    BulkOptions, CheckOptions, Codec, CursorOptions, Database, ErrorKind, Isolation, LockMode, Options, Result,
+    Transaction, Tree, TreeOptions, TxnOptions, Wait, check,
 };
 
-use crate::support::{DIRECTORY, Random, begin, collect, fresh, open};
+use crate::support::{DIRECTORY, Random, begin, collect, fresh, open, options};
 
 #[test]
 fn deleting_a_range_that_spans_inner_nodes_leaves_a_sound_tree() {
@@ -223,4 +224,143 @@ fn the_handle_of_a_tree_serves_its_own_database_alone() {
     assert_eq!(kind(db.put(&tree, b"k", b"w")), Err(ErrorKind::Closed));
     let again = db.open_tree("t").unwrap();
     assert_eq!(db.get(&again, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+/// What there is: the trees by name, each with its metadata and its rows.
+type State = BTreeMap<String, (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>)>;
+
+fn row(number: u8, value: u8) -> (Vec<u8>, Vec<u8>) {
+    (vec![b'k', number], vec![value; 300])
+}
+
+fn rows(value: u8) -> Vec<(Vec<u8>, Vec<u8>)> {
+    (0..100).map(|number| row(number, value)).collect()
+}
+
+fn described(metadata: &str) -> TreeOptions {
+    TreeOptions { metadata: metadata.as_bytes().to_vec(), ..TreeOptions::default() }
+}
+
+/// Creates a tree with rows, in the transaction and in what is expected of it.
+fn create(txn: &Transaction, state: &mut State, name: &str, metadata: &str, value: u8) -> Result<()> {
+    let tree = txn.create_tree(name, &described(metadata))?;
+    rows(value).iter().try_for_each(|(key, value)| txn.put(&tree, key, value))?;
+    state.insert(name.to_owned(), (metadata.into(), rows(value)));
+    Ok(())
+}
+
+fn rename(txn: &Transaction, state: &mut State, old: &str, new: &str) -> Result<()> {
+    txn.rename_tree(old, new)?;
+    let tree = state.remove(old).unwrap();
+    assert!(state.insert(new.to_owned(), tree).is_none());
+    Ok(())
+}
+
+type Change = fn(&Transaction, &mut State) -> Result<()>;
+
+/// One transaction each.
+const CHANGES: [Change; 7] = [
+    |txn, state| {
+        create(txn, state, "a", "first", 1)?;
+        create(txn, state, "b", "second", 2)
+    },
+    |txn, state| rename(txn, state, "a", "c"),
+    |txn, state| {
+        txn.set_tree_options(&txn.open_tree("b")?, &described("changed"))?;
+        state.get_mut("b").unwrap().0 = b"changed".to_vec();
+        Ok(())
+    },
+    |txn, state| {
+        let tree = txn.open_tree("c")?;
+        txn.truncate_tree(&tree)?;
+        let (key, value) = row(7, 3);
+        txn.put(&tree, &key, &value)?;
+        state.get_mut("c").unwrap().1 = vec![(key, value)];
+        Ok(())
+    },
+    |txn, state| {
+        rename(txn, state, "b", "between")?;
+        rename(txn, state, "c", "b")?;
+        rename(txn, state, "between", "c")
+    },
+    |txn, state| {
+        let mark = txn.savepoint()?;
+        txn.drop_tree("b")?;
+        create(txn, &mut State::new(), "never", "", 4)?;
+        txn.rollback_to(mark)?;
+        let (key, value) = row(200, 5);
+        txn.put(&txn.open_tree("b")?, &key, &value)?;
+        state.get_mut("b").unwrap().1.push((key, value));
+        Ok(())
+    },
+    |txn, state| {
+        txn.drop_tree("c")?;
+        create(txn, state, "c", "anew", 6)
+    },
+];
+
+/// Makes the changes until something fails. What must be there then: one of the answers.
+fn change_until_failure(options: Options) -> std::result::Result<(), Vec<State>> {
+    let mut state = State::new();
+    let Ok(db) = Database::open(DIRECTORY, options) else { return Err(vec![state]) };
+    for (number, change) in CHANGES.iter().enumerate() {
+        let mut next = state.clone();
+        let changed = db.begin(TxnOptions::default()).and_then(|txn| {
+            change(&txn, &mut next)?;
+            Ok(txn)
+        });
+        let Ok(txn) = changed else { return Err(vec![state]) };
+        if txn.commit().is_err() {
+            return Err(vec![state, next]);
+        }
+        state = next;
+        let upkeep = || -> Result<()> {
+            if number % 2 == 0 {
+                db.checkpoint()?;
+            }
+            while db.step_background()? {}
+            Ok(())
+        };
+        if upkeep().is_err() {
+            return Err(vec![state]);
+        }
+    }
+    match found(&db) {
+        Ok(found) => assert_eq!(found, state),
+        Err(_) => return Err(vec![state]),
+    }
+    db.close().map_err(|_| vec![state])
+}
+
+/// What there is in a database.
+fn found(db: &Database) -> Result<State> {
+    let txn = db.begin(TxnOptions::default())?;
+    let trees = db.trees()?.into_iter().map(|info| {
+        let tree = txn.open_tree(&info.name)?;
+        let rows = collect(&mut txn.cursor(&tree, CursorOptions::default())?)?;
+        Ok((info.name, (tree.options().metadata.clone(), rows)))
+    });
+    trees.collect()
+}
+
+#[test]
+fn a_stop_at_any_call_leaves_each_change_of_trees_whole_or_undone() {
+    for nth in 1.. {
+        let (memory, plan) = (MemoryStorage::new(), FaultPlan::new());
+        plan.add(FaultRule::from(CallClass::Open, nth, Fault::Error).any_call());
+        let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
+        let changed = change_until_failure(options(&memory).storage(Some(Arc::new(storage))));
+        if plan.fired() == 0 {
+            assert!(changed.is_ok() && nth > 100, "nth={nth}");
+            return;
+        }
+        // That a file cannot be removed at the end is no failure.
+        let Err(expected) = changed else { continue };
+        for (what, image) in [("killed", memory.snapshot()), ("without power", memory.crash(nth))] {
+            let db = open(&image);
+            let found = found(&db).unwrap();
+            assert!(expected.contains(&found), "{what} at call {nth}: {found:?}, expected {expected:?}");
+            db.check(&mut |finding| panic!("{what} at call {nth}: {finding:?}"), None).unwrap();
+        }
+    }
 }

@@ -1,10 +1,13 @@
-//! Checkpoints by the period and for the recovery-time target, on a clock that stands still, and what a restart would take.
+//! Checkpoints by the period and for the recovery-time target, on a clock that stands still, and what a restart would take;
+//! and whom a checkpoint lets go on.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use fronddb::base::clock::Clock;
-use fronddb::io::MemoryStorage;
-use fronddb::{Database, LockMode, Options, Tree, TreeOptions, TxnOptions, Wait, WriteBatch};
+use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
+use fronddb::{Database, Durability, LockMode, Options, Tree, TreeOptions, TxnOptions, Wait, WriteBatch};
 
 use crate::support::{DIRECTORY, Random, options};
 
@@ -210,4 +213,95 @@ fn transactions_that_only_lock_and_are_prepared_do_not_keep_the_log() {
     drop(db);
     let db = Database::open(DIRECTORY, roomy(&storage, &Clock::manual())).unwrap();
     assert_eq!(db.prepared().unwrap().len(), 1);
+}
+
+/// What sessions did, and the longest that one of their calls took.
+#[derive(Debug, Default)]
+struct Work {
+    count: u64,
+    longest: Duration,
+}
+
+/// Repeats `call` as long as a checkpoint is under way.
+fn meanwhile(is_under_way: &AtomicBool, mut call: impl FnMut(u32)) -> Work {
+    let mut work = Work::default();
+    for number in 0.. {
+        let began = Instant::now();
+        call(number);
+        let took = began.elapsed();
+        if !is_under_way.load(Ordering::Acquire) {
+            break;
+        }
+        work = Work { count: work.count + 1, longest: work.longest.max(took) };
+    }
+    work
+}
+
+#[test]
+fn everything_else_goes_on_while_a_checkpoint_waits_for_the_disk() {
+    const SYNC: Duration = Duration::from_millis(500);
+    let (memory, plan) = (MemoryStorage::new(), FaultPlan::new());
+    let slow = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
+    let options = roomy(&memory, &Clock::machine()).storage(Some(Arc::new(slow))).manual_background(false);
+    let db = Database::open(DIRECTORY, options).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let key = |session: u8, number: u32| [&[session][..], &number.to_be_bytes()].concat();
+    for number in 0..2_000 {
+        let durability = Durability::None;
+        let txn = db.begin(TxnOptions { durability, ..TxnOptions::default() }).unwrap();
+        txn.put(&tree, &key(0, number), &[7; 500]).unwrap();
+        txn.commit().unwrap();
+    }
+    let old = db.begin(TxnOptions { consistent_snapshot: true, ..TxnOptions::default() }).unwrap();
+    for number in 0..1_000 {
+        db.put(&tree, &key(0, number), b"newer").unwrap();
+    }
+    db.wait_idle().unwrap();
+    plan.add(FaultRule::from(CallClass::Sync, 1, Fault::Latency(SYNC)).on("data.frond"));
+    let is_under_way = AtomicBool::new(true);
+    let work = std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| {
+            let began = Instant::now();
+            db.checkpoint().unwrap();
+            is_under_way.store(false, Ordering::Release);
+            began.elapsed()
+        });
+        while plan.fired() == 0 {
+            assert!(is_under_way.load(Ordering::Acquire), "a checkpoint syncs the data file");
+            std::thread::yield_now();
+        }
+        let commits = scope.spawn(|| {
+            meanwhile(&is_under_way, |number| db.put(&tree, &key(1, number), &number.to_be_bytes()).unwrap())
+        });
+        let reads = scope.spawn(|| {
+            meanwhile(&is_under_way, |number| {
+                let row = number % 2_000;
+                let value = db.get(&tree, &key(0, row)).unwrap().unwrap();
+                assert_eq!(value.len(), if row < 1_000 { 5 } else { 500 });
+            })
+        });
+        let old_reads = scope.spawn(|| {
+            meanwhile(&is_under_way, |number| {
+                assert_eq!(old.get(&tree, &key(0, number % 2_000)).unwrap().unwrap().len(), 500);
+            })
+        });
+        let rollbacks = scope.spawn(|| {
+            meanwhile(&is_under_way, |number| {
+                let txn = db.begin(TxnOptions::default()).unwrap();
+                (0..3).for_each(|row| txn.put(&tree, &key(2, 3 * number + row), b"never").unwrap());
+                txn.rollback().unwrap();
+            })
+        });
+        let took = checkpoint.join().unwrap();
+        assert!(took >= SYNC, "{took:?}");
+        [("commits", commits), ("reads", reads), ("old reads", old_reads), ("rollbacks", rollbacks)]
+            .map(|(name, session)| (name, session.join().unwrap()))
+    });
+    plan.clear();
+    for (name, work) in work {
+        assert!(work.count > 100 && work.longest < SYNC / 2, "{name}: {work:?}");
+    }
+    old.rollback().unwrap();
+    assert!(db.get(&tree, &key(2, 0)).unwrap().is_none() && db.get(&tree, &key(1, 100)).unwrap().is_some());
+    db.check(&mut |finding| panic!("{finding:?}"), None).unwrap();
 }

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use fronddb::io::MemoryStorage;
 use fronddb::{
-    CursorOptions, Database, Isolation, LockMode, Op, Program, Result, Transaction, Tree, TreeOptions, TxnOptions, Wait,
+    CursorOptions, Database, Isolation, LockMode, Op, Program, RangeEstimate, Result, Transaction, Tree, TreeOptions,
+    TxnOptions, Wait,
 };
 
 use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, collect_backward, fresh, open, options};
@@ -252,6 +253,44 @@ fn a_cold_point_read_reads_one_block_and_none_for_an_absent_key() {
     let (storage, open) = cold(0);
     let (read, _) = blocks_read(&open(&storage), absent(5));
     assert!(read > 250, "without filters each is looked for, blocks_read={read}");
+}
+
+#[test]
+fn an_estimate_of_a_cold_range_reads_at_its_borders_alone() {
+    const PARTS: u32 = 10;
+    const BLOCKS_MAX: u64 = 40;
+    let (storage, open) = cold(10);
+    let rows = u64::from(COLD_ROWS + 3 * COLD_ROWS / 20);
+    // From one place in tenths to another, in a database that was just opened.
+    let estimate = |from: f64, to: f64| {
+        let db = open(&storage);
+        let tree = db.open_tree("t").unwrap();
+        let border = |tenths: f64| ((f64::from(8 * COLD_ROWS) / 10.0 * tenths) as u32).to_be_bytes();
+        let before = db.statistics().unwrap();
+        let found = db.estimate(&tree, &border(from), &border(to)).unwrap();
+        let after = db.statistics().unwrap();
+        let real = (rows as f64 / 10.0 * (to - from)) as u64;
+        assert!(found.rows.abs_diff(real) < rows / 10 / 5, "{from}..{to}: {found:?}, in truth {real}");
+        let (read, read_bulk) =
+            (after.blocks_read - before.blocks_read, after.blocks_read_bulk - before.blocks_read_bulk);
+        assert!(read <= BLOCKS_MAX && read_bulk == 0, "{from}..{to}: blocks_read={read} blocks_read_bulk={read_bulk}");
+        found
+    };
+    let parts = (0..PARTS).map(|part| estimate(f64::from(part), f64::from(part + 1)));
+    let parts = parts.fold(RangeEstimate::default(), |sum, part| RangeEstimate {
+        rows: sum.rows + part.rows,
+        bytes: sum.bytes + part.bytes,
+    });
+    // Nine tenths cost no more than one.
+    estimate(0.5, 9.5);
+    let whole = estimate(0.0, 10.0);
+    assert!(parts.rows.abs_diff(whole.rows) < rows / 20, "{parts:?} {whole:?}");
+    assert!(parts.bytes.abs_diff(whole.bytes) < whole.bytes / 20, "{parts:?} {whole:?}");
+    let db = open(&storage);
+    let tree = db.open_tree("t").unwrap();
+    assert_eq!(collect(&mut begin(&db).cursor(&tree, CursorOptions::default()).unwrap()).unwrap().len() as u64, rows);
+    let scanned = db.statistics().unwrap().blocks_read;
+    assert!(scanned > 5 * BLOCKS_MAX, "all of it is many blocks, blocks_read={scanned}");
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fronddb::io::{Event, MemoryStorage, Storage, TraceStorage, read_file};
-use fronddb::{Database, WriteBatch};
+use fronddb::{CursorOptions, Database, Options, TreeOptions, WriteBatch};
 
-use crate::support::{DIRECTORY, fresh, open, options};
+use crate::support::{DIRECTORY, Random, begin, collect, fresh, open, options};
 
 /// A database of so many rows, all of them in the tree; then a few that are in the log alone.
 fn database(rows: u32) -> (MemoryStorage, Database) {
@@ -134,5 +134,86 @@ fn a_start_with_threads_keeps_its_report_soon_and_one_that_only_reads_none() {
     while kept(&storage) != Some(db.recovery_report().unwrap().to_json()) {
         assert!(Instant::now() < deadline, "{:?}", kept(&storage));
         std::thread::yield_now();
+    }
+}
+
+/// What a start made of the log.
+#[derive(Debug, PartialEq, Eq)]
+struct Replayed {
+    /// Records, messages, transactions committed, aborted and prepared.
+    counts: [u64; 5],
+    trees: [Vec<(Vec<u8>, Vec<u8>)>; 2],
+}
+
+/// Some MiB of log: transactions that commit, roll back, go back to a savepoint and delete ranges, some of them unfinished,
+/// one prepared.
+fn eventful(options: impl Fn(&MemoryStorage) -> Options) -> MemoryStorage {
+    let storage = MemoryStorage::new();
+    let db = Database::open(DIRECTORY, options(&storage)).unwrap();
+    let trees = ["first", "second"].map(|name| db.create_tree(name, &TreeOptions::default()).unwrap());
+    let mut random = Random::new(8);
+    let mut unfinished = Vec::new();
+    for number in 0..1_000u32 {
+        let txn = begin(&db);
+        let mut put = |rows: u32| {
+            for _ in 0..rows {
+                let row = 1_000 * number + random.below(1_000) as u32;
+                let bytes = random.below(600) as usize;
+                txn.put(&trees[random.below(2) as usize], &row.to_be_bytes(), &random.bytes(bytes)).unwrap();
+            }
+        };
+        put(8);
+        if number % 5 == 1 {
+            let mark = txn.savepoint().unwrap();
+            put(8);
+            txn.rollback_to(mark).unwrap();
+            put(2);
+        }
+        if number % 7 == 2 {
+            // Something of its own, something of the one before.
+            let (lower, upper) = (1_000 * number.saturating_sub(1) + 600, 1_000 * number + 400);
+            txn.delete_range(&trees[0], &lower.to_be_bytes(), &upper.to_be_bytes()).unwrap();
+            put(2);
+        }
+        match number % 10 {
+            3 => txn.rollback().unwrap(),
+            _ if number == 502 => txn.prepare(b"waits").unwrap(),
+            // Those after it delete nothing of it, which is locked.
+            9 if number % 7 != 1 => unfinished.push(txn),
+            _ => txn.commit().unwrap(),
+        }
+    }
+    storage.crash(5)
+}
+
+#[test]
+fn a_log_that_several_threads_read_is_replayed_as_by_one() {
+    let options = |storage: &MemoryStorage| options(storage).memory_bytes(64 << 20).level0_bytes(16 << 20);
+    let crashed = eventful(options);
+    let replay = |is_alone: bool| {
+        let image = crashed.snapshot();
+        let db = Database::open(DIRECTORY, options(&image).manual_background(is_alone)).unwrap();
+        let report = db.recovery_report().unwrap();
+        assert!(report.bytes_replayed > 3 << 20, "{report:?}");
+        assert_eq!(report.phase_micros.map(|(name, _)| name), ["roots", "log", "sort", "transactions"]);
+        let phases: u64 = report.phase_micros.iter().map(|(_, micros)| micros).sum();
+        assert!(phases <= report.total_micros, "{report:?}");
+        let rows = |name: &str| {
+            let txn = begin(&db);
+            collect(&mut txn.cursor(&db.open_tree(name).unwrap(), CursorOptions::default()).unwrap()).unwrap()
+        };
+        let trees = [rows("first"), rows("second")];
+        db.check(&mut |finding| panic!("{finding:?}"), None).unwrap();
+        let counts = [report.records, report.messages, report.committed, report.aborted, report.prepared];
+        Replayed { counts, trees }
+    };
+    let alone = replay(true);
+    let [_, messages, committed, aborted, prepared] = alone.counts;
+    assert!(messages > 8_000 && committed > 700 && aborted > 0 && prepared == 1, "{:?}", alone.counts);
+    assert!(alone.trees.iter().all(|rows| rows.len() > 2_000));
+    for _ in 0..3 {
+        let together = replay(false);
+        assert_eq!(together.counts, alone.counts);
+        assert!(together.trees == alone.trees, "other rows");
     }
 }
