@@ -52,8 +52,9 @@ test-server: plugin ## the plugin's parts alone, and in the stock server: our su
 	mariadb/tools/mtr.sh --suite=frond,frond_rpl,storage_engine-frond,storage_engine/trx-frond,storage_engine/parts-frond
 
 test-sql: plugin ## a server killed KILLS=5 times under mixed SQL, and four times as often under DDL; CASES=50 of random SQL against InnoDB
-	$(client) kill-loop --kills $(KILLS)
-	$(client) kill-loop --kills $(KILLS) --binlog
+	$(client) kill-loop --kills $(KILLS) --start-bound 0.5
+	$(client) kill-loop --kills $(KILLS) --start-bound 0.5 --binlog
+	$(client) kill-loop --kills $(KILLS) --binlog --mixed
 	mariadb/tools/ddl-crash.sh $$((4 * $(KILLS)))
 	$(client) random-sql --cases $(CASES)
 

@@ -189,10 +189,16 @@ void Session::abandon()
   forget();
 }
 
-/* Whether what the server has written about a prepared transaction is not on the disk yet: then a restart would roll it back. */
-static bool is_decision_lost_with_power()
+/* Whether a restart goes by what the server has decided about a prepared transaction, when the server was killed; when the power
+   failed. Without a binary log it does not: the decision is in tc.log, and the server's recovery rolls back all that is prepared. */
+static bool is_decision_kept_by_kill()
 {
-  return opt_bin_log && sync_binlog_period != 1;
+  return opt_bin_log;
+}
+
+static bool is_decision_kept_by_power_loss()
+{
+  return opt_bin_log && sync_binlog_period == 1;
 }
 
 int Session::commit(THD *thd, bool all)
@@ -210,7 +216,7 @@ int Session::commit(THD *thd, bool all)
     status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), durability);
   else if (phase == Phase::prepared) {
     status= ordered_status;
-    if (status == FROND_OK && durability == FROND_DURABILITY_SYNC && is_decision_lost_with_power())
+    if (status == FROND_OK && durability == FROND_DURABILITY_SYNC && !is_decision_kept_by_power_loss())
       status= frond_db_sync_log(database);
   }
   forget();
@@ -266,8 +272,11 @@ void Session::commit_ordered(THD *thd, bool all)
 {
   if (!is_whole(thd, all) || phase != Phase::prepared)
     return;
-  /* The server's decision is written: what this writes survives the server. commit() sees to the rest, beside others. */
-  ordered_status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), FROND_DURABILITY_NONE);
+  /* What nobody else has written is written here, so that it survives the server. commit() sees to the rest, beside others. */
+  frond_durability least= FROND_DURABILITY_NONE;
+  if (!is_decision_kept_by_kill() && durability != FROND_DURABILITY_NONE)
+    least= FROND_DURABILITY_WRITE;
+  ordered_status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), least);
   ordered= true;
 }
 

@@ -65,6 +65,12 @@ void update_recovery_target(THD *thd, st_mysql_sys_var *, void *variable, const 
   set_if<unsigned long>(thd, frond_db_set_recovery_target_ms(database, target), variable, value);
 }
 
+void update_sync_log_period(THD *thd, st_mysql_sys_var *, void *variable, const void *value)
+{
+  uint64_t period= *static_cast<const unsigned long *>(value);
+  set_if<unsigned long>(thd, frond_db_set_log_sync_period_ms(database, period), variable, value);
+}
+
 /* Whether a value given for a BOOL is ON. False when it is none at all. */
 bool read_bool(st_mysql_value *value, bool *on)
 {
@@ -125,9 +131,9 @@ MYSQL_SYSVAR_BOOL(checkpoint_now, checkpoint_now, PLUGIN_VAR_NOCMDOPT,
 MYSQL_SYSVAR_ULONG(recovery_target_ms, recovery_target_ms, PLUGIN_VAR_RQCMDARG,
                    "Milliseconds that recovery after a crash may take: newest changes are written out as soon as replaying the "
                    "log would take longer. 0: no target", nullptr, update_recovery_target, 200, 0, SECONDS_MAX * 1000, 1);
-MYSQL_SYSVAR_ULONG(sync_log_period, sync_log_period, READ_ONLY,
+MYSQL_SYSVAR_ULONG(sync_log_period, sync_log_period, PLUGIN_VAR_RQCMDARG,
                    "Milliseconds after which commits that did not wait for the disk (frond_commit_sync) are made durable. "
-                   "0: never because of time", nullptr, nullptr, 1000, 0, SECONDS_MAX * 1000, 1);
+                   "0: never because of time", nullptr, update_sync_log_period, 1000, 0, SECONDS_MAX * 1000, 1);
 MYSQL_SYSVAR_ULONG(block_size, block_size, READ_ONLY,
                    "Bytes that are compressed, stored and read together, before compression", nullptr, nullptr, 16 * KIBIBYTE,
                    KIBIBYTE, MEBIBYTE, KIBIBYTE);

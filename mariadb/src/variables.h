@@ -3,7 +3,7 @@
 
      frond_data_dir, frond_log_dir, frond_tmp_dir     where files are
      frond_cache_size (dynamic), frond_level0_size    memory
-     frond_checkpoint_period, frond_recovery_target_ms (dynamic), frond_sync_log_period, frond_log_segment_size
+     frond_checkpoint_period, frond_recovery_target_ms, frond_sync_log_period (dynamic), frond_log_segment_size
      frond_checkpoint_now (dynamic)                   a deed and no setting: it reads as 0
      frond_default_compression, frond_default_compression_level (dynamic), frond_block_size, frond_filter_bits
      frond_direct_io, frond_large_pages, frond_background_threads

@@ -58,6 +58,7 @@ static void null_handles(void)
   WRONG(frond_db_set_memory_bytes(NULL, 1 << 30));
   WRONG(frond_db_set_checkpoint_interval_ms(NULL, 1));
   WRONG(frond_db_set_recovery_target_ms(NULL, 1));
+  WRONG(frond_db_set_log_sync_period_ms(NULL, 1));
   WRONG(frond_db_check(NULL, NULL, NULL, NULL, &findings));
   WRONG(frond_db_compact(NULL, NULL, none(), none(), NULL, NULL));
   WRONG(frond_db_step_background(NULL, &flag));

@@ -178,6 +178,7 @@ static void upkeep(frond_db *db)
   WRONG(frond_db_set_memory_bytes(db, FROND_MEMORY_BYTES_MIN - 1));
   OK(frond_db_set_checkpoint_interval_ms(db, 0));
   OK(frond_db_set_recovery_target_ms(db, 500));
+  OK(frond_db_set_log_sync_period_ms(db, 1000));
   OK(frond_db_poisoned(db));
 }
 

@@ -747,6 +747,8 @@ frond_status frond_db_set_memory_bytes(frond_db *db, uint64_t bytes);
 frond_status frond_db_set_checkpoint_interval_ms(frond_db *db, uint64_t interval_ms);
 /* Recovery-time target; 0: none. */
 frond_status frond_db_set_recovery_target_ms(frond_db *db, uint64_t target_ms);
+/* Period after which commits that did not wait are made durable; 0: none by time. */
+frond_status frond_db_set_log_sync_period_ms(frond_db *db, uint64_t period_ms);
 
 /* One thing that a check found. */
 typedef struct frond_finding {

@@ -60,6 +60,13 @@ pub extern "C" fn frond_db_set_recovery_target_ms(db: Option<&frond_db>, target_
     })
 }
 
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_set_log_sync_period_ms(db: Option<&frond_db>, period_ms: u64) -> Status {
+    enter("frond_db_set_log_sync_period_ms", || {
+        need(db, "db")?.inner.set_log_sync_period(Duration::from_millis(period_ms))
+    })
+}
+
 /// Tells of a finding.
 pub(crate) fn tell(report: frond_finding_fn, context: *mut c_void, finding: Finding) {
     let Some(report) = report else { return };

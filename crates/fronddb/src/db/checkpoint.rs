@@ -349,7 +349,7 @@ impl Engine {
 
     /// Whether the periodic sync of the log is due; the caller then does it.
     pub(crate) fn due_log_sync(&self) -> bool {
-        let period = self.options.log_sync_period_ms.saturating_mul(1000);
+        let period = self.log_sync_period_ms.load(Ordering::Relaxed).saturating_mul(1000);
         let now = self.clock.micros();
         let mut state = self.checkpoints.state.lock();
         if period == 0 || now.saturating_sub(state.sync_micros) < period {

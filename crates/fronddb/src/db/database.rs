@@ -329,6 +329,18 @@ impl Database {
         Ok(())
     }
 
+    /// Sets the period after which commits that did not wait are made durable, counted from the last such sync; zero: none
+    /// by time.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn set_log_sync_period(&self, period: Duration) -> Result<()> {
+        let engine = self.engine();
+        engine.check_open()?;
+        engine.log_sync_period_ms.store(period.as_millis() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Reads and checks everything stored, and reports every damage found. `told` hears of the progress, and may end the
     /// check. Other work may go on.
     ///

@@ -93,6 +93,7 @@ pub(crate) struct Engine {
     /// Changeable copies of options.
     pub(crate) checkpoint_interval_ms: AtomicU64,
     pub(crate) recovery_target_ms: AtomicU64,
+    pub(crate) log_sync_period_ms: AtomicU64,
 
     pub(crate) directory_lock: DirectoryLock,
     /// The allocator's bitmaps and the states of transactions, as of the last look.

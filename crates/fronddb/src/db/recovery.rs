@@ -526,6 +526,7 @@ impl Recovery<'_> {
             opened_micros: self.started,
             checkpoint_interval_ms: AtomicU64::new(self.options.checkpoint_interval_ms),
             recovery_target_ms: AtomicU64::new(self.options.recovery_target_ms),
+            log_sync_period_ms: AtomicU64::new(self.options.log_sync_period_ms),
             directory_lock: Mutex::new(None),
             map_memory,
             hot_left: Mutex::default(),

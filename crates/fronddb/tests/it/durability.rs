@@ -90,6 +90,27 @@ fn the_period_syncs_commits_that_did_not_wait() {
     }
 }
 
+#[test]
+fn the_period_may_be_changed_at_any_time() {
+    let clock = Clock::manual();
+    let storage = MemoryStorage::new();
+    let options = options(&storage).clock(Some(clock.clone())).log_sync_period_ms(0);
+    let db = Database::open(DIRECTORY, options).unwrap();
+    let tree = db.create_tree("t", &Default::default()).unwrap();
+    let rows_after = |row: u32, period_ms: u64, waited_ms: u64| {
+        put(&db, &tree, row, Durability::None);
+        db.set_log_sync_period(Duration::from_millis(period_ms)).unwrap();
+        clock.advance_micros(1000 * waited_ms);
+        while db.step_background().unwrap() {}
+        rows(&storage.crash_with(CrashMode::Lost, 0), row + 1)
+    };
+    assert_eq!(rows_after(0, 0, 5000), 0);
+    assert_eq!(rows_after(1, 1000, 1000), 2, "shorter than what went by since the last sync");
+    assert_eq!(rows_after(2, 3000, 2999), 2);
+    assert_eq!(rows_after(3, 3000, 1), 4);
+    assert_eq!(rows_after(4, 0, 60_000), 4, "off again");
+}
+
 /// Syncs of log segments wait while it is closed, and are counted.
 #[derive(Debug, Default)]
 struct Gate {

@@ -10,11 +10,12 @@ use frond_load::wire::{Connection, Failure};
 const ACCOUNTS_PER_TABLE: i64 = 150;
 const BALANCE_AT_START: i64 = 1000;
 
-pub(crate) fn create(connection: &mut Connection) -> Result<(), Failure> {
-    for side in ["a", "b"] {
+/// The second table of accounts is of the engine `engine_b`; all others are FROND's.
+pub(crate) fn create(connection: &mut Connection, engine_b: &str) -> Result<(), Failure> {
+    for (side, engine) in [("a", "FROND"), ("b", engine_b)] {
         connection.run(format!(
             "CREATE TABLE account_{side} (id INT PRIMARY KEY, owner INT NOT NULL, balance BIGINT NOT NULL, touched INT, \
-             note VARCHAR(60), KEY by_owner (owner), KEY by_balance (balance), KEY by_touch (touched, owner))"
+             note VARCHAR(60), KEY by_owner (owner), KEY by_balance (balance), KEY by_touch (touched, owner)) ENGINE={engine}"
         ))?;
         connection.run(format!(
             "INSERT INTO account_{side} SELECT seq, seq % 7, {BALANCE_AT_START}, NULL, NULL FROM seq_1_to_{ACCOUNTS_PER_TABLE}"
