@@ -57,8 +57,9 @@ test-sql: plugin ## a server killed KILLS=5 times under mixed SQL, and four time
 	mariadb/tools/ddl-crash.sh $$((4 * $(KILLS)))
 	$(client) random-sql --cases $(CASES)
 
-test-long: plugin ## the same with 50 kills and 2,000 cases; the server's suites with FROND as the default engine (an hour)
+test-long: plugin ## the same with 50 kills and 2,000 cases; the stress suite engines/rr_trx; the server's suites with FROND as the default engine (an hour)
 	mariadb/tools/mtr.sh --as-default --suite=engines/funcs,engines/iuds,gcol,vcol,versioning,parts,binlog,rpl,period,sql_sequence
+	mariadb/tools/rr-trx.sh 120
 	@$(MAKE) --no-print-directory test-sql KILLS=50 CASES=2000
 
 check: setup ## formatting and lints only
