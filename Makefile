@@ -52,15 +52,16 @@ test-server: plugin ## the plugin's parts alone, and in the stock server: our su
 	mariadb/tools/mtr.sh --suite=frond,frond_rpl,storage_engine-frond,storage_engine/trx-frond,storage_engine/parts-frond
 
 test-sql: plugin ## a server killed KILLS=5 times under mixed SQL, and four times as often under DDL; CASES=50 of random SQL against InnoDB
-	$(client) kill-loop --kills $(KILLS) --start-bound 0.5
-	$(client) kill-loop --kills $(KILLS) --start-bound 0.5 --binlog
+	$(client) kill-loop --kills $(KILLS) $(if $(START_BOUND),--start-bound $(START_BOUND))
+	$(client) kill-loop --kills $(KILLS) $(if $(START_BOUND),--start-bound $(START_BOUND)) --binlog
 	$(client) kill-loop --kills $(KILLS) --binlog --mixed
 	mariadb/tools/ddl-crash.sh $$((4 * $(KILLS)))
 	$(client) random-sql --cases $(CASES)
 
-test-long: plugin ## the same with 50 kills and 2,000 cases; the server's suites with FROND as the default engine (an hour)
+test-long: plugin ## the same with 50 kills and 2,000 cases; the stress suite engines/rr_trx; the server's suites with FROND as the default engine (an hour)
 	mariadb/tools/mtr.sh --as-default --suite=engines/funcs,engines/iuds,gcol,vcol,versioning,parts,binlog,rpl,period,sql_sequence
-	@$(MAKE) --no-print-directory test-sql KILLS=50 CASES=2000
+	mariadb/tools/rr-trx.sh 120
+	@$(MAKE) --no-print-directory test-sql KILLS=50 CASES=2000 START_BOUND=0.5
 
 check: setup ## formatting and lints only
 	$(CARGO) fmt --all --check
