@@ -151,7 +151,7 @@ impl Pool {
         match made {
             Ok(file) => {
                 *next += 1;
-                self.state.lock().prepared.push_back(Arc::new(Segment::new(number, file, capacity, 0)));
+                self.state.lock().prepared.push_back(Arc::new(Segment::new(number, file, capacity)));
                 Ok(())
             }
             Err(error) => {
@@ -171,7 +171,7 @@ impl Pool {
         }
         let _pass = self.changing()?;
         first.file.allocate(0, HEADER_BYTES + capacity)?;
-        let larger = first.enlarged(capacity);
+        let larger = first.succeeded_by(first.number, capacity);
         let mut state = self.state.lock();
         match state.prepared.front_mut() {
             Some(front) if front.number == larger.number => *front = Arc::new(larger),
@@ -272,13 +272,14 @@ impl Pool {
         may_grow: bool,
     ) -> Result<Option<Segment>> {
         let path = segment::path_of(&self.dir, number);
-        let (file, filled) = match segment {
-            Some(segment) => (Arc::clone(&segment.file), segment.filled()),
+        let recycled = match segment {
+            Some(segment) => segment.succeeded_by(next, self.segment_bytes),
             None => {
                 let mode = OpenMode { direct: self.direct, ..OpenMode::default() };
-                (self.storage.open(&path, mode)?, 0)
+                Segment::new(next, self.storage.open(&path, mode)?, self.segment_bytes)
             }
         };
+        let file = &recycled.file;
         let usual = HEADER_BYTES + self.segment_bytes;
         if may_grow && file.len()? < usual {
             match file.allocate(0, usual) {
@@ -290,7 +291,7 @@ impl Pool {
             return Ok(None);
         }
         self.storage.rename(&path, &segment::path_of(&self.dir, next))?;
-        Ok(Some(Segment::new(next, file, self.segment_bytes, filled)))
+        Ok(Some(recycled))
     }
 
     /// Deals with the files that were there when the log was opened and hold nothing: also those beyond the torn end,

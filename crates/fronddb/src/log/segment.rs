@@ -150,7 +150,8 @@ pub(super) struct Segment {
     filling: Arc<Filling>,
 }
 
-/// How far a file was filled; shared by a segment and the larger one that takes its place.
+/// How far a file was filled; shared by a segment and those that take its place in the file, a larger one or one with the
+/// next number. So zeros never come over records, also when who fills ahead looked up a segment that is gone by then.
 #[derive(Debug)]
 struct Filling {
     /// Everything in the file below this offset was written at least once. Raised under `latch`.
@@ -159,15 +160,17 @@ struct Filling {
 }
 
 impl Segment {
-    pub(super) fn new(number: u64, file: Arc<dyn File>, capacity: u64, written: u64) -> Segment {
-        let filling = Arc::new(Filling { written: AtomicU64::new(written), latch: Mutex::new(()) });
+    /// In a file of which nothing is known to be written.
+    pub(super) fn new(number: u64, file: Arc<dyn File>, capacity: u64) -> Segment {
+        let filling = Arc::new(Filling { written: AtomicU64::new(0), latch: Mutex::new(()) });
         Segment { number, file, capacity, filling }
     }
 
-    /// The same file with more room. Who still fills the smaller one does not get in the way of who writes this one.
-    pub(super) fn enlarged(&self, capacity: u64) -> Segment {
+    /// A segment with this number and room in the same file. Who still fills the old one does not get in the way of who
+    /// writes this one.
+    pub(super) fn succeeded_by(&self, number: u64, capacity: u64) -> Segment {
         let (file, filling) = (Arc::clone(&self.file), Arc::clone(&self.filling));
-        Segment { number: self.number, file, capacity, filling }
+        Segment { number, file, capacity, filling }
     }
 
     /// Offset up to which the file was written at least once.

@@ -311,3 +311,23 @@ fn an_opening_through_the_page_cache_writes_only_what_nothing_calls_durable_agai
         assert_eq!(read_from(&left, Lsn(0)).expect("read").0.len(), records);
     }
 }
+
+/// Who fills ahead stands still between choosing a segment and filling it, until its file has been released and taken again.
+#[test]
+fn zeros_ahead_in_a_released_segment_do_not_cover_the_records_of_the_next_one_in_its_file() {
+    let (_memory, storage) = memory();
+    storage.create_dir_all(&dir()).expect("directory");
+    let pool = pool::Pool::new(storage, dir(), false, SEGMENT, 0);
+    let old = pool.take(0).expect("take");
+    pool.take(SEGMENT).expect("take");
+    pool.release(Lsn(SEGMENT)).expect("release");
+    let new = pool.take(2 * SEGMENT).expect("take");
+    assert!(Arc::ptr_eq(&old.file, &new.file) && old.number < new.number);
+    let record = [7; 4096];
+    new.write(&record, 4096, 4096, false).expect("write");
+    while old.fill_ahead(0, SEGMENT, 4096).expect("fill") {}
+    let mut found = [0; 4096];
+    new.file.read_at(&mut found, 4096).expect("read");
+    assert!(found == record, "zeros cover a record");
+    assert_eq!(new.filled(), SEGMENT, "what is filled for the one is filled for the other");
+}
