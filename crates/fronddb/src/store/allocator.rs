@@ -113,6 +113,8 @@ pub(super) struct Allocator {
     pub(super) reserve: Reserve,
     /// Regions that may have free space to be given back to the file system ([`super::shrink`]).
     pub(super) to_shrink: BTreeSet<usize>,
+    /// Of the others those that have some in pieces too small for that.
+    pub(super) scraps: BTreeSet<usize>,
     /// What the log names (first page, and one past the last), and of it what nobody is given: see [`Allocator::mark_used`].
     named: BTreeMap<u64, u64>,
     kept: Vec<Extent>,
@@ -159,6 +161,7 @@ impl Allocator {
             used_pages: 0,
             damaged: Vec::new(),
             to_shrink: BTreeSet::new(),
+            scraps: BTreeSet::new(),
         };
         let count = file_pages.div_ceil(REGION).max(1) as usize;
         allocator.regions.resize_with(count.max(entries.len()), Region::default);

@@ -10,7 +10,7 @@ use super::{Store, allocator::Allocator};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{ErrorKind, Extent, Result};
 
-/// Holes smaller than this are not worth a hole: 64 KiB.
+/// Holes smaller than this are not worth a hole unless the disk is full: 64 KiB.
 const HOLE_PAGES_MIN: u32 = 16;
 /// Regions looked at in one step, each of which may have to be read.
 const REGIONS_PER_STEP: u32 = 16;
@@ -42,7 +42,8 @@ pub struct Shrunk {
 }
 
 impl Store {
-    /// Gives some free space back to the file system, after the reserve has what it lacks of it; none when that is not enough.
+    /// Gives some free space back to the file system, after the reserve has what it lacks of it; when that is not enough, small holes
+    /// too, whose space the reserve may have elsewhere.
     ///
     /// # Errors
     /// `Poisoned`, `ReadOnly`, and what the storage reports; the space stays free then.
@@ -50,10 +51,12 @@ impl Store {
         self.data.check_writable()?;
         // What the reserve should hold grows with the data, without any shortage.
         let is_reserve_wanted = self.allocator.lock().reserve.is_wanted;
+        let mut hole_pages_min = HOLE_PAGES_MIN;
         if is_reserve_wanted {
             match self.fill_reserve() {
                 Err(error) if error.kind() == ErrorKind::NoSpace => {
-                    return Ok(Shrunk { is_done: true, ..Shrunk::default() });
+                    hole_pages_min = 1;
+                    self.allocator.lock().look_at_scraps();
                 }
                 result => result?,
             }
@@ -69,7 +72,7 @@ impl Store {
                 break;
             };
             looked += 1;
-            let Some(hole) = allocator.take_hole(region, pages_max, &self.data) else { continue };
+            let Some(hole) = allocator.take_hole(region, hole_pages_min, pages_max, &self.data) else { continue };
             // There may be another.
             allocator.to_shrink.insert(region);
             drop(allocator);
@@ -101,15 +104,27 @@ impl Store {
 }
 
 impl Allocator {
+    /// Has the regions looked at again in which there were no holes but small ones.
+    fn look_at_scraps(&mut self) {
+        let scraps = std::mem::take(&mut self.scraps);
+        self.to_shrink.extend(scraps);
+    }
+
     /// Takes an idle run of a region that is worth punching.
-    fn take_hole(&mut self, index: usize, pages_max: u32, data: &DataFile) -> Option<Extent> {
+    fn take_hole(&mut self, index: usize, pages_min: u32, pages_max: u32, data: &DataFile) -> Option<Extent> {
         let limit = self.limit(index);
         let region = self.regions.get(index)?;
         if region.loaded.is_none() && region.entry.image_pages + HOLE_PAGES_MIN > limit {
             return None;
         }
         let region = self.load(index, data).ok()?;
-        let (start, pages) = region.idle.runs(limit).find(|(_, pages)| *pages >= HOLE_PAGES_MIN)?;
+        let Some((start, pages)) = region.idle.runs(limit).find(|(_, pages)| *pages >= pages_min) else {
+            let has_scraps = region.idle.runs(limit).next().is_some();
+            if has_scraps {
+                self.scraps.insert(index);
+            }
+            return None;
+        };
         let start = index as u64 * u64::from(REGION_PAGES) + u64::from(start);
         let extent = Extent { start, pages: pages.min(pages_max) };
         self.mark(extent);

@@ -102,7 +102,6 @@ fn small_rows_that_deletes_free_serve_again() {
 }
 
 #[test]
-#[ignore = "one run in ten never gets through: a known limit, docs/durability.md"]
 fn rows_of_half_a_piece_that_deletes_free_serve_again() {
     deleted_rows_serve_again(60 << 20, 16 << 20, 40 << 10, 2);
 }
