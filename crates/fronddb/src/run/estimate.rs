@@ -61,18 +61,19 @@ impl Run {
             return Ok((0, 0));
         }
         let low = self.path_to(lo)?;
+        let rank_at = |path: &IndexPath, key: &[u8]| self.rank(path, key, || self.block_at(path, key, border));
         let span = |low: (u64, u64), high: (u64, u64)| (high.0.saturating_sub(low.0), high.1.saturating_sub(low.1));
         if hi.is_empty() {
             let top = self.top_index(Event::BlockReadMeta)?;
-            return Ok(span(self.rank_at(&low, lo, border)?, top.totals_after(top.count())));
+            return Ok(span(rank_at(&low, lo)?, top.totals_after(top.count())));
         }
         if low.reaches(hi) {
             // Both ends in one block: worth reading it.
             let block = self.sound(&low)?;
-            return Ok(span(self.rank(&low, lo, block.as_deref()), self.rank(&low, hi, block.as_deref())));
+            return Ok(span(self.rank(&low, lo, || Ok(block.clone()))?, self.rank(&low, hi, || Ok(block.clone()))?));
         }
         let high = IndexPath::seek(self, hi)?;
-        Ok(span(self.rank_at(&low, lo, border)?, self.rank_at(&high, hi, border)?))
+        Ok(span(rank_at(&low, lo)?, rank_at(&high, hi)?))
     }
 
     /// `key` or, where that has gone from a clipped run, the first that is left.
@@ -104,33 +105,32 @@ impl Run {
         }
     }
 
-    /// As [`Run::rank`], with the block at `path` where that becomes known.
-    fn rank_at(&self, path: &IndexPath, key: &[u8], border: Border) -> Result<(u64, u64)> {
-        let block = match border {
-            _ if self.is_front(path, key) => None,
+    /// The block at `path` as far as `border` allows, to see how much of it lies before `key`.
+    fn block_at(&self, path: &IndexPath, key: &[u8], border: Border) -> Result<Option<Arc<EntryBlock>>> {
+        match border {
             // What has gone is in no estimate.
-            _ if self.is_clipped() && key == self.meta.first_key => self.sound(path)?,
-            Border::Read => self.sound(path)?,
-            Border::Guess => self.cached(path),
-        };
-        Ok(self.rank(path, key, block.as_deref()))
+            _ if self.is_clipped() && key == self.meta.first_key => self.sound(path),
+            Border::Read => self.sound(path),
+            Border::Guess => Ok(self.cached(path)),
+        }
     }
 
-    /// True when nothing of the block at `path` lies before `key`.
-    fn is_front(&self, path: &IndexPath, key: &[u8]) -> bool {
-        key <= path.separator() || (key <= self.meta.first_key.as_slice() && !self.is_clipped())
-    }
-
-    /// Messages and stored bytes before `key`, which falls into `block` at `path`; half of the block's where it is not known.
-    fn rank(&self, path: &IndexPath, key: &[u8], block: Option<&EntryBlock>) -> (u64, u64) {
+    /// Messages and stored bytes before `key`, which falls into the block at `path`. That is asked for where it matters; half of it counts
+    /// where it is not known.
+    fn rank(
+        &self,
+        path: &IndexPath,
+        key: &[u8],
+        block: impl FnOnce() -> Result<Option<Arc<EntryBlock>>>,
+    ) -> Result<(u64, u64)> {
         let (entry, after) = (path.entry(), path.totals_after());
-        if self.is_front(path, key) {
-            return (entry.messages_before, entry.bytes_before);
+        if key <= path.separator() || (key <= self.meta.first_key.as_slice() && !self.is_clipped()) {
+            return Ok((entry.messages_before, entry.bytes_before));
         }
         let (messages, bytes) = (after.0 - entry.messages_before, after.1 - entry.bytes_before);
-        let below = block.map_or(messages / 2, |block| block.lower_bound(key) as u64);
+        let below = block()?.map_or(messages / 2, |block| block.lower_bound(key) as u64);
         let bytes_below = (u128::from(bytes) * u128::from(below) / u128::from(messages.max(1))) as u64;
-        (entry.messages_before + below, entry.bytes_before + bytes_below)
+        Ok((entry.messages_before + below, entry.bytes_before + bytes_below))
     }
 
     /// Messages in `lo <= key < hi` by kind; none where they lie in many blocks, or in damaged ones.

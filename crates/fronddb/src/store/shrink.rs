@@ -3,6 +3,8 @@
 //! Done in steps by whoever has idle time, region by region: those where space has been freed since they were looked at, and once each
 //! of those that the opening found. Free space that is handed out again soon is better kept, so the caller says
 //! how much to keep. While a hole is punched its pages count as used, so that nobody writes to them meanwhile.
+//!
+//! Small holes are left, until the disk is full: then the space behind them is needed where larger pieces fit.
 
 use super::bitmap::REGION_PAGES;
 use super::data_file::DataFile;

@@ -154,9 +154,6 @@ impl Walk<'_> {
         let above = self.above.len();
         for run in slot.buffer() {
             self.run(run, &lower, upper);
-            // Those that cannot be read have been told of.
-            let ranges = if run.has_range_deletes() { run.range_deletes().ok() } else { None };
-            self.above.extend(ranges.iter().flat_map(|ranges| ranges.iter().cloned()));
         }
         match slot.target() {
             Target::Leaf(base) => base.iter().for_each(|base| self.run(base, &lower, upper)),
@@ -190,7 +187,8 @@ impl Walk<'_> {
         // Those that cannot be read are told of below.
         let leaves = |start: &[u8], end: &[u8]| start < lower || upper.is_some_and(|upper| end > upper);
         let ranges = if meta.range_deletes > 0 { run.range_deletes().ok() } else { None };
-        if outside || ranges.is_some_and(|ranges| ranges.iter().any(|range| leaves(&range.start, &range.end))) {
+        let ranges = ranges.iter().flat_map(|ranges| ranges.iter());
+        if outside || ranges.clone().any(|range| leaves(&range.start, &range.end)) {
             let error = Error::corruption(format!("N2: run {} leaves its slot", meta.id));
             self.problem(trees, extent, error);
         }
@@ -202,6 +200,7 @@ impl Walk<'_> {
             ));
             self.problem(trees, extent, error);
         }
+        self.above.extend(ranges.cloned());
         self.tell();
     }
 
