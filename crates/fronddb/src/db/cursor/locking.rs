@@ -62,28 +62,8 @@ impl Cursor {
     }
 
     pub(super) fn forward_locked(&mut self, core: &TxnCore, state: &mut TxnState, from: Vec<u8>) -> Result<bool> {
-        let mut from = from.max(self.lower.clone());
-        let mut looked = Looked::default();
-        loop {
-            let row = self.look(core, state, &mut looked, |source| source.seek(&from))?;
-            if self.locks_gaps() {
-                let end = row.as_ref().map(|(key, _)| successor(key)).or_else(|| self.upper.clone());
-                let end = end.as_deref();
-                if !self.settle_gap(core, state, &mut looked, (&from, end), end)? {
-                    continue;
-                }
-                let Some((key, value)) = row else { return Ok(false) };
-                return self.accept(core, state, key, value);
-            }
-            let Some((key, value)) = row else { return Ok(false) };
-            match self.lock_found(core, state, &key)? {
-                Taken::Row => return Ok(true),
-                Taken::Busy if self.peeks => return Ok(self.peek(key, value, Began::From(from))),
-                Taken::Busy => from = successor(&key),
-                Taken::Gone => {}
-            }
-            check_stop(&core.cancelled)?;
-        }
+        let from = from.max(self.lower.clone());
+        self.find_locked(core, state, Began::From(from))
     }
 
     pub(super) fn backward_locked(
@@ -92,32 +72,60 @@ impl Cursor {
         state: &mut TxnState,
         below: Option<Vec<u8>>,
     ) -> Result<bool> {
-        let mut below = match (below, &self.upper) {
+        let below = match (below, &self.upper) {
             (Some(below), Some(upper)) => Some(below.min(upper.clone())),
             (below, upper) => below.or_else(|| upper.clone()),
         };
+        self.find_locked(core, state, Began::Below(below))
+    }
+
+    /// Finds the next row from where the look begins, and locks it.
+    fn find_locked(&mut self, core: &TxnCore, state: &mut TxnState, mut began: Began) -> Result<bool> {
+        let locks_gaps = self.locks_gaps();
         let mut looked = Looked::default();
         loop {
-            let row = self.look(core, state, &mut looked, |source| match &below {
-                Some(below) => source.seek_before(below),
-                None => source.last(),
+            let row = self.look(core, state, &mut looked, |source| match &began {
+                Began::From(from) => source.seek(from),
+                Began::Below(Some(below)) => source.seek_before(below),
+                Began::Below(None) => source.last(),
             })?;
-            if self.locks_gaps() {
-                let start = row.as_ref().map_or_else(|| self.lower.clone(), |(key, _)| key.clone());
-                if !self.settle_gap(core, state, &mut looked, (&start, below.as_deref()), Some(&start))? {
-                    continue;
-                }
-                let Some((key, value)) = row else { return Ok(false) };
-                return self.accept(core, state, key, value);
+            let found = row.as_ref().map(|(key, _)| key.as_slice());
+            if locks_gaps && !self.settle_passed(core, state, &mut looked, &began, found)? {
+                continue;
             }
             let Some((key, value)) = row else { return Ok(false) };
+            if locks_gaps {
+                return self.accept(core, state, key, value);
+            }
             match self.lock_found(core, state, &key)? {
                 Taken::Row => return Ok(true),
-                Taken::Busy if self.peeks => return Ok(self.peek(key, value, Began::Below(below))),
-                Taken::Busy => below = Some(key),
+                Taken::Busy if self.peeks => return Ok(self.peek(key, value, began)),
+                Taken::Busy => began = began.past(key),
                 Taken::Gone => {}
             }
             check_stop(&core.cancelled)?;
+        }
+    }
+
+    /// [`Cursor::settle_gap`] for what a look has passed from where it began up to the row that it `found`, or to the end.
+    fn settle_passed(
+        &self,
+        core: &TxnCore,
+        state: &mut TxnState,
+        looked: &mut Looked,
+        began: &Began,
+        found: Option<&[u8]>,
+    ) -> Result<bool> {
+        match began {
+            Began::From(from) => {
+                let end = found.map(successor).or_else(|| self.upper.clone());
+                let end = end.as_deref();
+                self.settle_gap(core, state, looked, (from, end), end)
+            }
+            Began::Below(below) => {
+                let start = found.unwrap_or(&self.lower);
+                self.settle_gap(core, state, looked, (start, below.as_deref()), Some(start))
+            }
         }
     }
 

@@ -10,17 +10,27 @@
 //! been waited for at once (see [`super::locking`]).
 
 use super::locking::Taken;
-use super::{At, Cursor};
+use super::{At, Cursor, successor};
 use crate::base::Result;
 use crate::lock::Mode;
 
-/// Where the look began that found a row.
+/// Where a look for a row begins.
 #[derive(Debug)]
 pub(super) enum Began {
-    /// It went forward from here.
+    /// It goes forward from here.
     From(Vec<u8>),
-    /// It went backward from below this; `None`: from the end of the tree.
+    /// It goes backward from below this; `None`: from the end of the tree.
     Below(Option<Vec<u8>>),
+}
+
+impl Began {
+    /// The same way, from behind the row at `key`.
+    pub(super) fn past(self, key: Vec<u8>) -> Began {
+        match self {
+            Began::From(_) => Began::From(successor(&key)),
+            Began::Below(_) => Began::Below(Some(key)),
+        }
+    }
 }
 
 impl Cursor {
