@@ -85,6 +85,13 @@ impl Cage {
         (!self.why_not.is_empty()).then(|| self.why_not.join("; "))
     }
 
+    /// Where the group's operations on the disk are counted; `None` where nobody counts them.
+    pub(crate) fn operations(&self) -> Option<Operations> {
+        let (group, device) = (self.io.as_ref()?, self.device.as_ref()?);
+        let file = if self.version2 { "io.stat" } else { "blkio.throttle.io_serviced" };
+        Some(Operations { file: group.path().join(file), device: device.clone() })
+    }
+
     /// The files that a process joins the group by.
     pub(crate) fn doors(&self) -> Vec<PathBuf> {
         [&self.io, &self.memory].into_iter().flatten().map(|group| group.path().join("cgroup.procs")).collect()
@@ -106,6 +113,39 @@ impl Cage {
         }
         Ok(())
     }
+}
+
+/// Counts the operations on the disk of whatever runs in the group.
+#[derive(Clone, Debug)]
+pub(crate) struct Operations {
+    file: PathBuf,
+    device: String,
+}
+
+impl Operations {
+    /// Reads and writes so far.
+    pub(crate) fn count(&self) -> Option<(u64, u64)> {
+        operations_of(&fs::read_to_string(&self.file).ok()?, &self.device)
+    }
+}
+
+/// Version 1 has a line for each kind (`8:0 Read 5`), version 2 one for all (`8:0 rbytes=1 wbytes=2 rios=5 wios=6`). A device that
+/// was not used yet may be missing.
+fn operations_of(text: &str, device: &str) -> Option<(u64, u64)> {
+    let (mut reads, mut writes) = (0, 0);
+    for line in text.lines() {
+        let Some(rest) = line.strip_prefix(device).and_then(|rest| rest.strip_prefix(' ')) else { continue };
+        match rest.split_once(' ') {
+            Some(("Read", count)) => reads = count.parse().ok()?,
+            Some(("Write", count)) => writes = count.parse().ok()?,
+            _ => {
+                let field = |name| rest.split(' ').find_map(|word| word.strip_prefix(name)?.parse().ok());
+                reads = field("rios=").unwrap_or(reads);
+                writes = field("wios=").unwrap_or(writes);
+            }
+        }
+    }
+    Some((reads, writes))
 }
 
 fn io_lines(version2: bool, device: &str, limits: &Limits) -> Vec<(&'static str, String)> {
@@ -204,6 +244,17 @@ mod tests {
         }
         drop(cage);
         assert!(!io.exists() && !memory.exists());
+    }
+
+    #[test]
+    fn operations_are_counted_by_device_in_both_versions() {
+        let version1 =
+            "8:16 Read 9\n8:16 Write 9\n8:1 Read 5\n8:1 Write 6\n8:1 Sync 10\n8:1 Async 1\n8:1 Total 11\nTotal 29\n";
+        assert_eq!(operations_of(version1, "8:1"), Some((5, 6)));
+        let version2 = "8:16 rbytes=1 wbytes=1 rios=9 wios=9 dbytes=0 dios=0\n8:1 rbytes=1 wbytes=2 rios=5 wios=6 dbytes=0 dios=3\n";
+        assert_eq!(operations_of(version2, "8:1"), Some((5, 6)));
+        assert_eq!(operations_of("Total 0\n", "8:1"), Some((0, 0)));
+        assert_eq!(operations_of("8:1 Read many\n", "8:1"), None);
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub(crate) struct Work {
     pub(crate) client_cpu_seconds: f64,
     pub(crate) bytes_read: u64,
     pub(crate) bytes_written: u64,
+    /// Reads and writes that reached the disk, where they are counted.
+    #[serde(default)]
+    pub(crate) operations: Option<(u64, u64)>,
     pub(crate) memory_peak: u64,
 }
 
@@ -67,6 +70,10 @@ impl Work {
         self.server_cpu_seconds = after.cpu_seconds - before.cpu_seconds;
         self.bytes_read = after.bytes_read.saturating_sub(before.bytes_read);
         self.bytes_written = after.bytes_written.saturating_sub(before.bytes_written);
+        self.operations =
+            before.operations.zip(after.operations).map(|((reads, writes), (reads_after, writes_after))| {
+                (reads_after.saturating_sub(reads), writes_after.saturating_sub(writes))
+            });
         self.memory_peak = after.memory_peak;
         self
     }
@@ -87,6 +94,13 @@ impl Work {
 
     pub(crate) fn worst_second(&self) -> f64 {
         self.by_second.iter().copied().fold(f64::NAN, f64::min)
+    }
+
+    /// Reads and writes of the disk per second; NaN where they are not counted.
+    pub(crate) fn operations_per_second(&self) -> (f64, f64) {
+        let (reads, writes) =
+            self.operations.map_or((f64::NAN, f64::NAN), |(reads, writes)| (reads as f64, writes as f64));
+        (reads / self.seconds, writes / self.seconds)
     }
 
     pub(crate) fn written_per_unit(&self) -> f64 {

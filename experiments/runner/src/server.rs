@@ -16,7 +16,7 @@ use rustix::fs::{Advice, fadvise};
 use crate::cleanup;
 use crate::engine::{Engine, Sizes, common_settings};
 use crate::failure::{Failure, While};
-use crate::limits::{Cage, Limits};
+use crate::limits::{Cage, Limits, Operations};
 
 /// A server that does not answer by then is taken for hung.
 const START_SECONDS_MAX: u64 = 900;
@@ -139,6 +139,8 @@ pub(crate) struct Counters {
     pub(crate) cpu_seconds: f64,
     pub(crate) bytes_read: u64,
     pub(crate) bytes_written: u64,
+    /// Reads and writes that reached the disk, where they are counted.
+    pub(crate) operations: Option<(u64, u64)>,
     pub(crate) memory_peak: u64,
 }
 
@@ -147,6 +149,7 @@ pub(crate) struct Server {
     directory: PathBuf,
     pub(crate) settings: Settings,
     child: Option<Child>,
+    operations: Option<Operations>,
     /// From the launch to the first answer.
     pub(crate) ready_seconds: f64,
     /// What starting took.
@@ -183,6 +186,7 @@ impl Server {
             directory: directory.into(),
             settings: settings.clone(),
             child: Some(child),
+            operations: cage.operations(),
             ready_seconds: 0.0,
             start: Counters::default(),
         };
@@ -247,7 +251,8 @@ impl Server {
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        counters_of(self.pid())
+        let operations = self.operations.as_ref().and_then(Operations::count);
+        Counters { operations, ..counters_of(self.pid()) }
     }
 
     /// SIGKILL; gives the counters of the moment before. The files it leaves are dropped from memory by the next start.
@@ -361,6 +366,7 @@ fn counters_of(pid: u32) -> Counters {
         cpu_seconds: (ticks(11) + ticks(12)) / 100.0,
         bytes_read: field(&io, "read_bytes:"),
         bytes_written: field(&io, "write_bytes:"),
+        operations: None,
         memory_peak: field(&status, "VmHWM:") * 1024,
     }
 }

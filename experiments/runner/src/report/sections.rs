@@ -83,6 +83,18 @@ impl Section<'_> {
         ]
     }
 
+    /// What was asked of the limited volume, in operations, of those that it gives.
+    fn of_the_volume(&self, place: Place) -> [Line; 2] {
+        let iops = self.sizing.iops as f64;
+        let of = |name, share: fn(&Work) -> f64| {
+            self.of_work(place, name, Better::Neither, Unit::Percent, move |work| share(work) / iops)
+        };
+        [
+            of("  of the volume's reads", |work| work.operations_per_second().0),
+            of("  of the volume's writes", |work| work.operations_per_second().1),
+        ]
+    }
+
     /// What the client that loads the server took of the machine.
     fn client_share(&self, place: Place, name: &str) -> Line {
         let cores = self.machine.cores;
@@ -154,6 +166,9 @@ impl Section<'_> {
                     Unit::Percent,
                     move |work| work.rate() / floor.median,
                 ));
+            }
+            if variant == "limited" {
+                lines.extend(self.of_the_volume(place));
             }
             html.push_str(&format!("<h3>{title}</h3>"));
             if variant == "limited" {
@@ -272,6 +287,7 @@ impl Section<'_> {
                 let title = format!("{test}, {} rows", Unit::Count.print(size as f64));
                 limited.push(self.of_work(place, &title, Better::Higher, Unit::Count, Work::rate));
                 limited.extend(self.beside(place, "transaction"));
+                limited.extend(self.of_the_volume(place));
             }
             plots.push_str(&self.plots.table_size(self.sizing, test, &name));
             let rows = Unit::Count.print(self.sizing.sysbench_large_rows as f64);
@@ -304,6 +320,9 @@ impl Section<'_> {
             lines.push(self.of_number(place, &format!("{title}: tpmC"), Better::Higher, Unit::Count, "tpmc"));
             lines.push(self.of_number(place, "  aborted transactions", Better::Neither, Unit::Count, "aborted"));
             lines.extend(self.beside(work, "NEW_ORDER"));
+            if variant == "limited" {
+                lines.extend(self.of_the_volume(work));
+            }
             lines.push(self.of_number(place, "  consistent", Better::Neither, Unit::YesNo, "consistent"));
             lines.push(self.of_number(place, "  size afterwards", Better::Lower, Unit::Bytes, "bytes_on_disk"));
             lines.push(self.of_number(
