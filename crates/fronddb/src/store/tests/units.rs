@@ -302,6 +302,36 @@ fn space_is_given_back_although_more_is_to_be_kept_than_was_asked_for_yet() {
 }
 
 #[test]
+fn small_holes_are_given_back_only_where_what_must_be_kept_finds_no_space() {
+    let (memory, storage) = memory();
+    let store = create(&storage);
+    let extents: Vec<Extent> = (0..400).map(|_| store.allocate(4, Urgency::Ordinary).unwrap()).collect();
+    let punched = || {
+        let mut bytes = 0;
+        loop {
+            let shrunk = store.shrink_step(ShrinkLimits { keep_bytes: 1 << 40, ..ShrinkLimits::default() }).unwrap();
+            bytes += shrunk.punched_bytes;
+            if shrunk.is_done {
+                return bytes;
+            }
+        }
+    };
+    punched();
+    memory.set_capacity(memory.occupied_bytes());
+    for extent in extents.iter().step_by(2) {
+        store.free_unpublished(*extent);
+    }
+    // Half of the space is free, and none of it in pieces of 64 KiB.
+    assert_eq!(punched(), 0);
+    assert_eq!(store.allocate(60, Urgency::Ordinary).unwrap_err().kind(), ErrorKind::NoSpace);
+    store.set_compaction_reserve(1 << 20);
+    assert!(punched() >= 1 << 20);
+    assert_eq!(store.compaction_reserve_bytes(), 1 << 20);
+    assert_eq!(punched(), 0);
+    store.allocate(60, Urgency::Compaction).unwrap();
+}
+
+#[test]
 fn it_works_on_real_files_direct_and_buffered() {
     for direct in [true, false] {
         let path = std::env::temp_dir().join(format!("fronddb-store-{}-{direct}", std::process::id()));
