@@ -201,6 +201,15 @@ static bool is_decision_kept_by_power_loss()
   return opt_bin_log && sync_binlog_period == 1;
 }
 
+/* Whether the end of what `all` says takes a sync of the log: it has written, and that is to be durable. */
+bool Session::waits_for_disk(THD *thd, bool all) const
+{
+  if (phase == Phase::idle || durability != FROND_DURABILITY_SYNC)
+    return false;
+  const Ha_trx_info &info= thd->ha_data[hton->slot].ha_info[all];
+  return info.is_started() && info.is_trx_read_write();
+}
+
 int Session::commit(THD *thd, bool all)
 {
   if (!is_whole(thd, all)) {
@@ -210,6 +219,7 @@ int Session::commit(THD *thd, bool all)
     return 0;
   }
   frond_status status= FROND_OK;
+  Disk_wait waits(thd, waits_for_disk(thd, all));
   if (phase == Phase::active)
     status= frond_txn_commit(transaction);
   else if (phase == Phase::prepared && !ordered)
@@ -258,6 +268,7 @@ int Session::prepare(THD *thd, bool all)
   /* What the user prepares by XA survives anything; what goes through the binary log is as durable as commits are to be. */
   const bool by_user= thd->transaction->xid_state.is_explicit_XA();
   const frond_durability least= by_user ? frond_durability{FROND_DURABILITY_SYNC} : durability;
+  Disk_wait waits(thd, least == FROND_DURABILITY_SYNC);
   frond_status status= frond_txn_prepare(ending, frond_bytes(xid.data(), xid.size()), least);
   has_mark= false;
   if (status != FROND_OK) {

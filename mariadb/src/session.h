@@ -110,6 +110,7 @@ private:
   void rows_undone();
   void drop_waiting();
   static bool is_whole(THD *thd, bool all);
+  bool waits_for_disk(THD *thd, bool all) const;
 
   Phase phase= Phase::idle;
   frond_txn *transaction= nullptr;

@@ -281,6 +281,8 @@ frond_status set_options(frond_options *options)
   if (status == FROND_OK)
     status= frond_options_set_wait_observer(options, wait_begins, nullptr);
   if (status == FROND_OK)
+    status= frond_options_set_wait_end(options, wait_ends, nullptr);
+  if (status == FROND_OK)
     status= frond_options_set_victim_preference(options, preferred_victim, nullptr);
   if (status == FROND_OK && log_dir_variable && *log_dir_variable)
     status= frond_options_set_log_dir(options, log_dir_variable);

@@ -1,4 +1,4 @@
-/* Reports of lock waits. See waits.h.
+/* Reports of waits. See waits.h.
 
    SPDX-License-Identifier: GPL-2.0-or-later */
 #include "waits.h"
@@ -30,6 +30,9 @@ struct Shard {
 
 constexpr size_t SHARDS= 16;
 Shard shards[SHARDS];
+
+/* Whom of this thread the pool of threads knows to wait for a lock. */
+thread_local THD *waiting_for_lock= nullptr;
 
 Shard &shard_of(uint64_t id)
 {
@@ -63,6 +66,10 @@ void wait_begins(void *, uint64_t waiter, uint64_t blocker)
   THD *thd= current_thd;
   if (!thd)
     return;
+  if (!waiting_for_lock) {
+    waiting_for_lock= thd;
+    thd_wait_begin(thd, THD_WAIT_ROW_LOCK);
+  }
   if (thd_need_wait_reports(thd)) {
     Shard &shard= shard_of(blocker);
     std::lock_guard<std::mutex> guard(shard.latch);
@@ -70,6 +77,26 @@ void wait_begins(void *, uint64_t waiter, uint64_t blocker)
   }
   if (thd_kill_level(thd) != THD_IS_NOT_KILLED)
     frond_db_cancel(database, waiter);
+}
+
+void wait_ends(void *, uint64_t)
+{
+  if (!waiting_for_lock)
+    return;
+  thd_wait_end(waiting_for_lock);
+  waiting_for_lock= nullptr;
+}
+
+Disk_wait::Disk_wait(THD *thd, bool waits) : waiting(waits ? thd : nullptr)
+{
+  if (waiting)
+    thd_wait_begin(waiting, THD_WAIT_SYNC);
+}
+
+Disk_wait::~Disk_wait()
+{
+  if (waiting)
+    thd_wait_end(waiting);
 }
 
 int32_t preferred_victim(void *, uint64_t one, uint64_t other)

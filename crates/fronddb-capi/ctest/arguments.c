@@ -114,6 +114,7 @@ static void null_handles(void)
   WRONG(frond_check(NULL, NULL, NULL, NULL));
   WRONG(frond_salvage(NULL, NULL, NULL, NULL, NULL));
   WRONG(frond_options_set_wait_observer(NULL, NULL, NULL));
+  WRONG(frond_options_set_wait_end(NULL, NULL, NULL));
   WRONG(frond_options_set_victim_preference(NULL, NULL, NULL));
   WRONG(frond_options_set_log(NULL, NULL, NULL));
   WRONG(frond_cursor_unlock_row(NULL));

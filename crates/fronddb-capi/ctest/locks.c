@@ -385,7 +385,7 @@ struct watch {
   frond_tree *tree;
   frond_txn *blocker, *other;
   uint64_t waiter;
-  int calls;
+  int calls, ends;
 };
 
 /* Writes in another transaction, in the thread whose write is about to wait, and ends who is in the way. */
@@ -399,15 +399,23 @@ static void observe(void *context, uint64_t waiter, uint64_t blocker)
   OK(frond_txn_rollback(watch->blocker));
 }
 
+static void waited(void *context, uint64_t waiter)
+{
+  struct watch *watch = context;
+  CHECK(watch->calls == 1 && watch->waiter == waiter);
+  watch->ends++;
+}
+
 static void observers(void)
 {
   frond_options *options = frond_options_new();
-  struct watch watch = {NULL, NULL, NULL, NULL, 0, 0};
+  struct watch watch = {NULL, NULL, NULL, NULL, 0, 0, 0};
   frond_tree *own;
   frond_txn *waiter;
   frond_slice value;
   OK(frond_options_set(options, FROND_OPTION_CREATE_IF_MISSING, 1));
   OK(frond_options_set_wait_observer(options, observe, &watch));
+  OK(frond_options_set_wait_end(options, waited, &watch));
   OK(frond_db_open(path_of("observer"), options, &watch.db));
   frond_options_free(options);
   OK(frond_db_create_tree(watch.db, "t", NULL, &own));
@@ -417,7 +425,7 @@ static void observers(void)
   waiter = begin(watch.db);
   OK(frond_txn_put(watch.blocker, own, text("a"), text("1")));
   OK(write_row(waiter, own, "a"));
-  CHECK(watch.calls == 1 && watch.waiter == frond_txn_id(waiter));
+  CHECK(watch.calls == 1 && watch.ends == 1 && watch.waiter == frond_txn_id(waiter));
   OK(frond_txn_commit(waiter));
   OK(frond_txn_commit(watch.other));
   waiter = begin(watch.db);

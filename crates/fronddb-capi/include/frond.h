@@ -197,6 +197,10 @@ typedef void (*frond_progress_fn)(void *context, const frond_recovery_progress *
  * the way, or have its session killed, and must not otherwise use the waiting one. */
 typedef void (*frond_wait_observer_fn)(void *context, uint64_t waiter, uint64_t blocker);
 
+/* Called once a wait that the observer was told of, or would have been, is over, granted or not: in the same thread, and bound in
+ * the same way. */
+typedef void (*frond_wait_end_fn)(void *context, uint64_t waiter);
+
 /* Asked when a deadlock is found, about two of its transactions at a time, by their frond_txn_id: negative, the first is rather
  * the victim; positive, the second; 0, the one that holds fewer locks. From any thread, under a latch of the engine: it must
  * be quick and must not call the library. */
@@ -226,9 +230,10 @@ frond_status frond_options_set_log_dir(frond_options *options, const char *path)
 frond_status frond_options_set_codec(frond_options *options, frond_codec codec, int32_t level);
 /* Who is told how recovery goes on; NULL: nobody. context must stay valid while the database opens. */
 frond_status frond_options_set_progress(frond_options *options, frond_progress_fn progress, void *context);
-/* Who is told of waits for locks, and of events; NULL: nobody. context must stay valid, and usable from any thread, until the
- * database is closed. */
+/* Who is told of waits for locks, of their ends, and of events; NULL: nobody. context must stay valid, and usable from any
+ * thread, until the database is closed. */
 frond_status frond_options_set_wait_observer(frond_options *options, frond_wait_observer_fn observer, void *context);
+frond_status frond_options_set_wait_end(frond_options *options, frond_wait_end_fn observer, void *context);
 frond_status frond_options_set_log(frond_options *options, frond_log_fn log, void *context);
 /* Who is asked for the victim of a deadlock; NULL: nobody. context as above. */
 frond_status frond_options_set_victim_preference(frond_options *options, frond_victim_fn preference, void *context);

@@ -161,6 +161,8 @@ pub extern "C" fn frond_options_set_progress(
 
 /// Told who is about to wait for whom.
 pub type frond_wait_observer_fn = Option<unsafe extern "C" fn(*mut c_void, u64, u64)>;
+/// Told whose wait is over.
+pub type frond_wait_end_fn = Option<unsafe extern "C" fn(*mut c_void, u64)>;
 /// Asked for the victim of a deadlock.
 pub type frond_victim_fn = Option<unsafe extern "C" fn(*mut c_void, u64, u64) -> i32>;
 /// Told of events.
@@ -195,6 +197,23 @@ pub extern "C" fn frond_options_set_wait_observer(
             Arc::new(tell) as engine::WaitCallback
         });
         need(options, "options")?.apply(Ok(callback), Options::on_lock_wait)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_options_set_wait_end(
+    options: Option<&mut frond_options>,
+    observer: frond_wait_end_fn,
+    context: *mut c_void,
+) -> Status {
+    enter("frond_options_set_wait_end", || {
+        let context = Context(context);
+        let callback = observer.map(|observer| {
+            // Safety: as for the observer.
+            let tell = move |waiter| unsafe { observer(context.get(), waiter) };
+            Arc::new(tell) as engine::WaitEndCallback
+        });
+        need(options, "options")?.apply(Ok(callback), Options::on_lock_wait_end)
     })
 }
 

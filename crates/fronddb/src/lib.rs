@@ -43,7 +43,7 @@ pub use db::log_print::{LogAction, LogEvent, log_records};
 pub use db::monitor::{Finding, LockInfo, PreparedInfo, TransactionInfo};
 pub use db::options::{
     CursorOptions, Durability, Isolation, LockMode, MEMORY_BYTES_MIN, Options, ProgressCallback, Sees, TreeOptions,
-    TxnOptions, VictimCallback, Wait, WaitCallback,
+    TxnOptions, VictimCallback, Wait, WaitCallback, WaitEndCallback,
 };
 pub use db::report::{RecoveryEstimate, RecoveryPhase, RecoveryProgress, RecoveryReport};
 pub use db::salvage::{SalvageReport, SalvagedTree, salvage};

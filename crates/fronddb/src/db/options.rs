@@ -27,6 +27,9 @@ pub type ProgressCallback = Arc<dyn Fn(&RecoveryProgress) + Send + Sync>;
 /// Told that the transaction whose number is first is about to wait for a lock that the other one is in the way of.
 pub type WaitCallback = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
+/// Told that the transaction of this number waits no longer.
+pub type WaitEndCallback = Arc<dyn Fn(u64) + Send + Sync>;
+
 /// Asked which of two transactions, by their numbers, is rather to be the victim of a deadlock: `Less`: the first.
 pub type VictimCallback = Arc<dyn Fn(u64, u64) -> Ordering + Send + Sync>;
 
@@ -62,6 +65,7 @@ pub struct Options {
     pub(crate) manual_background: bool,
     pub(crate) on_recovery_progress: Option<ProgressCallback>,
     pub(crate) on_lock_wait: Option<WaitCallback>,
+    pub(crate) on_lock_wait_end: Option<WaitEndCallback>,
     pub(crate) on_deadlock: Option<VictimCallback>,
     pub(crate) on_log: Option<LogCallback>,
 }
@@ -139,6 +143,9 @@ setters! {
     /// Called in the waiting thread with no latch of the engine held: it may end the transaction in the way, and cancel
     /// either, and must not otherwise use the waiting one. Default: none.
     on_lock_wait: Option<WaitCallback>,
+    /// Told that a wait for a lock that [`Options::on_lock_wait`] is told of is over, granted or not; in the same thread, and bound
+    /// in the same way. Default: none.
+    on_lock_wait_end: Option<WaitEndCallback>,
     /// Asked when a deadlock is found, about two of its transactions at a time, by their numbers: `Less`, the first is rather
     /// the victim, `Equal`, the one that holds fewer locks. Called under a latch of the engine: it must be quick and must not
     /// call the database. Default: none; `Equal` for all.
@@ -175,6 +182,7 @@ impl Default for Options {
             manual_background: false,
             on_recovery_progress: None,
             on_lock_wait: None,
+            on_lock_wait_end: None,
             on_deadlock: None,
             on_log: None,
         }

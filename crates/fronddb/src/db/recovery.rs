@@ -466,13 +466,23 @@ impl Recovery<'_> {
         }
     }
 
+    fn wait_observer(&self) -> Option<WaitObserver> {
+        let (begins, ends) = (self.options.on_lock_wait.clone(), self.options.on_lock_wait_end.clone());
+        let is_wanted = begins.is_some() || ends.is_some();
+        is_wanted.then(|| {
+            WaitObserver::new(move |waiter, blocker| match blocker {
+                Some(blocker) => begins.iter().for_each(|begins| begins(waiter, blocker)),
+                None => ends.iter().for_each(|ends| ends(waiter)),
+            })
+        })
+    }
+
     fn assemble(&mut self, parts: Parts) -> Result<Engine> {
         let Parts { env, root, statuses, sealed, log, active, next_tree, start, locks, grafts } = parts;
         let budget = self.budget.clone();
         let (store, cache, run_counters) = (env.store.clone(), env.cache.clone(), env.run_counters.clone());
         let sessions = Arc::new(Sessions::default());
-        let observer = self.options.on_lock_wait.clone();
-        let observer = observer.map(|callback| WaitObserver::new(move |waiter, blocker| callback(waiter, blocker)));
+        let observer = self.wait_observer();
         let bytes_max = lock_bytes(self.options.memory_bytes);
         let preference = self.options.on_deadlock.clone();
         let preference = preference.map(|callback| VictimPreference::new(move |one, other| callback(one, other)));

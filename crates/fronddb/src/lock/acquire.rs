@@ -91,7 +91,7 @@ impl Inner {
     #[cold]
     fn lock_point_slow<'a>(
         &'a self,
-        mut shard: MutexGuard<'a, Shard>,
+        shard: MutexGuard<'a, Shard>,
         owner: &Arc<Owner>,
         key: &LockKey,
         mode: Mode,
@@ -101,7 +101,9 @@ impl Inner {
         let request = Request { owner, mode, seq: self.next_seq.fetch_add(1, Ordering::SeqCst), wait };
         let deadline = self.deadline(wait);
         let mut queued = false;
-        let mut told = Told::new();
+        let mut told = Told::new(self, owner);
+        // Dropped before that.
+        let mut shard = shard;
         loop {
             let failure = match self.examine_point(&mut shard, key, &request, &mut queued) {
                 Decision::Granted(Granted::New | Granted::Raised) => {

@@ -59,7 +59,7 @@ impl Inner {
         let request = Request { owner, mode, seq, wait };
         let deadline = self.deadline(wait);
         let mut queued = false;
-        let mut told = Told::new();
+        let mut told = Told::new(self, owner);
         let failure = loop {
             match self.examine_range(&span, id, &request, &mut queued) {
                 Decision::Granted => {

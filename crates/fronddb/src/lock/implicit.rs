@@ -47,7 +47,7 @@ impl Inner {
         let seq = self.next_seq.fetch_add(1, Ordering::SeqCst);
         let request = Request { owner, mode, seq, wait: Some(wait) };
         let deadline = self.deadline(Some(wait));
-        let mut told = Told::new();
+        let mut told = Told::new(self, owner);
         let mut waits = false;
         let failure = loop {
             if owner.has_ended() {

@@ -145,15 +145,17 @@ pub struct HeldLock {
     pub mode: Mode,
 }
 
-/// Told who is about to wait for whom, by their labels: in the waiting thread, once for each blocker, with no latch held.
+/// Told who is about to wait for whom, by their labels: in the waiting thread, once for each blocker, with no latch held;
+/// and in the same way, without a blocker, once the wait that it was told of is over, however it ended.
 /// The request stands in its queue and in the graph already and is examined again afterwards, so that the observer may end
 /// the blocker, and cancel either.
 #[derive(Clone)]
-pub struct WaitObserver(Arc<dyn Fn(u64, u64) + Send + Sync>);
+pub struct WaitObserver(Arc<dyn Fn(u64, Option<u64>) + Send + Sync>);
 
 impl WaitObserver {
-    /// An observer that is called with the labels of the waiter and the blocker ([`LockTable::labelled_locker`]).
-    pub fn new(observe: impl Fn(u64, u64) + Send + Sync + 'static) -> WaitObserver {
+    /// An observer that is called with the labels of the waiter and the blocker ([`LockTable::labelled_locker`]); `None`: its
+    /// wait is over.
+    pub fn new(observe: impl Fn(u64, Option<u64>) + Send + Sync + 'static) -> WaitObserver {
         WaitObserver(Arc::new(observe))
     }
 }

@@ -32,8 +32,27 @@ impl Request<'_> {
     }
 }
 
-/// Blockers that the observer was told of.
-pub(super) type Told = SmallVec<[TxnId; 4]>;
+/// Blockers of a request that the observer was told of. Once there are any, it is told of the end of the wait when this is
+/// dropped: no latch may be held then.
+pub(super) struct Told<'a> {
+    table: &'a Inner,
+    owner: &'a Owner,
+    blockers: SmallVec<[TxnId; 4]>,
+}
+
+impl<'a> Told<'a> {
+    pub(super) fn new(table: &'a Inner, owner: &'a Owner) -> Told<'a> {
+        Told { table, owner, blockers: SmallVec::new() }
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if let (Some(WaitObserver(observe)), false) = (&self.table.observer, self.blockers.is_empty()) {
+            observe(self.owner.label, None);
+        }
+    }
+}
 
 /// Collects who is in the way of a request. The graph is locked when it is first needed and stays so.
 pub(super) struct Search<'a, 'r> {
@@ -204,14 +223,14 @@ impl Inner {
 
     /// Labels of those in the way of a registered request whom the observer has not been told of; they count as told
     /// from now on.
-    pub(super) fn untold(&self, graph: &mut Graph, owner: &Owner, told: &mut Told) -> SmallVec<[u64; 4]> {
+    pub(super) fn untold(&self, graph: &mut Graph, owner: &Owner, told: &mut Told<'_>) -> SmallVec<[u64; 4]> {
         let mut labels = SmallVec::new();
         if self.observer.is_some()
             && let Some(wait) = graph.wait_of(owner)
         {
             for blocker in &wait.blockers {
-                if !told.contains(&blocker.owner.id) {
-                    told.push(blocker.owner.id);
+                if !told.blockers.contains(&blocker.owner.id) {
+                    told.blockers.push(blocker.owner.id);
                     labels.push(blocker.owner.label);
                 }
             }
@@ -222,7 +241,7 @@ impl Inner {
     /// Tells the observer. No latch may be held.
     pub(super) fn tell(&self, owner: &Owner, blockers: &[u64]) {
         if let Some(WaitObserver(observe)) = &self.observer {
-            blockers.iter().for_each(|blocker| observe(owner.label, *blocker));
+            blockers.iter().for_each(|blocker| observe(owner.label, Some(*blocker)));
         }
     }
 

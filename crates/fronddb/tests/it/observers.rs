@@ -26,6 +26,7 @@ fn told(events: &Events, level: LogLevel, beginning: &str) -> usize {
 #[derive(Default)]
 struct Watch {
     waits: Vec<(u64, u64)>,
+    ends: Vec<u64>,
     victims: Vec<Transaction>,
     /// Where waits are cancelled as soon as they are told.
     cancels: Option<Database>,
@@ -49,12 +50,15 @@ fn watched(storage: &MemoryStorage) -> (Database, Arc<Mutex<Watch>>) {
             db.cancel(waiter).unwrap();
         }
     };
-    let options: Options = options(storage).on_lock_wait(Some(Arc::new(observe)));
+    let copy = watch.clone();
+    let ended = move |waiter: u64| copy.lock().unwrap().ends.push(waiter);
+    let options: Options =
+        options(storage).on_lock_wait(Some(Arc::new(observe))).on_lock_wait_end(Some(Arc::new(ended)));
     (Database::open(DIRECTORY, options).unwrap(), watch)
 }
 
 #[test]
-fn the_observer_hears_of_each_blocker_once_before_the_wait_and_may_end_it() {
+fn the_observer_hears_of_each_blocker_once_before_the_wait_and_of_its_end_and_may_end_it() {
     let (db, watch) = watched(&MemoryStorage::new());
     let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
     let blockers: Vec<Transaction> = (0..3).map(|_| begin(&db)).collect();
@@ -69,12 +73,14 @@ fn the_observer_hears_of_each_blocker_once_before_the_wait_and_may_end_it() {
     let mut waits = std::mem::take(&mut watch.lock().unwrap().waits);
     waits.sort_unstable();
     assert_eq!(waits, ids.iter().map(|id| (waiter.id(), *id)).collect::<Vec<_>>());
+    assert_eq!(std::mem::take(&mut watch.lock().unwrap().ends), [waiter.id()]);
 
     let ranged = begin(&db);
     let id = waiter.id();
     watch.lock().unwrap().victims.push(waiter);
     ranged.lock_range(&tree, b"a", b"z", LockMode::Shared, Wait::Default).unwrap();
     assert_eq!(watch.lock().unwrap().waits, [(ranged.id(), id)]);
+    assert_eq!(watch.lock().unwrap().ends, [ranged.id()]);
 }
 
 #[test]
@@ -88,7 +94,7 @@ fn who_does_not_wait_is_not_reported_and_a_prepared_transaction_keeps_its_number
     let refused = waiter.get_locked(&tree, b"k", LockMode::Shared, Wait::NoWait);
     assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::LockTimeout));
     waiter.get_locked(&tree, b"k", LockMode::Shared, Wait::SkipLocked).unwrap();
-    assert!(watch.lock().unwrap().waits.is_empty());
+    assert!(watch.lock().unwrap().waits.is_empty() && watch.lock().unwrap().ends.is_empty());
     let id = blocker.id();
     blocker.prepare(b"xid").unwrap();
     assert_eq!(waiter.put(&tree, b"k", b"2").map_err(|error| error.kind()), Err(ErrorKind::LockTimeout));
@@ -116,6 +122,7 @@ fn the_observer_may_cancel_the_wait_that_it_is_told_of() {
     assert_eq!(waiter.put(&tree, b"k", b"2").map_err(|error| error.kind()), Err(ErrorKind::Cancelled));
     let ranged = waiter.lock_range(&tree, b"a", b"z", LockMode::Shared, Wait::Default);
     assert_eq!(ranged.map_err(|error| error.kind()), Err(ErrorKind::Cancelled));
+    assert_eq!(watch.lock().unwrap().ends, [waiter.id(), waiter.id()]);
     watch.lock().unwrap().cancels = None;
     blocker.rollback().unwrap();
     waiter.put(&tree, b"k", b"2").unwrap();
