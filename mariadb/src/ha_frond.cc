@@ -672,7 +672,6 @@ void ha_frond::add_update(uint index, const uchar *old_record, const uchar *new_
   add_insertion(index, new_record, new_primary_key);
 }
 
-/* The writes of a row that goes from old_record to new_record; null where there was none, or will be none. */
 /* A sequence does not give numbers back: its row is written, and read, outside the transaction of whoever asks. */
 int ha_frond::run_sequence_writes()
 {
@@ -692,6 +691,7 @@ int ha_frond::run_sequence_writes()
   return error;
 }
 
+/* The writes of a row that goes from old_record to new_record; null where there was none, or will be none. */
 int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
 {
   if (is_sequence())
