@@ -10,6 +10,10 @@
 //! - L3: from the log's creation on its directory is never without a segment, also after a crash: the last one is removed only
 //!   when the name of another is durable. So a directory without any is the wrong one.
 //! - L4: after [`Pool::close`] nothing in the directory is changed any more: it may be somebody else's by then.
+//! - L5: the first live segment is durable before there is a second one beside it that may not be. A restart takes the first
+//!   segment that it finds for the beginning of the log; were that a later one, whose sectors happened to reach the disk, records would
+//!   be missing that nobody ever vouched for, and the database be refused. So [`Pool::release`] lets a segment go only once the
+//!   next is durable, and a writer syncs the first before it begins another ([`Pool::first_live`]).
 //!
 //! Latches: `preparing` is held over calls to files and directories, `is_closed` shared over those that change something; then comes
 //! `state`, which is held over none.
@@ -101,6 +105,11 @@ impl Pool {
     pub(super) fn first_number(&self) -> u64 {
         let next = self.preparing.lock();
         self.state.lock().prepared.front().map_or(*next, |segment| segment.number)
+    }
+
+    /// The number of the first live segment.
+    pub(super) fn first_live(&self) -> Option<u64> {
+        self.state.lock().live.front().map(|live| live.number)
     }
 
     /// Number of prepared segments.
@@ -226,14 +235,22 @@ impl Pool {
     }
 
     /// Recycles or removes the segments that end at or below `before`. The last one that there is gets the usual size back or, if the disk has no
-    /// space for that, stays as it is (L3).
-    pub(super) fn release(&self, before: Lsn) -> Result<()> {
+    /// space for that, stays as it is (L3). Stops before one whose successor is not durable (L5): `Some` position up to which the log must
+    /// be first.
+    pub(super) fn release(&self, before: Lsn, durable: impl Fn() -> Lsn) -> Result<Option<Lsn>> {
         let mut next = self.preparing.lock();
         let _pass = self.changing()?;
         let mut changed = false;
+        let mut wanted = None;
         loop {
             let mut state = self.state.lock();
             if state.live.front().is_none_or(|live| live.end.is_none_or(|end| end > before.0)) {
+                break;
+            }
+            // What an earlier opening wrote is durable.
+            let successor = state.live.get(1).filter(|live| live.segment.is_some());
+            wanted = successor.map(|live| Lsn(live.start + 1)).filter(|wanted| *wanted > durable());
+            if wanted.is_some() {
                 break;
             }
             let Some(live) = state.live.pop_front() else { break };
@@ -260,7 +277,7 @@ impl Pool {
         if changed {
             self.storage.sync_dir(&self.dir)?;
         }
-        Ok(())
+        Ok(wanted)
     }
 
     /// Gives a file the number `next`; `None` when it is not of the usual size, which a shorter one gets if it `may_grow`.

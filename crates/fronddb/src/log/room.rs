@@ -265,13 +265,20 @@ impl Log {
         removed
     }
 
-    /// Recycles the segments wholly below `before`, which no restart will read any more.
+    /// Recycles the segments wholly below `before`, which no restart will read any more, and makes the beginning of what follows them
+    /// durable where that is not (L5 of [`super::pool`]).
     ///
     /// # Errors
     /// `Io`; a file may then stay until the next opening. `Poisoned`.
     pub fn release(&self, before: Lsn) -> Result<()> {
         self.check_poison()?;
-        let result = self.pool.release(before);
+        let result = loop {
+            match self.pool.release(before, || self.durable_lsn()) {
+                Ok(None) => break Ok(()),
+                Ok(Some(wanted)) => self.wait_durable(wanted)?,
+                Err(error) => break Err(error),
+            }
+        };
         self.update_room();
         result
     }

@@ -166,6 +166,11 @@ impl Writer {
     /// Goes on in the next prepared segment, whose header is staged before its first frame.
     fn begin_segment(&mut self, log: &Log) -> Result<()> {
         self.write_out(log)?;
+        let first = log.pool.first_live();
+        if self.unsynced.iter().any(|segment| Some(segment.number) == first) {
+            // L5 of the pool.
+            self.sync(log)?;
+        }
         let segment = log.take_segment(self.position)?;
         let header = segment::Header {
             uuid: log.options.uuid,
