@@ -42,7 +42,7 @@ use crate::base::{Error, ErrorKind, Lsn, Result, TxnId};
 use crate::cache::Cache;
 use crate::format::{Superblock, SuperblockBody};
 use crate::io::{DiskStorage, Storage, replace_file};
-use crate::lock::{HeldLock, LockOptions, LockTable, VictimPreference, WaitObserver};
+use crate::lock::{HeldLock, LOCK_BYTES_UNBOUNDED, LockOptions, LockTable, VictimPreference, WaitObserver};
 use crate::log::{Log, LogOptions, LogReader, LogTail};
 use crate::memtable::{Level0, Memtable, SortedMemtable};
 use crate::run::{CodecTable, RunCounters};
@@ -483,10 +483,10 @@ impl Recovery<'_> {
         let (store, cache, run_counters) = (env.store.clone(), env.cache.clone(), env.run_counters.clone());
         let sessions = Arc::new(Sessions::default());
         let observer = self.wait_observer();
-        let bytes_max = lock_bytes(self.options.memory_bytes);
         let preference = self.options.on_deadlock.clone();
         let preference = preference.map(|callback| VictimPreference::new(move |one, other| callback(one, other)));
-        let lock_options = LockOptions { bytes_max, observer, preference, ..LockOptions::default() };
+        let lock_options =
+            LockOptions { bytes_max: LOCK_BYTES_UNBOUNDED, observer, preference, ..LockOptions::default() };
         let lock_table = LockTable::new(budget.clone(), self.clock.clone(), lock_options);
         let memtable = Arc::new(Memtable::new(active, &budget));
         let tree = Arc::new(BeTree::with_root(env, root, sealed.clone(), memtable));
@@ -496,6 +496,7 @@ impl Recovery<'_> {
             prepared.recovered(&undecided);
             self.report.prepared += 1;
         }
+        lock_table.set_bytes_max(lock_bytes(self.options.memory_bytes));
         self.phase(RecoveryPhase::Transactions, RecoveryPhase::Done);
         let now = self.clock.micros();
         self.report.total_micros = now.saturating_sub(self.started);

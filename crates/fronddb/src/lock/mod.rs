@@ -184,6 +184,9 @@ impl std::fmt::Debug for VictimPreference {
     }
 }
 
+/// A bound that no table reaches.
+pub const LOCK_BYTES_UNBOUNDED: usize = isize::MAX as usize;
+
 /// How a table is made.
 #[derive(Debug, Clone)]
 pub struct LockOptions {

@@ -146,7 +146,8 @@ impl LockTable {
         self.0.find_owner(owner).map(|owner| self.0.export(&owner)).unwrap_or_default()
     }
 
-    /// Grants `owner` what it exported, as after a restart, before anybody else can lock.
+    /// Grants `owner` what it exported, as after a restart, before anybody else can lock. While several owners are imported the table
+    /// must be [`LOCK_BYTES_UNBOUNDED`]: coalescing would lock what lies between one's points, and does not yet know whose it is.
     ///
     /// # Errors
     /// `Internal` when another owner is in the way, which exported locks never are to each other.

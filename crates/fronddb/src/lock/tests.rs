@@ -322,6 +322,34 @@ fn keys_locked_in_sequence_coalesce_without_locking_others_keys() {
 }
 
 #[test]
+fn locks_that_lie_between_each_other_come_back_one_owner_after_the_other() {
+    let (bytes_max, keys) = (256 << 10, 20_000u32);
+    let owners = [TxnId(1), TxnId(2)];
+    let exported = {
+        let table = table_of(bytes_max).0;
+        let [a, b] = owners.map(|id| table.locker(id));
+        for n in 0..keys {
+            let owner = if n % 2 == 0 { &a } else { &b };
+            assert!(owner.lock(TREE, &n.to_be_bytes(), Exclusive, Wait::NoWait).is_ok());
+        }
+        assert!(table.bytes() > bytes_max, "nothing can be joined");
+        [a.export(), b.export()]
+    };
+    let table = table_of(LOCK_BYTES_UNBOUNDED).0;
+    for (owner, locks) in owners.into_iter().zip(&exported) {
+        table.import(owner, locks).unwrap();
+        assert!(table.export(owner) == *locks);
+    }
+    table.set_bytes_max(bytes_max);
+    // Now that all are there, others can lock what is between them, and no more is joined than before.
+    let other = table.locker(TxnId(3));
+    for n in 0..keys {
+        assert!(busy(other.try_lock(TREE, &n.to_be_bytes(), Shared)), "n={n}");
+    }
+    assert!(!busy(other.try_lock(TREE, &keys.to_be_bytes(), Exclusive)));
+}
+
+#[test]
 fn scattered_keys_stay_within_the_bound_and_leave_room() {
     let bytes_max = 512 << 10;
     let (table, _, _) = table_of(bytes_max);

@@ -25,6 +25,31 @@ fn rows(txn: &Transaction, tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
     collect(&mut txn.cursor(tree, CursorOptions::default()).unwrap()).unwrap()
 }
 
+/// Coalescing at a restart would lock what lies between a transaction's keys before it is known whose that is.
+#[test]
+fn prepared_transactions_whose_locks_lie_between_each_other_come_back() {
+    const KEYS: u32 = 12_000;
+    let (storage, db, tree) = fresh();
+    let txns = [begin(&db), begin(&db)];
+    for key in 0..KEYS {
+        txns[key as usize % 2].put(&tree, &key.to_be_bytes(), b"1").unwrap();
+    }
+    for (xid, txn) in [b"even", b"odd!"].into_iter().zip(txns) {
+        txn.prepare(xid).unwrap();
+    }
+    drop((tree, db));
+    let db = open(&storage);
+    assert_eq!(db.prepared().unwrap().len(), 2);
+    let tree = db.open_tree("t").unwrap();
+    let other = at(&db, Isolation::RepeatableRead);
+    for key in (0..KEYS).step_by(97) {
+        assert_eq!(kind(other.put(&tree, &key.to_be_bytes(), b"2")), Some(ErrorKind::LockTimeout), "{key}");
+    }
+    db.commit_prepared(b"even").unwrap();
+    db.rollback_prepared(b"odd!").unwrap();
+    assert_eq!(rows(&begin(&db), &tree).len(), KEYS as usize / 2);
+}
+
 #[test]
 fn a_snapshot_has_no_phantoms_and_a_locking_read_sees_the_latest_row() {
     let (_storage, db, tree) = fresh();
