@@ -452,7 +452,7 @@ enum {
   FROND_CURSOR_LATEST = 64,    /* without lock: sees what is committed when it is moved by key or to an end */
   FROND_CURSOR_ADDED = 128,    /* the same, and with it what others have written since or not committed, but not what they have
                                 * deleted since or not committed: for who locks what it finds and looks again then */
-  FROND_CURSOR_OTHERS = 256,   /* without lock: does not see what its transaction has written */
+  FROND_CURSOR_OTHERS = 256,   /* without lock: as FROND_CURSOR_COMMITTED, and does not see what its transaction has written */
   FROND_CURSOR_PEEK = 512      /* with lock, at read committed and below: stops at rows that others hold without waiting, shows them as
                                 * they were committed last and does not lock them. FROND_MOVE_AGAIN takes one */
 };

@@ -300,8 +300,8 @@ impl Cursor {
         let own = state.writer.as_ref().filter(|_| with_own).map(|writer| writer.txn);
         let snapshot = match (self.lock, self.sees) {
             (Some(_), _) => None,
-            (None, Sees::Level | Sees::Others) => core.snapshot(state),
-            (None, Sees::Committed) => core.committed_snapshot(state),
+            (None, Sees::Level) => core.snapshot(state),
+            (None, Sees::Committed | Sees::Others) => core.committed_snapshot(state),
             (None, Sees::Latest | Sees::Added) => Some(Arc::new(core.engine.snapshots.acquire())),
         };
         let same = |source: &Source| {
@@ -312,7 +312,7 @@ impl Cursor {
         let source = reusable.unwrap_or_else(|| {
             let number = snapshot.as_ref().map_or(CommitNumber::LATEST, |snapshot| snapshot.number());
             let uncommitted = match (self.lock, self.sees) {
-                (None, Sees::Level | Sees::Others) => core.uncommitted(),
+                (None, Sees::Level) => core.uncommitted(),
                 (None, Sees::Added) => Uncommitted::Added,
                 _ => Uncommitted::Hidden,
             };

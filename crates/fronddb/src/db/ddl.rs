@@ -18,7 +18,7 @@ use super::tree_handle::{Tree, TreeInfo, no_tree};
 use super::write::tree_bounds;
 use crate::base::key::{inner, prefix_end};
 use crate::base::{Error, ErrorKind, Result, TreeId};
-use crate::format::Uncommitted;
+use crate::format::{Uncommitted, View};
 use crate::lock::Mode;
 use crate::tree::cursor::OwnedView;
 
@@ -139,8 +139,11 @@ impl TxnCore {
     pub(crate) fn tree_options(&self, tree: &Tree) -> Result<TreeOptions> {
         let state = self.active()?;
         self.check_tree(&state, &tree.inner)?;
-        let name = self.name_of(&state, tree)?;
-        Ok(self.row(&state, &name)?.ok_or_else(|| no_tree(&name))?.options())
+        // Both rows as of one moment: in between the name may become another tree's.
+        let snapshot = self.engine.snapshots.acquire();
+        let view = View { snapshot: snapshot.number(), ..self.latest_view(&state) };
+        let name = self.name_in(&view, tree)?;
+        Ok(self.row_in(&view, &name)?.ok_or_else(|| no_tree(&name))?.options())
     }
 
     /// Locks the name that the tree has now, which may change while the lock is waited for.
@@ -155,8 +158,12 @@ impl TxnCore {
     }
 
     fn name_of(&self, state: &TxnState, tree: &Tree) -> Result<String> {
+        self.name_in(&self.latest_view(state), tree)
+    }
+
+    fn name_in(&self, view: &View<'_>, tree: &Tree) -> Result<String> {
         let key = inner(CATALOG, &catalog::id_key(tree.id()));
-        let value = self.engine.read(&self.latest_view(state), &key, false)?.ok_or_else(|| no_tree(tree.name()))?;
+        let value = self.engine.read(view, &key, false)?.ok_or_else(|| no_tree(tree.name()))?;
         String::from_utf8(value.into_vec()).map_err(|_| Error::corruption("catalog name is malformed, tree=0"))
     }
 
@@ -166,8 +173,12 @@ impl TxnCore {
 
     /// The row of `name` as this transaction sees it.
     fn row(&self, state: &TxnState, name: &str) -> Result<Option<Row>> {
+        self.row_in(&self.latest_view(state), name)
+    }
+
+    fn row_in(&self, view: &View<'_>, name: &str) -> Result<Option<Row>> {
         let key = inner(CATALOG, &catalog::name_key(name));
-        let value = self.engine.read(&self.latest_view(state), &key, false)?;
+        let value = self.engine.read(view, &key, false)?;
         value.map(|value| Row::decode(&value)).transpose()
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
@@ -158,6 +159,34 @@ fn truncating_and_dropping_give_space_back() {
     }
     let txn = begin(&db);
     assert!(collect(&mut txn.cursor(&tree, CursorOptions::default()).unwrap()).unwrap().is_empty());
+}
+
+#[test]
+fn a_handle_tells_its_own_trees_options_while_names_change_places() {
+    let storage = MemoryStorage::new();
+    let db = open(&storage);
+    let trees = [b"one", b"two"].map(|metadata| {
+        let name = std::str::from_utf8(metadata).unwrap();
+        db.create_tree(name, &TreeOptions { codec: None, metadata: metadata.to_vec() }).unwrap()
+    });
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..500 {
+                let txn = begin(&db);
+                for (old, new) in [("one", "other"), ("two", "one"), ("other", "two")] {
+                    txn.rename_tree(old, new).unwrap();
+                }
+                txn.commit().unwrap();
+            }
+            is_done.store(true, Ordering::Relaxed);
+        });
+        while !is_done.load(Ordering::Relaxed) {
+            for (tree, metadata) in trees.iter().zip([b"one", b"two"]) {
+                assert_eq!(begin(&db).tree_options(tree).unwrap().metadata, metadata);
+            }
+        }
+    });
 }
 
 #[test]

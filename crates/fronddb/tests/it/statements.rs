@@ -116,6 +116,13 @@ fn a_cursor_may_leave_out_what_its_own_transaction_has_written() {
     let pair = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
     assert_eq!(rows(Sees::Level), [pair(b"b", b"2"), pair(b"c", b"2")]);
     assert_eq!(rows(Sees::Others), [pair(b"a", b"1"), pair(b"b", b"1")]);
+    for isolation in [Isolation::ReadUncommitted, Isolation::ReadCommitted] {
+        let txn = at(&db, isolation);
+        txn.put(&tree, b"d", b"3").unwrap();
+        let options = CursorOptions { sees: Sees::Others, ..CursorOptions::default() };
+        let rows = collect(&mut txn.cursor(&tree, options).unwrap()).unwrap();
+        assert_eq!(rows, [pair(b"a", b"1")], "{isolation:?}");
+    }
 }
 
 /// A statement that fails is undone beside any number of others, and reads of what the transaction wrote stay quick.
