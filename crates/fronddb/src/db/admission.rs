@@ -11,8 +11,9 @@
 //! What becomes of writes while the disk is full says [`super::full_disk`].
 //!
 //! Pacing is a leaky bucket that all writers share: each takes its bytes' worth of time out of it and waits until
-//! its turn when that lies ahead, or until there is no reason to any more. What is left of the bucket goes when a memtable has
-//! been written: turns that were given at the slowest pace say nothing about the next one.
+//! its turn when that lies ahead, or until there is no reason to any more. No turn is further away than the longest wait, and what
+//! is left of the bucket goes when a memtable has been written: turns that were given at the slowest pace say nothing about the
+//! next one.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -107,7 +108,7 @@ impl Admission {
         let cost = (bytes as f64 * 1e6 / pace) as u64;
         let mut turn = self.turn.load(Ordering::Relaxed);
         loop {
-            let next = turn.max(now) + cost;
+            let next = (turn.max(now) + cost).min(now + SLEEP_MAX);
             match self.turn.compare_exchange_weak(turn, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return turn.saturating_sub(now),
                 Err(other) => turn = other,
@@ -277,6 +278,9 @@ mod tests {
         assert_eq!(admission.take_turn(100, 1000, 1e6), 1000);
         assert_eq!(admission.take_turn(5000, 1000, 1e6), 0);
         assert_eq!(admission.take_turn(5000, 1000, 1e6), 1000);
+        // At the slowest pace no more is owed than the longest wait.
+        assert_eq!(admission.take_turn(5000, 1 << 20, PACE_MIN), 2000);
+        assert_eq!(admission.take_turn(5000 + SLEEP_MAX, 1 << 20, 1e9), 0);
         admission.drained(1 << 20, 1000);
         assert_eq!(admission.take_turn(5000, 1000, 1e6), 0);
     }

@@ -416,6 +416,11 @@ fn urgency_below(target: &Target, is_damaged: bool) -> f32 {
     }
 }
 
+/// Urgency that says of work that it falls behind.
+const BEHIND: f32 = 3.0;
+/// Bytes bring a leaf above this part of it only where they would be too much for the buffer of a node as well.
+const LEAF_BEHIND_MIN: f32 = 0.9;
+
 fn own_urgency(tuning: &TreeTuning, buffer: &[Arc<Run>], bytes: u64, target: &Target, totals: &Totals) -> f32 {
     if buffer.is_empty() {
         return 0.0;
@@ -424,8 +429,10 @@ fn own_urgency(tuning: &TreeTuning, buffer: &[Arc<Run>], bytes: u64, target: &Ta
     let by_size = match target {
         Target::Leaf(_) => {
             let base = (totals.base_bytes as f32 * tuning.leaf_pending_ratio) as u64;
+            // Much that comes at once to a small leaf, the last one of ascending keys say, is one piece of work like any other.
+            let behind = BEHIND * ratio(bytes, tuning.node_buffer_bytes).max(LEAF_BEHIND_MIN);
             ratio(buffer.len() as u64, tuning.leaf_runs as u64)
-                .max(ratio(bytes, base.max(tuning.leaf_pending_bytes_min)))
+                .max(ratio(bytes, base.max(tuning.leaf_pending_bytes_min)).min(behind))
         }
         Target::Node(_) => {
             ratio(buffer.len() as u64, tuning.node_runs as u64).max(ratio(bytes, tuning.node_buffer_bytes))

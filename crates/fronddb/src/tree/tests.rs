@@ -1119,6 +1119,23 @@ fn what_a_range_delete_covers_stays_deleted_below_what_is_left_of_it() {
 }
 
 #[test]
+fn what_a_small_leaf_gets_at_once_is_due_and_only_too_much_for_a_buffer_falls_behind() {
+    let mut harness = Harness::new();
+    let mut seal = |rows: std::ops::Range<u16>| {
+        for at in rows {
+            harness.write(&crate::base::key::inner(TreeId(1), &at.to_be_bytes()), Kind::Put, &random_value(at, 100));
+        }
+        harness.seal_all();
+        harness.tree.debt().urgency
+    };
+    // Ten times what asks for work in so small a leaf.
+    let due = seal(0..100);
+    assert!(due > 1.0 && due < 3.0, "urgency={due}");
+    let behind = seal(100..300);
+    assert!(behind > 3.0, "urgency={behind}");
+}
+
+#[test]
 fn range_deletes_that_no_reader_tells_apart_become_one() {
     let mut harness = Harness::new();
     let number = |at: u16| crate::base::key::inner(TreeId(1), &at.to_be_bytes());
