@@ -338,7 +338,8 @@ impl Engine {
         more |= self.locks.sweep_step(SWEEP_LOCKS);
         self.statuses.advance(self.snapshots.horizon());
         self.forget_unread();
-        more |= !self.store.shrink_step(ShrinkLimits::default())?.is_done;
+        let limits = ShrinkLimits { small_holes: self.has_been_full(), ..ShrinkLimits::default() };
+        more |= !self.store.shrink_step(limits)?.is_done;
         self.map_memory.lock().set(self.store.map_bytes() + self.statuses.memory_bytes());
         self.cache.set_data_bytes(self.store.data_bytes());
         self.cache.trim();

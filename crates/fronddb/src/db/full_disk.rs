@@ -50,6 +50,8 @@ const RECORD_MORE_BYTES: usize = 4 << 10;
 pub(crate) struct FullDisk {
     /// Something lacked space, and not everything has been found since.
     is_full: AtomicBool,
+    /// Since when, on the database's clock, in microseconds.
+    full_since: AtomicU64,
     /// When background work lacked space last, on the database's clock, in microseconds; 0: it has gone on since.
     full_at: AtomicU64,
     /// The last seal failed for want of space.
@@ -182,6 +184,12 @@ impl Engine {
         self.full_disk.is_full.load(Ordering::Acquire)
     }
 
+    /// Whether it has been so for a while: what is then lacking does not come by itself.
+    pub(crate) fn has_been_full(&self) -> bool {
+        let since = self.full_disk.full_since.load(Ordering::Relaxed);
+        self.is_disk_full() && self.clock.micros().saturating_sub(since) >= FULL_MICROS
+    }
+
     /// Whether a memtable could be written.
     pub(crate) fn sealed<T>(&self, outcome: Result<T>) -> Result<T> {
         let failed = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
@@ -224,6 +232,9 @@ impl Engine {
 
     /// Somebody has met a full disk.
     pub(crate) fn disk_is_full(&self, error: &Error) {
+        if !self.is_disk_full() {
+            self.full_disk.full_since.store(self.clock.micros(), Ordering::Relaxed);
+        }
         if !self.full_disk.is_full.swap(true, Ordering::AcqRel) {
             self.events
                 .tell(LogLevel::Warning, || format!("the disk is full, writes that are not deletes fail: {error}"));

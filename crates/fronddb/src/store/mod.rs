@@ -403,10 +403,11 @@ impl Store {
                 return Ok(());
             };
             let mut pages = lacking.min(u64::from(EXTENT_PAGES_MAX)) as u32;
+            let piece = pool.piece_pages_min();
             let extent = loop {
                 match self.take_or_grow(pages) {
-                    Err(error) if error.kind() == ErrorKind::NoSpace && pages > RESERVE_PIECE_PAGES_MIN => {
-                        pages = (pages / 2).max(RESERVE_PIECE_PAGES_MIN);
+                    Err(error) if error.kind() == ErrorKind::NoSpace && pages > piece => {
+                        pages = (pages / 2).max(piece);
                     }
                     result => break result?,
                 }

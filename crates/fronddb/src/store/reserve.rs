@@ -27,6 +27,13 @@ pub(super) enum Pool {
     Level0 = 2,
 }
 
+impl Pool {
+    /// Pages of the smallest piece that serves who draws on it.
+    pub(super) fn piece_pages_min(self) -> u32 {
+        if self == Pool::Publication { 1 } else { PIECE_PAGES_MIN }
+    }
+}
+
 pub(super) const POOLS: [Pool; 3] = [Pool::Publication, Pool::Compaction, Pool::Level0];
 
 /// Pages for publications at least; grows with the number of regions, whose bitmaps a publication may rewrite.
@@ -94,9 +101,8 @@ impl Reserve {
     pub(super) fn lacking(&self) -> Option<(Pool, u64)> {
         let lacking = |pool: &Pool| {
             let held = &self.pools[*pool as usize];
-            let piece = if *pool == Pool::Publication { 1 } else { u64::from(PIECE_PAGES_MIN) };
             let lacking = held.target.saturating_sub(held.pages);
-            (*pool, if lacking > 0 { lacking.max(piece) } else { 0 })
+            (*pool, if lacking > 0 { lacking.max(u64::from(pool.piece_pages_min())) } else { 0 })
         };
         POOLS.iter().map(lacking).find(|(_, pages)| *pages > 0)
     }
@@ -109,7 +115,7 @@ impl Reserve {
 
     /// Takes `pages` off the smallest extent that has them; also returns what is left of that, if it is of no use here.
     pub(super) fn take(&mut self, pool: Pool, pages: u32) -> Option<(Extent, Option<Extent>)> {
-        let useful = if pool == Pool::Publication { 1 } else { PIECE_PAGES_MIN };
+        let useful = pool.piece_pages_min();
         let pool = &mut self.pools[pool as usize];
         let fitting = pool.extents.iter_mut().enumerate().filter(|(_, extent)| extent.pages >= pages);
         let (index, extent) = fitting.min_by_key(|(_, extent)| extent.pages)?;

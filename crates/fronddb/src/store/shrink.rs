@@ -4,10 +4,11 @@
 //! of those that the opening found. Free space that is handed out again soon is better kept, so the caller says
 //! how much to keep. While a hole is punched its pages count as used, so that nobody writes to them meanwhile.
 //!
-//! Small holes are left, until the disk is full: then the space behind them is needed where larger pieces fit.
+//! Small holes are left, until the disk has been full for a while: then the space behind them is needed where larger pieces fit.
 
 use super::bitmap::REGION_PAGES;
 use super::data_file::DataFile;
+use super::reserve::Pool;
 use super::{Store, allocator::Allocator};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{ErrorKind, Extent, Result};
@@ -24,11 +25,13 @@ pub struct ShrinkLimits {
     pub step_bytes: u64,
     /// Free bytes at the end of the file that are kept for its growth.
     pub keep_bytes: u64,
+    /// Give small holes back as well, if the reserve lacks space. While that is done, others may find less than there is.
+    pub small_holes: bool,
 }
 
 impl Default for ShrinkLimits {
     fn default() -> ShrinkLimits {
-        ShrinkLimits { step_bytes: 64 << 20, keep_bytes: 1 << 20 }
+        ShrinkLimits { step_bytes: 64 << 20, keep_bytes: 1 << 20, small_holes: false }
     }
 }
 
@@ -45,7 +48,7 @@ pub struct Shrunk {
 
 impl Store {
     /// Gives some free space back to the file system, after the reserve has what it lacks of it; when that is not enough, small holes
-    /// too, whose space the reserve may have elsewhere.
+    /// too if `limits` says so, whose space the reserve may have elsewhere.
     ///
     /// # Errors
     /// `Poisoned`, `ReadOnly`, and what the storage reports; the space stays free then.
@@ -57,8 +60,13 @@ impl Store {
         if is_reserve_wanted {
             match self.fill_reserve() {
                 Err(error) if error.kind() == ErrorKind::NoSpace => {
-                    hole_pages_min = 1;
-                    self.allocator.lock().look_at_scraps();
+                    let mut allocator = self.allocator.lock();
+                    // Publications are served by single pages, and come before all.
+                    let lacks = allocator.reserve.lacking().map(|(pool, _)| pool);
+                    if limits.small_holes && lacks.is_some_and(|pool| pool != Pool::Publication) {
+                        hole_pages_min = 1;
+                        allocator.look_at_scraps();
+                    }
                 }
                 result => result?,
             }

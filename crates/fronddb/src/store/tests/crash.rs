@@ -32,7 +32,7 @@ fn run(traced: &TraceStorage, seed: u64, generations: u64) -> Vec<(usize, u64)> 
         durable.push((traced.events().len(), generation));
         store.release(&changes.removed);
         if rng.below(3) == 0 {
-            store.shrink_step(ShrinkLimits { step_bytes: 1 << 20, keep_bytes: 0 }).unwrap();
+            store.shrink_step(ShrinkLimits { step_bytes: 1 << 20, keep_bytes: 0, small_holes: true }).unwrap();
         }
     }
     durable

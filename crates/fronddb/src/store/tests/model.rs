@@ -133,7 +133,7 @@ impl Model {
             80..=91 => self.publish(),
             92..=94 => {
                 let keep_bytes = self.rng.below(4) << 20;
-                self.store.shrink_step(ShrinkLimits { step_bytes: 4 << 20, keep_bytes }).unwrap();
+                self.store.shrink_step(ShrinkLimits { step_bytes: 4 << 20, keep_bytes, small_holes: true }).unwrap();
             }
             95..=97 => {
                 for piece in self.unpublished.iter().chain(&self.published).chain(&self.leaving) {
