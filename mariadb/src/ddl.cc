@@ -98,6 +98,16 @@ bool is_temporary(const std::string &name)
   return name.compare(0, strlen(temporary_prefix), temporary_prefix) == 0;
 }
 
+bool is_temporary_table(const std::string &name)
+{
+  return is_temporary(name) && name.find('/', strlen(temporary_prefix)) == std::string::npos;
+}
+
+frond_durability ddl_durability(const std::string &name)
+{
+  return is_temporary(name) ? FROND_DURABILITY_NONE : FROND_DURABILITY_DEFAULT;
+}
+
 frond_status drop_trees(frond_txn *txn, const std::string &name, std::vector<uint64_t> *gone)
 {
   Table_definition definition;
@@ -143,7 +153,10 @@ frond_status rename_trees(frond_txn *txn, const std::string &from, const std::st
 void drop_temporary(const std::string &name)
 {
   std::vector<uint64_t> gone;
-  frond_status status= in_transaction([&](frond_txn *txn) { return drop_trees(txn, name, &gone); }, FROND_WAIT_NONE);
+  frond_txn_options options= {};
+  options.durability= ddl_durability(name);
+  options.lock_wait_ms= FROND_WAIT_NONE;
+  frond_status status= in_transaction(options, [&](frond_txn *txn) { return drop_trees(txn, name, &gone); });
   if (status == FROND_OK)
     trees_went(gone);
   /* A connection that ends counts as killed, and its waits as cancelled. */
@@ -184,7 +197,7 @@ int drop_table(THD *thd, const char *path)
     return status == FROND_NOT_FOUND ? drop_lost_partitions(txn, name, &gone) : status;
   };
   /* When a partition is dropped, the server has removed its list of them, and does not go back: nobody hurries this. */
-  frond_status status= is_partition(name) ? in_transaction(drop) : in_ddl_transaction(thd, drop);
+  frond_status status= is_partition(name) ? in_transaction(drop) : in_ddl_transaction(thd, drop, ddl_durability(name));
   if (status == FROND_OK)
     trees_went(gone);
   return ddl_error(status);
@@ -294,7 +307,7 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
         frond_tree_close(tree);
     }
     return created;
-  });
+  }, ddl_durability(name));
   if (status == FROND_OK && !is_temporary(name))
     trees_came(id);
   return ddl_error(status);

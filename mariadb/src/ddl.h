@@ -43,25 +43,32 @@ template <typename Use> bool for_each_readable_tree(Use use)
   return true;
 }
 
-/* A transaction by itself, durable, of the DDL statement that `thd` runs: it waits for locks as long as the statement says, and KILL
+/* A transaction by itself of the DDL statement that `thd` runs: it waits for locks as long as the statement says, and KILL
    ends the wait. While the server starts nobody says and nobody kills. */
-template <typename Work> frond_status in_ddl_transaction(THD *thd, Work work)
+template <typename Work>
+frond_status in_ddl_transaction(THD *thd, Work work, frond_durability durability= FROND_DURABILITY_DEFAULT)
 {
   Session *session= thd && mysqld_server_started ? Session::of(thd) : nullptr;
-  if (!session)
-    return in_transaction(work);
-  return in_transaction(
-    [session, &work](frond_txn *txn) {
+  frond_txn_options options= {};
+  options.durability= durability;
+  options.lock_wait_ms= session ? lock_wait_ms(thd) : FROND_WAIT_DEFAULT;
+  return in_transaction(options, [session, &work](frond_txn *txn) {
+    if (session)
       session->set_ddl(frond_txn_id(txn));
-      frond_status status= work(txn);
+    frond_status status= work(txn);
+    if (session)
       session->set_ddl(0);
-      return status;
-    },
-    lock_wait_ms(thd));
+    return status;
+  });
 }
 
 /* Whether a tree is of a table that one session alone sees. */
 bool is_temporary(const std::string &name);
+/* Whether it is the one of the rows. */
+bool is_temporary_table(const std::string &name);
+/* How durable it is that a table comes or goes. A temporary one goes with the server, however it ends: what a crash brings back of
+   it is dropped at the next start. */
+frond_durability ddl_durability(const std::string &name);
 
 /* Drops a table without opening it, damaged or not; a temporary one in a transaction when that ends. 0 or an HA_ERR_*. */
 int drop_table(THD *thd, const char *path);

@@ -583,7 +583,7 @@ void ha_frond::add_insertion(uint index, const uchar *record, const Bytes &prima
 {
   bool checked= share->indexes[index].unique && !codecs[index]->has_null(record);
   writes.begin(share->indexes[index].tree, checked ? FROND_OP_INSERT : FROND_OP_PUT,
-               checked ? insertion_flags() : FROND_OPERATION_COVERED, index);
+               checked ? insertion_flags() : uint32_t{FROND_OPERATION_COVERED}, index);
   append_entry_key(index, record, primary, writes.bytes());
   writes.value();
   append_entry_value(index, record, primary, writes.bytes());

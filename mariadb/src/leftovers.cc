@@ -218,17 +218,28 @@ void drop_orphaned_partitions()
   }
 }
 
+/* One by one, because a prepared transaction may have locks in some, and without waiting for the disk: there may be thousands, and
+   what a crash brings back is dropped again. */
 void drop_unused_trees()
 {
-  std::vector<std::string> left;
-  for_each_tree([&left](const frond_tree_info &tree) {
-    if (is_temporary(tree.name) || is_being_built(tree))
-      left.push_back(tree.name);
+  std::set<std::string> tables;
+  std::vector<std::string> others;
+  for_each_tree([&](const frond_tree_info &tree) {
+    if (is_temporary_table(tree.name))
+      tables.insert(tree.name);
+    else if (is_temporary(tree.name) || is_being_built(tree))
+      others.push_back(tree.name);
     return frond_status(FROND_OK);
   });
-  for (const std::string &name : left) {
-    auto drop= [&name](frond_txn *txn) { return frond_tree_drop(txn, name.c_str()); };
-    if (in_transaction(drop, FROND_WAIT_NONE) != FROND_OK)
+  for (const std::string &table : tables)
+    drop_temporary(table);
+  frond_txn_options options= {};
+  options.durability= FROND_DURABILITY_NONE;
+  options.lock_wait_ms= FROND_WAIT_NONE;
+  for (const std::string &name : others) {
+    if (is_temporary(name) && tables.count(name.substr(0, name.rfind('/'))))
+      continue; /* has gone with its table, or will */
+    if (in_transaction(options, [&name](frond_txn *txn) { return frond_tree_drop(txn, name.c_str()); }) != FROND_OK)
       sql_print_warning("FROND: a tree that nobody uses stays until the next start, tree=%s: %s", name.c_str(), last_message());
   }
 }
