@@ -434,6 +434,18 @@ fn after_compacting_everything_the_count_of_rows_is_exact() {
     harness.check();
 }
 
+#[test]
+fn blind_inserts_of_one_key_are_one_message_once_they_are_sealed() {
+    let mut harness = Harness::new();
+    for round in 0..10_000u16 {
+        harness.write(&key(1), Kind::InsertIfAbsent, &round.to_le_bytes());
+    }
+    harness.seal_all();
+    let root = harness.tree.version().root.clone();
+    assert_eq!(root.slots()[0].runs().map(|run| run.meta().messages).collect::<Vec<_>>(), [1]);
+    harness.check();
+}
+
 /// Rows that do not compress well, in several rounds of sealing and work.
 fn grown(rounds: u16) -> Harness {
     let mut harness = Harness::new();
