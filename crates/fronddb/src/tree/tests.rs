@@ -482,6 +482,33 @@ fn a_range_is_compacted_and_the_rest_left_alone() {
 }
 
 #[test]
+fn a_pass_beside_writers_leaves_nothing_that_was_there_before_it_above_the_leaves() {
+    let mut harness = grown(30);
+    let height = harness.tree.version().root.height();
+    assert!(height > 2, "height={height}");
+    (5..9000u16).step_by(10).for_each(|number| harness.write(&key(number), Kind::Delete, &[]));
+    harness.seal_all();
+    let mut pass = harness.tree.compact_pass(Vec::new(), None, harness.now);
+    for round in 0.. {
+        assert!(round < 10_000, "a pass comes to its end");
+        (1..9000u16).step_by(70).for_each(|number| harness.write(&key(number), Kind::Put, b"beside"));
+        harness.seal_all();
+        if harness.tree.compact_step(&harness.retention(), &mut pass).expect("compact") == CompactStep::Done {
+            break;
+        }
+    }
+    let (root, mut deletes) = (harness.tree.version().root.clone(), 0);
+    let walked = step::for_each_run(harness.tree.env(), &root, &mut |run| {
+        deletes += run.meta().kinds[Kind::Delete as usize];
+        Ok(ControlFlow::Continue(()))
+    });
+    assert!(walked.is_ok_and(|flow| flow.is_continue()));
+    assert_eq!(deletes, 0);
+    harness.compact(Vec::new(), None);
+    harness.check();
+}
+
+#[test]
 fn a_tree_of_which_little_is_left_becomes_small_again() {
     let mut harness = grown(30);
     let height = harness.tree.version().root.height();
