@@ -101,7 +101,7 @@ impl Harness {
         self.now += 1;
         let message = Message { key, seq: self.now, stamp: Stamp::Settled, kind, blob: false, payload };
         self.tree.version().active.insert(self.now, TxnId(self.now), 0, &message);
-        self.tree.dead_ranges().on_write([key]);
+        self.tree.dead_ranges().on_write(|tell| tell(key));
         let versions = self.model.entry(key.to_vec()).or_default();
         let before = versions.last().and_then(|(_, value)| value.clone());
         let after = match kind {
@@ -674,13 +674,20 @@ proptest! {
                     let snapshot = snapshot.unwrap_or(CommitNumber(harness.now));
                     let view = harness.view(snapshot);
                     let mut expected = harness.expected(snapshot);
+                    // Of one tree, or of all.
+                    let tree = TreeId(1 + u32::from(from % 3));
+                    let (lower, upper) = match rows % 2 {
+                        0 => (Vec::new(), None),
+                        _ => (crate::base::key::tree_start(tree), Some(crate::base::key::tree_end(tree))),
+                    };
+                    expected.retain(|(key, _)| *key >= lower && upper.as_ref().is_none_or(|upper| key < upper));
                     if up {
                         expected.retain(|(other, _)| *other >= key(from));
                     } else {
                         expected.retain(|(other, _)| *other < key(from));
                         expected.reverse();
                     }
-                    let mut cursor = harness.tree.cursor(view, Vec::new(), None, CursorOptions::default());
+                    let mut cursor = harness.tree.cursor(view, lower, upper, CursorOptions::default());
                     let mut more = if up { cursor.seek(&key(from)) } else { cursor.seek_before(&key(from)) }.expect("seek");
                     let mut found = Vec::new();
                     while more {
