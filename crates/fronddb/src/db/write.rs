@@ -464,13 +464,10 @@ impl Engine {
         Ok((end, count))
     }
 
-    /// Tells the dead ranges of keys that have just been written; nearly always there are none.
+    /// Tells the dead ranges of keys that have just been written.
     #[inline]
     fn report_written(&self, messages: &impl Fn(&mut dyn FnMut(&Message<'_>))) {
-        let dead = self.tree.dead_ranges();
-        if dead.is_watching() {
-            messages(&mut |message| dead.on_write([message.key]));
-        }
+        self.tree.dead_ranges().on_write(|tell| messages(&mut |message| tell(message.key)));
     }
 
     fn append_range_delete(&self, txn: TxnId, step: u32, start: &[u8], end: &[u8]) -> Result<()> {

@@ -11,12 +11,13 @@
 //! - R2: compaction of a part of the messages of a key (newest, middle or oldest neighbours) keeps R1 for
 //!   the whole; only with `bottom` may it assume that nothing older exists.
 //! - R3: a message whose transaction is undecided is kept, unless a newer message of the same step
-//!   decides the same key, or a newer range-delete that every reader sees covers it. (Such a message was written covered, see
+//!   decides the same key, or it is an insert-if-absent that finds a value of the same step, or a newer range-delete that every
+//!   reader sees covers it. (Such a message was written covered, see
 //!   `db/covered.rs`: range-deletes do not wait for those. Its own transaction does not see it either.)
 //! - R4: a single-delete leaves only together with its put, or under a newer full delete, or when nothing
 //!   older is left at the bottom. (If a newer put could push it out, the next single-delete would uncover the older put.
 //!   For the same reason a key that knows single-deletes must not know plain deletes: see [`Kind`].)
-//! - R5: only aborted, superseded or annihilated messages leave; each blob of such a message is reported.
+//! - R5: only aborted, superseded or annihilated messages leave, and inserts-if-absent that find a value; each blob of such a message is reported.
 
 use std::borrow::Cow;
 
@@ -427,41 +428,27 @@ fn fold<'a>(
     sink: &mut impl Sink,
 ) -> Result<Vec<Entry<'a>>> {
     let mut done: Vec<Entry<'a>> = Vec::with_capacity(entries.len()); // oldest first
+    // Whoever sees the newest of those finds a value: that one's, or that of older ones of its stripe.
+    let mut has_value = false;
     for mut entry in entries.into_iter().rev() {
         let decided = matches!(entry.fate, Fate::Committed(_));
+        let is_beside = done.last().is_some_and(|older| same_stripe(retention, older, &entry));
         match (entry.message.kind, done.last_mut()) {
             (Kind::Update, None) if bottom && decided => {
                 become_value(&mut entry, None)?;
             }
             (Kind::InsertIfAbsent, None) if bottom && decided => entry.message.kind = Kind::Put,
-            (Kind::Update, Some(older)) if same_stripe(retention, older, &entry) && !older.message.blob => {
-                let ranged = older.ranged;
-                match older.message.kind {
-                    Kind::Put => {
-                        if become_value(&mut entry, Some(older))? {
-                            done.pop();
-                        }
-                    }
-                    Kind::Delete | Kind::SingleDelete => {
-                        let full = older.message.kind == Kind::Delete;
-                        // A put above must not push a delete out that holds back something older.
-                        if become_value(&mut entry, None)? && (bottom || (!ranged && full)) {
-                            done.pop();
-                        }
-                    }
-                    Kind::Update => {
-                        if follow(&mut entry, older)? {
-                            done.pop();
-                        }
-                    }
-                    Kind::InsertIfAbsent => {}
+            (Kind::Update, Some(older)) if is_beside && !older.message.blob => {
+                let is_spent = take_in(&mut entry, older, bottom)?;
+                if is_spent {
+                    done.pop();
                 }
             }
-            (Kind::InsertIfAbsent, Some(older)) if same_stripe(retention, older, &entry) => match older.message.kind {
-                Kind::Put => {
-                    drop_entry(&entry, sink);
-                    continue;
-                }
+            (Kind::InsertIfAbsent, Some(_)) if is_beside && has_value => {
+                drop_entry(&entry, sink);
+                continue;
+            }
+            (Kind::InsertIfAbsent, Some(older)) if is_beside => match older.message.kind {
                 Kind::Delete => {
                     entry.message.kind = Kind::Put;
                     if !older.ranged {
@@ -476,6 +463,12 @@ fn fold<'a>(
             },
             _ => {}
         }
+        has_value = match entry.message.kind {
+            Kind::Put | Kind::InsertIfAbsent => true,
+            // No update takes a row away. Its own transaction may see it and not what another stripe has below it.
+            Kind::Update => has_value && is_beside,
+            Kind::Delete | Kind::SingleDelete => false,
+        };
         // At the bottom a delete with nothing below it says nothing. An undecided one stays, because
         // write-conflict checks look for it.
         let says_nothing = bottom && done.is_empty() && entry.is_delete() && !matches!(entry.fate, Fate::Undecided);
@@ -485,6 +478,20 @@ fn fold<'a>(
     }
     done.reverse();
     Ok(done)
+}
+
+/// An update takes an older message of its stripe in, as far as that can be; true when the older one says nothing any more.
+fn take_in(entry: &mut Entry<'_>, older: &mut Entry<'_>, bottom: bool) -> Result<bool> {
+    match older.message.kind {
+        Kind::Put => become_value(entry, Some(older)),
+        Kind::Delete | Kind::SingleDelete => {
+            let full = older.message.kind == Kind::Delete;
+            // A put above must not push a delete out that holds back something older.
+            Ok(become_value(entry, None)? && (bottom || (!older.ranged && full)))
+        }
+        Kind::Update => follow(entry, older),
+        Kind::InsertIfAbsent => Ok(false),
+    }
 }
 
 /// An update becomes what it makes of an older value (`None`: of none), unless that would be too long.

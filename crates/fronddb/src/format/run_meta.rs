@@ -40,7 +40,7 @@ pub struct RunMeta {
     pub first_key: Vec<u8>,
     /// Highest key of a message; empty when there is none.
     pub last_key: Vec<u8>,
-    /// Lowest sequence number.
+    /// Nothing that its messages were made of has a lower sequence number.
     pub min_seq: u64,
     /// Highest sequence number.
     pub max_seq: u64,

@@ -194,6 +194,14 @@ impl RunWriter {
         self
     }
 
+    /// Nothing that its messages are made of is older than `min_seq`. They themselves may say that they are newer: what was read from a run
+    /// without sequence numbers has that run's highest.
+    #[must_use]
+    pub fn with_min_seq(mut self, min_seq: u64) -> RunWriter {
+        self.meta.min_seq = min_seq;
+        self
+    }
+
     /// Whether the messages that follow come from what readers use: a block that has many of them is an heir.
     #[inline]
     pub fn set_in_use(&mut self, is_in_use: bool) {

@@ -71,7 +71,7 @@ impl World {
         let message =
             Message { key: &key, seq, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload: &payload };
         self.tree.version().active.insert(seq, TxnId(seq), 0, &message);
-        self.tree.dead_ranges().on_write([key.as_slice()]);
+        self.tree.dead_ranges().on_write(|tell| tell(&key));
     }
 
     fn retention(&self) -> Retention<'static> {
@@ -194,9 +194,21 @@ fn scan_beside_write(way: Way) {
         let key = key(5);
         let message = Message { key: &key, seq: 1, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload: b"" };
         written.insert(1, TxnId(1), 0, &message);
-        other.on_write([key.as_slice()]);
+        other.on_write(|tell| tell(&key));
     });
-    let watch = dead.watch(way, &if way == Way::Up { key(0) } else { key(9) }).expect("few scans");
+    // Scans of another tree come and go, and what they leave.
+    let another = dead.clone();
+    let elsewhere = thread::spawn(move || {
+        let tree = TreeId(2);
+        let watch = another.watch(Way::Up, &inner(tree, b"a"), Some(&inner(tree, b"z"))).expect("few scans");
+        another.end_watch(watch, Some((&inner(tree, b"a\0"), CommitNumber(1))));
+        another.on_write(|tell| tell(&inner(tree, b"a")));
+    });
+    let (from, bound) = match way {
+        Way::Up => (key(0), key(9)),
+        Way::Down => (key(9), key(0)),
+    };
+    let watch = dead.watch(way, &from, Some(&bound)).expect("few scans");
     let mut cursor = memtable.cursor();
     let end = match way {
         Way::Up => {
@@ -210,6 +222,7 @@ fn scan_beside_write(way: Way) {
     };
     dead.end_watch(watch, Some((&end, CommitNumber(1))));
     writer.join().expect("no panic");
+    elsewhere.join().expect("no panic");
     assert_eq!(dead.around(&key(5), CommitNumber(9)), None, "the marker covers a row");
     assert!(dead.around(&key(if way == Way::Up { 4 } else { 6 }), CommitNumber(9)).is_some());
 }

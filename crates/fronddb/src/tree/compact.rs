@@ -42,6 +42,8 @@ pub struct Compaction {
     pub bottom: bool,
     /// Each message keeps its own sequence number (N5 of [`super::node`]).
     pub keeps_seq: bool,
+    /// Nothing in the sources was written before this: what the outputs are known to be no older than.
+    pub min_seq: u64,
     /// Where to cut.
     pub cuts: Cuts,
     /// It ends before the next key when it has written so many bytes.
@@ -106,6 +108,7 @@ pub fn run(
         env,
         filter_bits: compaction.filter_bits,
         keeps_seq: compaction.keeps_seq,
+        min_seq: compaction.min_seq,
         keep_ranges: kept_ranges(&ranges, compaction.bottom, &compaction.lower, compaction.upper.as_deref()),
         upper: compaction.upper,
         cuts: compaction.cuts,
@@ -221,6 +224,7 @@ struct Writer<'a> {
     env: &'a TreeEnv,
     filter_bits: u8,
     keeps_seq: bool,
+    min_seq: u64,
     /// Not yet written, ascending by start.
     keep_ranges: Vec<RangeDelete>,
     upper: Option<Vec<u8>>,
@@ -283,7 +287,7 @@ impl Writer<'_> {
                 cache: self.env.cache.clone(),
             };
             let writer = RunWriter::new(&self.env.store, self.env.next_run_id(), &options, 0);
-            self.open = Some(writer.with_urgency(self.urgency));
+            self.open = Some(writer.with_urgency(self.urgency).with_min_seq(self.min_seq));
         }
         Ok(self.open.as_mut().unwrap_or_else(|| unreachable!("opened above")))
     }

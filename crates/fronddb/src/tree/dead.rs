@@ -15,21 +15,30 @@
 //!    memtable and before it returns, which moves the watch's end to this side of the written key;
 //! 3. at the first live row it turns the watch into a marker up to that row or the watch's end, whichever is nearer.
 //!
-//! A watch fixes the end of the interval at which the scan began: the lower one of a forward scan, the upper one of a backward scan.
+//! A watch fixes the end of the interval at which the scan began: the lower one of a forward scan, the upper one of a backward scan. The other
+//! one is the scan's bound at first.
+//!
+//! Before a writer takes the latch it looks at one word, in which each tree that has watches or markers sets a bit. So what is left over in one
+//! tree, where it may stay for ever, costs writers of others nothing, unless their trees share the bit.
 //!
 //! A graft ([`super::graft`]) is a write of a whole interval that goes past the memtable: in step 1 the scan also checks that none was installed
 //! since its version.
 //!
 //! A write whose message was in the memtable before step 1 is seen by the scan; a later one meets the watch
-//! or the marker (both sides fence between their store and their load). A marker that is met late hides only
+//! or the marker. For both sides fence between their store and their load: the writer finds the word as step 1 stored it, or as somebody
+//! did after that. The word is stored under the latch alone, after each change, with the bits of all that is there. So the bit of the key's tree
+//! is missing only where the key is in no watch and no marker any more. A marker that is met late hides only
 //! what is not committed yet.
+//!
+//! - D1: the bits of the word are those of the watches and markers, as they are whenever the latch is free.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::base::CommitNumber;
+use crate::base::key::{PREFIX_BYTES, tree_below, tree_of};
 use crate::base::sync::Mutex;
-use crate::base::sync::atomic::{AtomicUsize, Ordering, fence};
+use crate::base::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::base::{CommitNumber, TreeId};
 
 /// Most markers kept; past it, all are forgotten: those that are of use come again with the next scans.
 const MARKERS_MAX: usize = 4096;
@@ -59,8 +68,11 @@ struct Watch {
     way: Way,
     /// Where the scan began: up, the lowest key that is watched; down, the first that is not.
     from: Vec<u8>,
-    /// What the interval reaches to because of writes since: up, the lowest key written in it; down, the first key above the highest one.
+    /// What the interval reaches to. It begins as the scan's bound, and then up it is the lowest key written since; down, the first key above the
+    /// highest one.
     end: Option<Vec<u8>>,
+    /// Of the trees that it reached into when it began.
+    bits: u64,
 }
 
 impl Watch {
@@ -79,18 +91,62 @@ impl Watch {
     }
 }
 
+/// How many watches and markers there are for each bit.
+#[derive(Debug, PartialEq, Eq)]
+struct Trees([u32; u64::BITS as usize]);
+
+impl Default for Trees {
+    fn default() -> Trees {
+        Trees([0; u64::BITS as usize])
+    }
+}
+
+impl Trees {
+    fn add(&mut self, bits: u64) {
+        self.of(bits).for_each(|count| *count += 1);
+    }
+
+    fn remove(&mut self, bits: u64) {
+        self.of(bits).for_each(|count| *count -= 1);
+    }
+
+    fn of(&mut self, bits: u64) -> impl Iterator<Item = &mut u32> {
+        self.0.iter_mut().enumerate().filter(move |(at, _)| bits >> at & 1 == 1).map(|(_, count)| count)
+    }
+
+    fn bits(&self) -> u64 {
+        self.0.iter().enumerate().fold(0, |bits, (at, count)| bits | u64::from(*count > 0) << at)
+    }
+}
+
+fn bit(tree: TreeId) -> u64 {
+    1 << (tree.0 % u64::BITS)
+}
+
+/// The bits of the trees that have keys in `[lower, upper)` (`None`: no upper bound).
+fn bits_of(lower: &[u8], upper: Option<&[u8]>) -> u64 {
+    let first = tree_of(lower).0;
+    let upper = upper.filter(|upper| upper.len() >= PREFIX_BYTES);
+    let last = upper.map_or(u32::MAX, |upper| tree_below(upper).0).max(first);
+    if last - first >= u64::BITS {
+        return u64::MAX;
+    }
+    (first..=last).fold(0, |bits, tree| bits | bit(TreeId(tree)))
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     next_watch: u64,
     watches: Vec<Watch>,
     markers: BTreeMap<Vec<u8>, Marker>,
+    trees: Trees,
 }
 
 /// The markers and watches of a database.
 #[derive(Debug, Default)]
 pub struct DeadRanges {
-    /// Watches and markers; 0 lets writers pass without the latch.
-    count: AtomicUsize,
+    /// The bits of the trees that watches and markers lie in (D1): what lets writers pass without the latch.
+    trees: AtomicU64,
     inner: Mutex<Inner>,
 }
 
@@ -110,70 +166,70 @@ pub struct DeadRange {
 pub struct WatchId(u64);
 
 impl DeadRanges {
-    /// True when there is anything that writes must be told to. To be asked after the messages are in the
-    /// memtable.
+    /// Tells of keys whose messages have just been put into the memtable: `keys` shows them. Must be called before the write
+    /// returns to its caller.
     #[inline]
-    pub fn is_watching(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.count.load(Ordering::Relaxed) != 0
+    pub fn on_write(&self, keys: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+        let trees = self.watched();
+        if trees != 0 {
+            self.tell(trees, keys);
+        }
     }
 
-    /// Tells of keys whose messages have just been put into the memtable. Must be called before the write
-    /// returns to its caller.
-    pub fn on_write<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) {
-        if !self.is_watching() {
-            return;
-        }
-        let mut inner = self.inner.lock();
-        let inner = &mut *inner;
-        let mut behind = Vec::new();
-        for key in keys {
-            if !inner.watches.is_empty() {
-                behind.clear();
-                behind.extend_from_slice(key);
-                behind.push(0);
-                inner.watches.iter_mut().for_each(|watch| watch.cut(key, Some(&behind)));
+    /// The bits of trees whose writes have to be told of. To be asked after the messages are in the memtable.
+    #[inline]
+    fn watched(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        self.trees.load(Ordering::Relaxed)
+    }
+
+    /// Takes the latch at the first key of one of `trees`, and holds it until the last.
+    fn tell(&self, trees: u64, keys: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+        let mut latched = None;
+        keys(&mut |key| {
+            if trees & bit(tree_of(key)) != 0 {
+                latched.get_or_insert_with(|| self.inner.lock()).write(key);
             }
-            inner.take_out(key);
+        });
+        if let Some(inner) = latched {
+            self.show(&inner);
         }
-        self.recount(inner);
     }
 
     /// Tells of a graft in `[lower, upper)` (`None`: no upper bound) that has just been installed, as [`DeadRanges::on_write`].
     pub fn on_graft(&self, lower: &[u8], upper: Option<&[u8]>) {
-        if !self.is_watching() {
+        if self.watched() & bits_of(lower, upper) == 0 {
             return;
         }
-        let below_upper = |key: &[u8]| upper.is_none_or(|upper| key < upper);
         let mut inner = self.inner.lock();
-        inner.watches.iter_mut().for_each(|watch| watch.cut(lower, upper));
-        inner.markers.retain(|from, marker| {
-            if from.as_slice() < lower && marker.upper.as_slice() > lower {
-                marker.upper = lower.to_vec();
-            }
-            from.as_slice() < lower || !below_upper(from)
-        });
-        self.recount(&inner);
+        inner.graft(lower, upper);
+        self.show(&inner);
     }
 
-    fn recount(&self, inner: &Inner) {
-        self.count.store(inner.watches.len() + inner.markers.len(), Ordering::SeqCst);
+    /// Ends a change (D1).
+    fn show(&self, inner: &Inner) {
+        self.trees.store(inner.trees.bits(), Ordering::SeqCst);
     }
 
-    /// Watches writes at or above `from`, or below it, as the scan goes its `way`. `None` when too many scans watch, or it is too long to be
-    /// remembered.
-    pub fn watch(&self, way: Way, from: &[u8]) -> Option<WatchId> {
+    /// Watches writes at or above `from`, or below it, as the scan goes its `way`, up to its `bound`: the lowest key above it, or the lowest of it.
+    /// `None` when too many scans watch, or it is too long to be remembered.
+    pub fn watch(&self, way: Way, from: &[u8], bound: Option<&[u8]>) -> Option<WatchId> {
         let mut inner = self.inner.lock();
         if inner.watches.len() >= WATCHES_MAX || from.len() > KEY_BYTES_MAX {
             return None;
         }
         if inner.markers.len() >= MARKERS_MAX {
-            inner.markers.clear();
+            inner.forget_markers();
         }
         inner.next_watch += 1;
         let id = inner.next_watch;
-        inner.watches.push(Watch { id, way, from: from.to_vec(), end: None });
-        self.recount(&inner);
+        let bits = match way {
+            Way::Up => bits_of(from, bound),
+            Way::Down => bits_of(bound.unwrap_or_default(), Some(from)),
+        };
+        inner.trees.add(bits);
+        inner.watches.push(Watch { id, way, from: from.to_vec(), end: bound.map(<[u8]>::to_vec), bits });
+        self.show(&inner);
         fence(Ordering::SeqCst);
         Some(WatchId(id))
     }
@@ -184,6 +240,7 @@ impl DeadRanges {
         let mut inner = self.inner.lock();
         let Some(at) = inner.watches.iter().position(|other| other.id == watch.0) else { return };
         let watch = inner.watches.swap_remove(at);
+        inner.trees.remove(watch.bits);
         if let Some((end, since)) = dead {
             let Watch { way, from, end: cut, .. } = watch;
             let cut = cut.as_deref().unwrap_or(end);
@@ -195,200 +252,92 @@ impl DeadRanges {
                 _ => {}
             }
         }
-        self.recount(&inner);
+        self.show(&inner);
     }
 
     /// The marker around `key` that a reader at `snapshot` may use.
     pub fn around(&self, key: &[u8], snapshot: CommitNumber) -> Option<DeadRange> {
-        if self.count.load(Ordering::Acquire) == 0 {
+        if self.trees.load(Ordering::Acquire) & bit(tree_of(key)) == 0 {
             return None;
         }
         let inner = self.inner.lock();
-        let (lower, marker) = inner.markers.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
-        let usable = key < marker.upper.as_slice() && marker.since <= snapshot;
-        usable.then(|| DeadRange { lower: lower.clone(), upper: marker.upper.clone(), since: marker.since })
+        let (lower, marker) = inner.around(key).filter(|(_, marker)| marker.since <= snapshot)?;
+        Some(DeadRange { lower: lower.clone(), upper: marker.upper.clone(), since: marker.since })
     }
 }
 
 impl Inner {
-    /// Takes `key` out of the marker around it.
-    fn take_out(&mut self, key: &[u8]) {
-        let at = (Bound::Unbounded, Bound::Included(key));
-        let hit = self.markers.range_mut::<[u8], _>(at).next_back().filter(|(_, marker)| key < marker.upper.as_slice());
-        let Some((lower, marker)) = hit else { return };
-        let since = marker.since;
-        let upper = std::mem::replace(&mut marker.upper, key.to_vec());
-        if lower.as_slice() == key {
-            let lower = lower.clone();
-            self.markers.remove(&lower);
-        }
-        let above = [key, &[0]].concat();
-        if above < upper && above.len() <= KEY_BYTES_MAX && self.markers.len() < MARKERS_MAX {
-            self.markers.insert(above, Marker { upper, since });
+    /// The marker that `key` lies in.
+    fn around(&self, key: &[u8]) -> Option<(&Vec<u8>, &Marker)> {
+        let before = self.markers.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back();
+        before.filter(|(_, marker)| key < marker.upper.as_slice())
+    }
+
+    fn insert(&mut self, lower: Vec<u8>, marker: Marker) {
+        self.trees.add(bits_of(&lower, Some(&marker.upper)));
+        let before = self.markers.insert(lower, marker);
+        debug_assert!(before.is_none(), "markers lie beside each other");
+    }
+
+    fn remove(&mut self, lower: &[u8]) -> Option<Marker> {
+        let marker = self.markers.remove(lower)?;
+        self.trees.remove(bits_of(lower, Some(&marker.upper)));
+        Some(marker)
+    }
+
+    fn forget_markers(&mut self) {
+        while let Some((lower, marker)) = self.markers.pop_first() {
+            self.trees.remove(bits_of(&lower, Some(&marker.upper)));
         }
     }
 
-    fn add(&mut self, lower: Vec<u8>, mut marker: Marker) {
-        // What lies inside the new interval is part of it; neighbours that touch it are joined.
-        let inside: Vec<Vec<u8>> = self
-            .markers
-            .range::<Vec<u8>, _>(lower.clone()..=marker.upper.clone())
-            .map(|(lower, _)| lower.clone())
-            .collect();
-        for key in inside {
-            if let Some(other) = self.markers.remove(&key) {
+    /// Takes `key` out of the marker around it, and cuts the watches at it.
+    fn write(&mut self, key: &[u8]) {
+        let lower = self.around(key).map(|(lower, _)| lower.clone());
+        if lower.is_none() && self.watches.is_empty() {
+            return;
+        }
+        let behind = [key, &[0]].concat();
+        self.watches.iter_mut().for_each(|watch| watch.cut(key, Some(&behind)));
+        let Some(lower) = lower else { return };
+        let Some(Marker { upper, since }) = self.remove(&lower) else { return };
+        if lower.as_slice() < key {
+            self.insert(lower, Marker { upper: key.to_vec(), since });
+        }
+        if behind < upper && behind.len() <= KEY_BYTES_MAX && self.markers.len() < MARKERS_MAX {
+            self.insert(behind, Marker { upper, since });
+        }
+    }
+
+    /// Leaves markers and watches nothing of `[lower, upper)`; of a marker that is around it the part below.
+    fn graft(&mut self, lower: &[u8], upper: Option<&[u8]>) {
+        self.watches.iter_mut().for_each(|watch| watch.cut(lower, upper));
+        let below = (Bound::Unbounded, upper.map_or(Bound::Unbounded, Bound::Excluded));
+        let from_behind = self.markers.range::<[u8], _>(below).rev();
+        let hit = from_behind.take_while(|(_, marker)| marker.upper.as_slice() > lower);
+        let hit: Vec<Vec<u8>> = hit.map(|(from, _)| from.clone()).collect();
+        for from in hit {
+            if let Some(marker) = self.remove(&from).filter(|_| from.as_slice() < lower) {
+                self.insert(from, Marker { upper: lower.to_vec(), ..marker });
+            }
+        }
+    }
+
+    /// Adds a marker. Those inside it are part of it; neighbours that it touches are joined with it.
+    fn add(&mut self, mut lower: Vec<u8>, mut marker: Marker) {
+        let reach = (Bound::Unbounded, Bound::Included(marker.upper.as_slice()));
+        let touched = self.markers.range::<[u8], _>(reach).rev().take_while(|(_, other)| other.upper >= lower);
+        let touched: Vec<Vec<u8>> = touched.map(|(from, _)| from.clone()).collect();
+        for from in touched {
+            if let Some(other) = self.remove(&from) {
                 marker.since = marker.since.max(other.since);
                 marker.upper = marker.upper.max(other.upper);
+                lower = lower.min(from);
             }
         }
-        match self.markers.range_mut::<Vec<u8>, _>(..lower.clone()).next_back() {
-            Some((_, before)) if before.upper >= lower => {
-                before.since = before.since.max(marker.since);
-                before.upper = before.upper.clone().max(marker.upper);
-            }
-            _ => {
-                self.markers.insert(lower, marker);
-            }
-        }
+        self.insert(lower, marker);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SINCE: CommitNumber = CommitNumber(7);
-
-    fn marked(lower: &[u8], upper: &[u8]) -> DeadRanges {
-        let dead = DeadRanges::default();
-        let watch = dead.watch(Way::Up, lower).expect("room");
-        dead.end_watch(watch, Some((upper, SINCE)));
-        dead
-    }
-
-    fn bounds(dead: &DeadRanges, key: &[u8], snapshot: CommitNumber) -> Option<(Vec<u8>, Vec<u8>)> {
-        dead.around(key, snapshot).map(|range| (range.lower, range.upper))
-    }
-
-    #[test]
-    fn a_marker_is_used_by_snapshots_that_see_its_deletes() {
-        let dead = marked(b"b", b"f");
-        assert_eq!(bounds(&dead, b"c", SINCE), Some((b"b".to_vec(), b"f".to_vec())));
-        assert_eq!(bounds(&dead, b"c", CommitNumber(6)), None);
-        assert_eq!(bounds(&dead, b"f", SINCE), None);
-        assert_eq!(bounds(&dead, b"a", SINCE), None);
-    }
-
-    #[test]
-    fn a_write_takes_its_key_out_of_the_marker() {
-        let dead = marked(b"b", b"f");
-        dead.on_write([b"d".as_slice()]);
-        assert_eq!(bounds(&dead, b"c", SINCE), Some((b"b".to_vec(), b"d".to_vec())));
-        assert_eq!(bounds(&dead, b"d", SINCE), None);
-        assert_eq!(bounds(&dead, b"e", SINCE), Some((b"d\0".to_vec(), b"f".to_vec())));
-        dead.on_write([b"b".as_slice()]);
-        assert_eq!(bounds(&dead, b"b", SINCE), None);
-        assert_eq!(bounds(&dead, b"c", SINCE), Some((b"b\0".to_vec(), b"d".to_vec())));
-        assert_eq!(bounds(&dead, b"d\0", CommitNumber(6)), None, "what is left promises no more than it did");
-        let dead = marked(b"b", b"b\0");
-        dead.on_write([b"b".as_slice()]);
-        assert_eq!(dead.count.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn writes_into_dead_ranges_leave_no_more_markers_than_there_may_be() {
-        let dead = marked(b"b", b"f");
-        for number in 0..2 * MARKERS_MAX as u32 {
-            dead.on_write([[b"c", &number.to_be_bytes()[..]].concat().as_slice()]);
-        }
-        assert_eq!(dead.count.load(Ordering::Relaxed), MARKERS_MAX);
-        for number in 0..2 * MARKERS_MAX as u32 {
-            assert_eq!(bounds(&dead, &[b"c", &number.to_be_bytes()[..]].concat(), SINCE), None);
-        }
-    }
-
-    #[test]
-    fn a_watch_downwards_mirrors_one_upwards() {
-        let dead = DeadRanges::default();
-        let watch = dead.watch(Way::Down, b"m").expect("room");
-        dead.on_write([b"d".as_slice(), b"e", b"b", b"m", b"z"]);
-        dead.end_watch(watch, Some((b"a", SINCE)));
-        assert_eq!(bounds(&dead, b"f", SINCE), Some((b"e\0".to_vec(), b"m".to_vec())));
-        assert_eq!((bounds(&dead, b"e", SINCE), bounds(&dead, b"m", SINCE)), (None, None));
-        // A row above what was written is nearer.
-        let dead = DeadRanges::default();
-        let watch = dead.watch(Way::Down, b"m").expect("room");
-        dead.on_write([b"d".as_slice()]);
-        dead.end_watch(watch, Some((b"k\0", SINCE)));
-        assert_eq!(bounds(&dead, b"l", SINCE), Some((b"k\0".to_vec(), b"m".to_vec())));
-        assert_eq!(bounds(&dead, b"k", SINCE), None);
-        // It is joined to the marker that begins where it began.
-        let watch = dead.watch(Way::Down, b"k\0").expect("room");
-        dead.end_watch(watch, Some((b"c", CommitNumber(9))));
-        assert_eq!(bounds(&dead, b"l", CommitNumber(9)), Some((b"c".to_vec(), b"m".to_vec())));
-        assert_eq!(bounds(&dead, b"l", SINCE), None);
-        for (lower, upper, left) in [
-            (b"d", Some(b"f"), Some(b"f")),
-            (b"d", None, None),
-            (b"g", Some(b"z"), None),
-            (b"m", None, Some(b"a")),
-            (b"h", Some(b"m"), None),
-        ] {
-            let dead = DeadRanges::default();
-            let watch = dead.watch(Way::Down, b"m").expect("room");
-            dead.on_graft(lower, upper.map(<[u8; 1]>::as_slice));
-            dead.end_watch(watch, Some((b"a", SINCE)));
-            assert_eq!(bounds(&dead, b"lll", SINCE), left.map(|left| (left.to_vec(), b"m".to_vec())), "{lower:?}");
-        }
-    }
-
-    #[test]
-    fn a_write_during_the_scan_ends_the_marker() {
-        let dead = DeadRanges::default();
-        let watch = dead.watch(Way::Up, b"b").expect("room");
-        dead.on_write([b"e".as_slice(), b"d", b"a"]);
-        dead.end_watch(watch, Some((b"z", SINCE)));
-        assert_eq!(bounds(&dead, b"c", SINCE), Some((b"b".to_vec(), b"d".to_vec())));
-    }
-
-    #[test]
-    fn a_graft_cuts_markers_and_watches_off() {
-        let dead = marked(b"b", b"f");
-        dead.end_watch(dead.watch(Way::Up, b"g").expect("room"), Some((b"i", SINCE)));
-        dead.end_watch(dead.watch(Way::Up, b"m").expect("room"), Some((b"p", SINCE)));
-        let (below, inside, above) = (dead.watch(Way::Up, b"a"), dead.watch(Way::Up, b"e"), dead.watch(Way::Up, b"m"));
-        dead.on_graft(b"d", Some(b"m"));
-        assert_eq!(bounds(&dead, b"c", SINCE), Some((b"b".to_vec(), b"d".to_vec())));
-        assert_eq!(bounds(&dead, b"d", SINCE), None);
-        assert_eq!(bounds(&dead, b"h", SINCE), None);
-        assert_eq!(bounds(&dead, b"n", SINCE), Some((b"m".to_vec(), b"p".to_vec())));
-        dead.end_watch(inside.expect("room"), Some((b"z", SINCE)));
-        assert_eq!(bounds(&dead, b"e", SINCE), None, "nothing was left of it");
-        dead.end_watch(above.expect("room"), Some((b"r", SINCE)));
-        assert_eq!(bounds(&dead, b"q", SINCE), Some((b"m".to_vec(), b"r".to_vec())));
-        dead.end_watch(below.expect("room"), Some((b"z", SINCE)));
-        assert_eq!(bounds(&dead, b"c", SINCE), Some((b"a".to_vec(), b"d".to_vec())));
-    }
-
-    #[test]
-    fn markers_that_nobody_needs_any_more_keep_no_others_out() {
-        let dead = DeadRanges::default();
-        for number in 0..2 * MARKERS_MAX as u32 {
-            let lower = [b"a", &number.to_be_bytes()[..]].concat();
-            let upper = [&lower[..], &[0]].concat();
-            dead.end_watch(dead.watch(Way::Up, &lower).expect("room"), Some((&upper, SINCE)));
-        }
-        assert!(dead.count.load(Ordering::Relaxed) <= MARKERS_MAX);
-        dead.end_watch(dead.watch(Way::Up, b"b").expect("room"), Some((b"c", SINCE)));
-        assert!(bounds(&dead, b"b", SINCE).is_some());
-        assert_eq!(dead.watch(Way::Up, &[b'x'; 2000]), None);
-    }
-
-    #[test]
-    fn neighbours_join() {
-        let dead = marked(b"b", b"f");
-        let watch = dead.watch(Way::Up, b"f").expect("room");
-        dead.end_watch(watch, Some((b"k", CommitNumber(9))));
-        assert_eq!(bounds(&dead, b"c", CommitNumber(9)), Some((b"b".to_vec(), b"k".to_vec())));
-    }
-}
+mod tests;

@@ -10,8 +10,8 @@
 //!
 //! It is one pass in the order of keys. At each leaf range the path from the root is made empty of what was written before the
 //! pass began, top down, then the leaf is looked at; then the pass goes on behind the leaf. Messages that arrive
-//! meanwhile do not keep it from ending: a run is moved on only when it holds something from before the beginning. Every
-//! piece of work is an ordinary job under an ordinary reservation, so readers, writers and other jobs go on.
+//! meanwhile do not keep it from ending: a run is moved on only when it is made of something from before the beginning, and what it becomes
+//! lies lower. Every piece of work is an ordinary job under an ordinary reservation, so readers, writers and other jobs go on.
 //!
 //! After it, the count of rows that leaves and buffers give is exact for what was there when it began, unless an older
 //! snapshot or an open transaction keeps versions alive.
@@ -77,7 +77,8 @@ impl CompactPass {
         &self.at
     }
 
-    /// True when a run of a buffer has to be moved on.
+    /// True when a run of a buffer has to be moved on. Where runs are merged, messages lose their own sequence numbers, but the lowest one of
+    /// the runs stays known.
     fn concerns(&self, run: &Run) -> bool {
         match &self.business {
             Business::All { seq_max } => run.meta().id.0 < self.run_min || run.meta().min_seq <= *seq_max,

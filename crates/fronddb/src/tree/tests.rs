@@ -101,7 +101,7 @@ impl Harness {
         self.now += 1;
         let message = Message { key, seq: self.now, stamp: Stamp::Settled, kind, blob: false, payload };
         self.tree.version().active.insert(self.now, TxnId(self.now), 0, &message);
-        self.tree.dead_ranges().on_write([key]);
+        self.tree.dead_ranges().on_write(|tell| tell(key));
         let versions = self.model.entry(key.to_vec()).or_default();
         let before = versions.last().and_then(|(_, value)| value.clone());
         let after = match kind {
@@ -434,6 +434,18 @@ fn after_compacting_everything_the_count_of_rows_is_exact() {
     harness.check();
 }
 
+#[test]
+fn blind_inserts_of_one_key_are_one_message_once_they_are_sealed() {
+    let mut harness = Harness::new();
+    for round in 0..10_000u16 {
+        harness.write(&key(1), Kind::InsertIfAbsent, &round.to_le_bytes());
+    }
+    harness.seal_all();
+    let root = harness.tree.version().root.clone();
+    assert_eq!(root.slots()[0].runs().map(|run| run.meta().messages).collect::<Vec<_>>(), [1]);
+    harness.check();
+}
+
 /// Rows that do not compress well, in several rounds of sealing and work.
 fn grown(rounds: u16) -> Harness {
     let mut harness = Harness::new();
@@ -466,6 +478,33 @@ fn a_range_is_compacted_and_the_rest_left_alone() {
     assert!(before > 0 && pending(&harness, &lower, &upper) > 0);
     harness.compact(lower.clone(), Some(upper.clone()));
     assert_eq!((pending(&harness, &lower, &upper), pending(&harness, &[], &lower)), (0, before));
+    harness.check();
+}
+
+#[test]
+fn a_pass_beside_writers_leaves_nothing_that_was_there_before_it_above_the_leaves() {
+    let mut harness = grown(30);
+    let height = harness.tree.version().root.height();
+    assert!(height > 2, "height={height}");
+    (5..9000u16).step_by(10).for_each(|number| harness.write(&key(number), Kind::Delete, &[]));
+    harness.seal_all();
+    let mut pass = harness.tree.compact_pass(Vec::new(), None, harness.now);
+    for round in 0.. {
+        assert!(round < 10_000, "a pass comes to its end");
+        (1..9000u16).step_by(70).for_each(|number| harness.write(&key(number), Kind::Put, b"beside"));
+        harness.seal_all();
+        if harness.tree.compact_step(&harness.retention(), &mut pass).expect("compact") == CompactStep::Done {
+            break;
+        }
+    }
+    let (root, mut deletes) = (harness.tree.version().root.clone(), 0);
+    let walked = step::for_each_run(harness.tree.env(), &root, &mut |run| {
+        deletes += run.meta().kinds[Kind::Delete as usize];
+        Ok(ControlFlow::Continue(()))
+    });
+    assert!(walked.is_ok_and(|flow| flow.is_continue()));
+    assert_eq!(deletes, 0);
+    harness.compact(Vec::new(), None);
     harness.check();
 }
 
@@ -635,13 +674,20 @@ proptest! {
                     let snapshot = snapshot.unwrap_or(CommitNumber(harness.now));
                     let view = harness.view(snapshot);
                     let mut expected = harness.expected(snapshot);
+                    // Of one tree, or of all.
+                    let tree = TreeId(1 + u32::from(from % 3));
+                    let (lower, upper) = match rows % 2 {
+                        0 => (Vec::new(), None),
+                        _ => (crate::base::key::tree_start(tree), Some(crate::base::key::tree_end(tree))),
+                    };
+                    expected.retain(|(key, _)| *key >= lower && upper.as_ref().is_none_or(|upper| key < upper));
                     if up {
                         expected.retain(|(other, _)| *other >= key(from));
                     } else {
                         expected.retain(|(other, _)| *other < key(from));
                         expected.reverse();
                     }
-                    let mut cursor = harness.tree.cursor(view, Vec::new(), None, CursorOptions::default());
+                    let mut cursor = harness.tree.cursor(view, lower, upper, CursorOptions::default());
                     let mut more = if up { cursor.seek(&key(from)) } else { cursor.seek_before(&key(from)) }.expect("seek");
                     let mut found = Vec::new();
                     while more {

@@ -41,7 +41,7 @@ struct History {
 fn history() -> impl Strategy<Value = History> {
     let action = prop_oneof![
         4 => Just(Action::Put),
-        1 => Just(Action::InsertIfAbsent),
+        2 => Just(Action::InsertIfAbsent),
         2 => Just(Action::Delete),
         3 => Just(Action::SingleDelete),
         2 => Just(Action::Update),
@@ -320,6 +320,43 @@ fn a_single_delete_leaves_only_with_its_put() {
     assert_eq!(compacted(&retention, false, &put_over, &[]), put_over, "the older put lies deeper");
     let all = [message(4, Kind::SingleDelete), message(3, Kind::Put), message(2, Kind::SingleDelete)];
     assert_eq!(compacted(&retention, false, &all, &[]), [message(2, Kind::SingleDelete)]);
+}
+
+#[test]
+fn an_insert_that_finds_a_value_leaves() {
+    let fates = vec![Fates { whole: Status::Active, aborted_step: None }];
+    let retention = Retention { snapshots: vec![CommitNumber(5), CommitNumber(8)], statuses: &fates };
+    // Newest first; what stays is named by its number in the order of writing.
+    let left = |bottom, messages: &[(Stamp, Kind)]| -> Vec<u64> {
+        let owned = |(at, (stamp, kind)): (usize, &(Stamp, Kind))| {
+            let seq = (messages.len() - at) as u64;
+            Owned { seq, stamp: *stamp, kind: *kind, payload: program(seq) }
+        };
+        let messages: Vec<Owned> = messages.iter().enumerate().map(owned).collect();
+        compacted(&retention, bottom, &messages, &[]).iter().map(|message| message.seq).collect()
+    };
+    let at = |number| Stamp::Committed(CommitNumber(number));
+    let open = |step| Stamp::Written { txn: TxnId(1), step };
+    let (insert, update, put) = (Kind::InsertIfAbsent, Kind::Update, Kind::Put);
+    for bottom in [false, true] {
+        assert_eq!(left(bottom, &[(at(3), insert), (at(2), insert), (at(1), insert)]), [1]);
+        assert_eq!(
+            left(bottom, &[(at(7), insert), (at(6), insert), (at(1), insert)]),
+            [2, 1],
+            "a snapshot lies between"
+        );
+        assert_eq!(left(bottom, &[(open(3), insert), (open(3), insert)]), [1]);
+        assert_eq!(left(bottom, &[(open(4), insert), (open(3), insert)]), [2, 1], "the second step alone may stay");
+    }
+    // An update takes no row away, and of several before and behind inserts that say nothing one is left.
+    assert_eq!(left(false, &[(at(3), insert), (at(2), update), (at(1), insert)]), [2, 1]);
+    let alternating = [(at(5), insert), (at(4), update), (at(3), insert), (at(2), update), (at(1), insert)];
+    assert_eq!(left(false, &alternating), [4, 1]);
+    assert_eq!(left(false, &[(at(2), insert), (at(1), update)]), [2, 1], "what is deeper may be nothing");
+    assert_eq!(left(false, &[(at(7), insert), (at(6), update), (at(1), put)]), [3, 2, 1]);
+    // To its own transaction, which reads at the first snapshot, the update says nothing.
+    assert_eq!(left(true, &[(open(3), insert), (open(3), update), (at(8), put)]), [3, 2, 1]);
+    assert_eq!(left(true, &[(open(3), insert), (open(3), update), (open(3), insert)]), [2, 1]);
 }
 
 /// These take seconds or forever, according to how time grows with the number of messages.

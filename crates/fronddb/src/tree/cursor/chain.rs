@@ -94,8 +94,11 @@ impl TreeCursor {
     /// range-deletes there is no chain: what its sources jump over is dead for its view alone.
     pub(super) fn begin_watch(&mut self, from: &[u8]) {
         let Some(leaf) = self.leaf.as_ref().filter(|leaf| leaf.ranges.is_empty()) else { return };
-        let way = if self.direction == Direction::Forward { Way::Up } else { Way::Down };
-        let Some(watch) = self.tree.dead.watch(way, from) else { return };
+        let (way, bound) = match self.direction {
+            Direction::Forward => (Way::Up, self.upper.as_deref()),
+            Direction::Backward => (Way::Down, Some(self.lower.as_slice())),
+        };
+        let Some(watch) = self.tree.dead.watch(way, from, bound) else { return };
         let now = self.tree.version_guard();
         if Arc::ptr_eq(&now.active, &leaf.version.active) && now.grafts == leaf.version.grafts {
             self.chain.watch = Some(watch);
