@@ -1,9 +1,9 @@
 //! Transactions as in constant-time recovery (decisions D5, D6): what became of each, and what a snapshot is. What one
 //! transaction knows of itself is `db::core`'s.
 //!
-//! Rooms, in reading order: [`states`] (the state of each id, read without a lock), [`backlog`] (aborted ids,
-//! and when they may be forgotten), [`status`] (the table: begin, commit, abort, prepare), [`image`] (its
-//! stored form, and replay), [`snapshots`] (live snapshots and the horizon).
+//! Rooms, in reading order: [`states`] (the state of each id, read without a lock), [`passed`] (aborted ids whose
+//! state is gone), [`backlog`] (aborted ids, and when they may be forgotten), [`status`] (the table: begin,
+//! commit, abort, prepare), [`image`] (its stored form, and replay), [`snapshots`] (live snapshots and the horizon).
 //!
 //! # Life of an id
 //!
@@ -17,6 +17,7 @@
 
 mod backlog;
 mod image;
+mod passed;
 mod snapshots;
 mod states;
 mod status;
