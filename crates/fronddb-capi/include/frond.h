@@ -366,7 +366,8 @@ frond_status frond_txn_rollback(frond_txn *txn);
  * open. */
 frond_status frond_db_cancel(frond_db *db, uint64_t id);
 
-/* Marks to roll back to, nested to any depth. *savepoint is a number that means something to this transaction only. */
+/* Marks to roll back to, nested to any depth. *savepoint is a number that means something to this transaction only, and never
+ * UINT32_MAX. */
 frond_status frond_savepoint_set(frond_txn *txn, uint32_t *savepoint);
 /* Undoes everything since the mark, in constant time. The mark stays, later ones are gone; locks are kept.
  * FROND_NOT_FOUND when it is gone. */

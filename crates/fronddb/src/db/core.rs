@@ -12,6 +12,8 @@
 //! - X1: `step` never decreases, and no message is written in a step after it was aborted.
 //! - X2: `Ended` is final. Cursors and later calls find it and answer `Closed`.
 //! - X3: locks are released only after the status has changed, so that who gets them sees the outcome.
+//! - X4: no message is written in a step above [`STEP_MAX`]: the number after it stands for the transaction as a whole where a
+//!   status is asked for. Once the steps are used up writes are refused; marks can be set and rolled back to all the same.
 //!
 //! # States
 //!
@@ -33,6 +35,9 @@ use crate::format::record::Record;
 use crate::lock::{self, Locker};
 use crate::log::{Appended, Log};
 use crate::txn::Snapshot;
+
+/// The last step that something is written in (X4).
+const STEP_MAX: u32 = u32::MAX - 1;
 
 /// A transaction, shared by its handle and its cursors.
 #[derive(Debug)]
@@ -105,6 +110,21 @@ impl TxnState {
     /// The number of the snapshot that it has taken for all of its life, if it has.
     pub(crate) fn held_snapshot(&self) -> Option<CommitNumber> {
         self.snapshot.as_ref().map(|snapshot| snapshot.number())
+    }
+
+    /// The step for a write about to be made; when it is to be `alone`, one that nothing was written in.
+    pub(crate) fn step_to_write(&mut self, alone: bool) -> Result<u32> {
+        let step = if alone { self.unwritten_step() } else { self.step };
+        if step > STEP_MAX {
+            return Err(Error::invalid(format!("too many steps in one transaction, steps_max={STEP_MAX}")));
+        }
+        self.step = step;
+        Ok(step)
+    }
+
+    /// The current step if nothing was written in it, or the next one. There is one, because nothing is written in the last (X4).
+    fn unwritten_step(&self) -> u32 {
+        if self.written == Some(self.step) { self.step + 1 } else { self.step }
     }
 }
 
@@ -307,11 +327,13 @@ impl TxnCore {
     pub(crate) fn savepoint(&self) -> Result<Savepoint> {
         let mut state = self.active()?;
         let number = state.next_savepoint;
-        state.next_savepoint += 1;
-        if state.written == Some(state.step) {
-            state.step += 1;
-        }
-        let step = state.step;
+        // The last number is given to none: front ends may use it for "no mark".
+        let Some(next) = number.checked_add(1) else {
+            return Err(Error::invalid(format!("too many marks in one transaction, marks_max={number}")));
+        };
+        let step = state.unwritten_step();
+        state.next_savepoint = next;
+        state.step = step;
         state.savepoints.push(Mark { number, step });
         Ok(Savepoint(number))
     }
@@ -346,7 +368,7 @@ impl TxnCore {
 
     /// Declares everything written in steps from `from` on aborted. On failure nothing has changed.
     pub(crate) fn abort_steps(&self, state: &mut TxnState, from: u32) -> Result<()> {
-        let to = state.step;
+        let to = state.step.min(STEP_MAX);
         let writer = state.writer.clone().filter(|_| state.written.is_some_and(|written| written >= from));
         if let Some(writer) = &writer {
             self.engine.past_full_log(0, || true, || self.engine.log_abort_steps(writer.txn, from, to))?;
@@ -553,3 +575,6 @@ impl Engine {
         self.logged(aborted).map(|_| ())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -121,7 +121,8 @@ impl TxnCore {
         if !engine.tree.is_bare(&engine.tree.version(), &lower, upper.as_deref())? {
             return Ok(None);
         }
-        let stamp = Stamp::Written { txn: self.writer(&mut state).txn, step: state.step };
+        let step = state.step_to_write(false)?;
+        let stamp = Stamp::Written { txn: self.writer(&mut state).txn, step };
         Ok(Some(engine.tree.graft_writer(&lower, upper.as_deref(), stamp)))
     }
 
@@ -146,7 +147,7 @@ impl TxnCore {
         let mut state = self.writing()?;
         tree.inner.check()?;
         let (lower, upper) = bounds(tree.id());
-        let step = state.step;
+        let step = state.step_to_write(false)?;
         let writer = self.writer(&mut state);
         let txn = writer.txn;
         let is_same = graft.stamp() == Stamp::Written { txn, step };

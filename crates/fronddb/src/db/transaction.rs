@@ -349,10 +349,11 @@ impl Transaction {
 
     // Ending, wholly or in part.
 
-    /// Sets a mark to roll back to. Costs nothing.
+    /// Sets a mark to roll back to. Costs nothing. No mark has the number [`u32::MAX`].
     ///
     /// # Errors
-    /// `Closed`.
+    /// `Closed`; `InvalidArgument` after four thousand million marks in one transaction. After as many with a write between
+    /// each and the next it is writes that are refused so, while marks still can be rolled back to.
     pub fn savepoint(&self) -> Result<Savepoint> {
         self.core.savepoint()
     }

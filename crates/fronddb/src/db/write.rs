@@ -158,6 +158,7 @@ impl TxnCore {
 
     fn write_and_commit_once(&self, batch: &WriteBatch, started: u64) -> Result<()> {
         let mut state = self.writing()?;
+        let step = state.step_to_write(false)?;
         let skipped = self.decide(&mut state, batch)?;
         let blobs = self.write_blobs(&mut state, batch, &skipped)?;
         if state.blobs_unsynced {
@@ -168,7 +169,7 @@ impl TxnCore {
         let engine = &self.engine;
         let appended = with_record(|record| {
             fill(record, batch, &skipped, &blobs);
-            engine.append_commit(&writer, state.step, record, |insert| {
+            engine.append_commit(&writer, step, record, |insert| {
                 for_each_message(batch, &skipped, &blobs, insert);
             })
         });
@@ -251,10 +252,7 @@ impl TxnCore {
     fn apply(&self, state: &mut TxnState, batch: &WriteBatch, skipped: &[usize], blobs: Blobs<'_>) -> Result<()> {
         let engine = &self.engine;
         let long = batch.bytes() > RECORD_BYTES_MAX;
-        if long && state.written == Some(state.step) {
-            state.step += 1;
-        }
-        let step = state.step;
+        let step = state.step_to_write(long)?;
         let writer = self.writer(state);
         writer.logged = true;
         let txn = writer.txn;
@@ -339,9 +337,9 @@ impl TxnCore {
     /// Deletes the inner keys from `start` up to `end`; the caller has locked them.
     pub(crate) fn write_range_delete(&self, state: &mut TxnState, start: &[u8], end: &[u8]) -> Result<()> {
         let engine = &self.engine;
+        let step = state.step_to_write(false)?;
         engine.admit(start.len() + end.len(), || true)?;
         state.statement.fresh.clear();
-        let step = state.step;
         let writer = self.writer(state);
         writer.logged = true;
         let txn = writer.txn;

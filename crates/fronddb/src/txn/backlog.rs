@@ -34,6 +34,15 @@ pub(super) enum What {
     Steps(Steps),
 }
 
+impl What {
+    fn intervals(&self) -> usize {
+        match self {
+            What::Whole => 1,
+            What::Steps(steps) => steps.len(),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Aborted {
     what: What,
@@ -55,8 +64,8 @@ pub(super) struct Backlog {
     /// The aborted ones that a memtable may still hold.
     waiting: BTreeSet<(u64, TxnId)>,
     flushed_below: u64,
-    /// Rises with every change of `aborted`.
-    changes: u64,
+    /// How many intervals of steps were ever forgotten; a whole transaction counts as one.
+    forgotten: u64,
 }
 
 impl Backlog {
@@ -80,7 +89,6 @@ impl Backlog {
 
     /// Enters what an image says, to be given a memtable later.
     pub(super) fn put(&mut self, txn: TxnId, what: What, memtable: u64) {
-        self.changes += 1;
         if let Some(old) = self.aborted.insert(txn, Aborted { what, memtable }) {
             self.waiting.remove(&(old.memtable, txn));
         }
@@ -141,8 +149,7 @@ impl Backlog {
         if self.aborted.get(&txn).is_none_or(held) {
             return false;
         }
-        self.aborted.remove(&txn);
-        self.changes += 1;
+        self.forgotten += self.aborted.remove(&txn).map_or(0, |aborted| aborted.what.intervals() as u64);
         true
     }
 
@@ -154,14 +161,15 @@ impl Backlog {
         self.aborted.iter().map(|(txn, aborted)| (*txn, &aborted.what))
     }
 
-    /// The same number says that nothing was aborted or forgotten in between.
-    pub(super) fn changes(&self) -> u64 {
-        self.changes
+    /// What is aborted of these ids, ascending.
+    pub(super) fn range(&self, ids: Range<u64>) -> impl Iterator<Item = (TxnId, &What)> {
+        let ids = TxnId(ids.start)..TxnId(ids.end.max(ids.start));
+        self.aborted.range(ids).map(|(txn, aborted)| (*txn, &aborted.what))
     }
 
-    /// True when something is aborted of one of these ids.
-    pub(super) fn any_in(&self, ids: Range<u64>) -> bool {
-        !ids.is_empty() && self.aborted.range(TxnId(ids.start)..TxnId(ids.end)).next().is_some()
+    /// How many intervals of aborted steps were ever forgotten.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// Those of which something is aborted and that at least `runs_min` runs of the root list, ascending.

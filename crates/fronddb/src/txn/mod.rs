@@ -1,10 +1,9 @@
-//! Transactions as in constant-time recovery (decisions D5, D6): what became of each, what a snapshot is, and
-//! what one transaction knows of itself.
+//! Transactions as in constant-time recovery (decisions D5, D6): what became of each, and what a snapshot is. What one
+//! transaction knows of itself is `db::core`'s.
 //!
-//! Rooms, in reading order: [`states`] (the state of each id, read without a lock), [`backlog`] (aborted ids,
-//! and when they may be forgotten), [`status`] (the table: begin, commit, abort, prepare), [`image`] (its
-//! stored form, and replay), [`snapshots`] (live snapshots and the horizon), [`transaction`] (steps and
-//! savepoints of one transaction).
+//! Rooms, in reading order: [`states`] (the state of each id, read without a lock), [`passed`] (aborted ids whose
+//! state is gone), [`backlog`] (aborted ids, and when they may be forgotten), [`status`] (the table: begin,
+//! commit, abort, prepare), [`image`] (its stored form, and replay), [`snapshots`] (live snapshots and the horizon).
 //!
 //! # Life of an id
 //!
@@ -18,15 +17,14 @@
 
 mod backlog;
 mod image;
+mod passed;
 mod snapshots;
 mod states;
 mod status;
 mod steps;
 #[cfg(test)]
 mod tests;
-mod transaction;
 
 pub use backlog::BacklogStats;
 pub use snapshots::{Snapshot, Snapshots};
 pub use status::{Prepared, StatusTable, XID_BYTES_MAX};
-pub use transaction::{Isolation, SavepointId, StepRange, TransactionState};

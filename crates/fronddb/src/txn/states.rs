@@ -3,8 +3,12 @@
 //! States lie in chunks of 1,024 atomic words. A chunk in which everything is settled (committed at a number that
 //! every snapshot sees, or aborted) is dropped, also in the middle, so that a transaction that stays open for
 //! long keeps one chunk alive and not the states of all that came after it. The list of chunks is an immutable
-//! value behind an `ArcSwap`, together with the aborted ids whose chunk is gone (*passed*, sorted): one load gives a
-//! consistent pair. Most lookups of old ids are answered before that, by the low-water mark and one flag.
+//! value behind an `ArcSwap`, together with the aborted ids whose chunk is gone or that are below the low-water mark ([`Passed`]): one load
+//! gives a consistent pair. Most lookups of old ids are answered before that, by the mark and one flag.
+//!
+//! An id is looked up in the backlog when it passes and never again, for nothing is aborted of what is settled. The list keeps what is
+//! forgotten, for which nobody asks, until that may be more than a quarter of it; then it is made anew. So an abort costs the same,
+//! however many hundreds of thousands are in the list.
 //!
 //! A chunk that is not settled says for which commit it waits: the first that not every snapshot sees, or none where a fate is open.
 //! Only those whose commit has come are looked at again, so that behind an old snapshot it costs nothing how many there are.
@@ -22,6 +26,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::backlog::{Backlog, What};
+use super::passed::{AbortedSteps, Passed};
 use super::steps::Steps;
 use crate::base::sync::ArcSwap;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,14 +47,6 @@ const ABORTED: u64 = 2;
 const STEPS: u64 = 4;
 const NUMBER_SHIFT: u32 = 3;
 
-/// Aborted steps `from..=to` of a transaction; all steps of one that was aborted whole.
-#[derive(Debug, Clone, Copy)]
-struct AbortedSteps {
-    txn: TxnId,
-    from: u32,
-    to: u32,
-}
-
 #[derive(Debug)]
 struct Chunk {
     number: u64,
@@ -63,10 +60,9 @@ struct Published {
     chunks: Vec<Arc<Chunk>>,
     /// Chunks below this number that are not in the list are settled.
     chunks_end: u64,
-    /// Ascending by transaction and first step; intervals of one are disjoint.
-    passed: Arc<[AbortedSteps]>,
-    /// The changes of the backlog up to which `passed` was made, if it was.
-    backlog_changes: Option<u64>,
+    passed: Passed,
+    /// What the backlog had forgotten when `passed` was made anew the last time; none before the first.
+    forgotten: Option<u64>,
 }
 
 /// Aborted steps of some transactions.
@@ -125,14 +121,41 @@ impl Published {
         self.chunk(txn / CHUNK)?.states.get((txn % CHUNK) as usize)
     }
 
-    fn is_passed_aborted(&self, txn: u64, step: u32) -> bool {
-        let behind = self.passed.partition_point(|aborted| (aborted.txn.0, aborted.from) <= (txn, step));
-        let last = behind.checked_sub(1).and_then(|index| self.passed.get(index));
-        last.is_some_and(|aborted| aborted.txn.0 == txn && step <= aborted.to)
+    fn settled(&self, txn: u64, step: u32) -> Status {
+        if self.passed.contains(TxnId(txn), step) { Status::Aborted } else { Status::Committed(CommitNumber(0)) }
     }
 
-    fn settled(&self, txn: u64, step: u32) -> Status {
-        if self.is_passed_aborted(txn, step) { Status::Aborted } else { Status::Committed(CommitNumber(0)) }
+    /// The ids whose state is gone, ascending.
+    fn passed_ids(&self) -> Vec<Range<u64>> {
+        let mut from = 0;
+        let mut ranges = Vec::new();
+        for ids in self.chunks.iter().map(|chunk| chunk.ids()) {
+            ranges.push(from..self.low_water.clamp(ids.start, ids.end));
+            from = ids.end;
+        }
+        ranges.push(from..self.chunks_end * CHUNK);
+        ranges
+    }
+
+    /// Whether more than a quarter of what has passed may be forgotten, or nothing was ever collected.
+    fn is_stale(&self, backlog: &Backlog) -> bool {
+        self.forgotten.is_none_or(|before| 4 * (backlog.forgotten() - before) > self.passed.len() as u64)
+    }
+
+    /// Adds what is aborted of ids that pass, given ascending. Returns those of which only some steps are.
+    fn pass(&mut self, ids: Vec<Range<u64>>, backlog: &Backlog) -> Vec<TxnId> {
+        let (mut aborted, mut in_part) = (Vec::new(), Vec::new());
+        for (txn, what) in ids.into_iter().filter(|ids| !ids.is_empty()).flat_map(|ids| backlog.range(ids)) {
+            match what {
+                What::Whole => aborted.push(AbortedSteps { txn, from: 0, to: u32::MAX }),
+                What::Steps(steps) => {
+                    aborted.extend(steps.iter().map(|(from, to)| AbortedSteps { txn, from, to }));
+                    in_part.push(txn);
+                }
+            }
+        }
+        self.passed.add(&aborted);
+        in_part
     }
 }
 
@@ -183,7 +206,7 @@ impl States {
         if let Some(steps) = self.step_group(txn).read().get(&txn) {
             return steps.contains(step);
         }
-        self.published.load().is_passed_aborted(txn, step)
+        self.published.load().passed.contains(TxnId(txn), step)
     }
 
     fn step_group(&self, txn: u64) -> &StepGroup {
@@ -233,10 +256,16 @@ impl States {
         self.published.load().chunks.len() * chunk_bytes
     }
 
-    /// Where the passed aborts lie.
+    /// Where the blocks of passed aborts lie.
     #[cfg(test)]
-    pub(super) fn passed_at(&self) -> *const () {
-        Arc::as_ptr(&self.published.load().passed).cast()
+    pub(super) fn passed_at(&self) -> Vec<*const ()> {
+        self.published.load().passed.blocks_at()
+    }
+
+    /// How many intervals of aborted steps have passed.
+    #[cfg(test)]
+    pub(super) fn passed(&self) -> usize {
+        self.published.load().passed.len()
     }
 
     /// Settles the ids that have a word but no fate, but for those that are open.
@@ -286,48 +315,39 @@ impl States {
     }
 
     /// Moves the low-water mark and drops settled chunks. `next` is the next id; `backlog` has all that is aborted
-    /// and not forgotten, in case that some of it passes now. Only then, and when it has changed, is all of it visited.
+    /// and not forgotten, of which what passes now is looked up, and all that has passed when much of that was forgotten.
     pub(super) fn advance(&self, horizon: CommitNumber, next: u64, backlog: &Backlog) {
         let current = self.published.load_full();
         let low_before = current.low_water;
         let settled = self.take_settled(&current, horizon, next);
-        // What is below the mark has passed before.
-        let brings_aborts =
-            settled.iter().any(|chunk| backlog.any_in(chunk.ids().start.max(low_before)..chunk.ids().end));
         let is_settled = |chunk: &Chunk| settled.binary_search_by_key(&chunk.number, |chunk| chunk.number).is_ok();
         let first = current.chunks.iter().find(|chunk| !is_settled(chunk));
         let low_water =
             first.map_or(next, |chunk| (chunk.ids().start + chunk.settled(horizon).0).clamp(low_before, next));
-        let is_kept = current.backlog_changes == Some(backlog.changes()) && !brings_aborts;
-        let is_kept = is_kept && !backlog.any_in(low_before..low_water);
-        if is_kept && low_water == low_before && settled.is_empty() {
+        let is_stale = current.is_stale(backlog);
+        if low_water == low_before && settled.is_empty() && !is_stale {
             return;
         }
         let mut published = Published { low_water, ..Published::clone(&current) };
         published.chunks.retain(|chunk| !is_settled(chunk));
-        if is_kept {
-            self.published.store(Arc::new(published));
-            self.low_water.store(low_water, Ordering::Release);
-            return;
-        }
-        let is_passed = |txn: TxnId| txn.0 < low_water || published.chunk(txn.0 / CHUNK).is_none();
-        let (mut passed, mut left_map) = (Vec::new(), Vec::new());
-        for (txn, what) in backlog.iter().filter(|(txn, _)| is_passed(*txn)) {
-            match what {
-                What::Whole => passed.push(AbortedSteps { txn, from: 0, to: u32::MAX }),
-                What::Steps(steps) => {
-                    passed.extend(steps.iter().map(|(from, to)| AbortedSteps { txn, from, to }));
-                    left_map.push(txn);
-                }
-            }
-        }
-        let any_passed = !passed.is_empty();
-        published.passed = passed.into();
-        published.backlog_changes = Some(backlog.changes());
+        let passing = if is_stale {
+            published.passed = Passed::default();
+            published.forgotten = Some(backlog.forgotten());
+            published.passed_ids()
+        } else {
+            // What is below the mark or has no chunk has passed before.
+            let ids = |chunk: &Arc<Chunk>| {
+                let Range { start, end } = chunk.ids();
+                start.max(low_before)..if is_settled(chunk) { end } else { end.min(low_water) }
+            };
+            current.chunks.iter().map(ids).collect()
+        };
+        let in_part = published.pass(passing, backlog);
+        let any_passed = published.passed.len() > 0;
         self.published.store(Arc::new(published));
         self.any_passed.store(any_passed, Ordering::Release);
         self.low_water.store(low_water, Ordering::Release);
-        for txn in left_map {
+        for txn in in_part {
             self.forget_steps(txn);
         }
     }

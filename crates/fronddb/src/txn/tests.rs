@@ -11,6 +11,7 @@ use crate::base::{CommitNumber, ErrorKind, Lsn, Result, TxnId};
 use crate::format::{Status, Statuses};
 
 mod model;
+mod passing;
 
 fn commit(table: &StatusTable, txn: TxnId) -> Result<CommitNumber> {
     Ok(table.commit_with(txn, |number| Ok(Lsn(number.0)))?.0)
@@ -119,32 +120,6 @@ fn behind_an_old_snapshot_states_are_not_looked_at_again_and_again() -> Result<(
     commit(&table, open)?;
     table.advance(snapshots.horizon());
     assert_eq!((table.low_water(), table.states.chunks()), (table.next_txn(), 1));
-    Ok(())
-}
-
-#[test]
-fn passed_aborts_are_made_anew_only_when_they_change() -> Result<()> {
-    let table = StatusTable::new();
-    let aborted = table.begin();
-    abort(&table, aborted, 1)?;
-    table.advance(table.visible());
-    let passed = table.states.passed_at();
-    for _ in 0..3000 {
-        let txn = table.begin();
-        commit(&table, txn)?;
-        table.advance(table.visible());
-        assert_eq!((table.states.passed_at(), table.low_water().0), (passed, txn.0 + 1));
-    }
-    assert_eq!(table.status(aborted, 0), Status::Aborted);
-    let later = table.begin();
-    abort(&table, later, 2)?;
-    table.advance(table.visible());
-    assert_ne!(table.states.passed_at(), passed);
-    assert_eq!([aborted, later].map(|txn| table.status(txn, 0)), [Status::Aborted; 2]);
-    table.memtables_flushed_below(2);
-    table.advance(table.visible());
-    let statuses = [aborted, later].map(|txn| table.status(txn, 0));
-    assert_eq!(statuses, [Status::Committed(CommitNumber(0)), Status::Aborted]);
     Ok(())
 }
 
