@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `frond-flush` | seals memtables into the tree and publishes; the work of the next as well when `background_threads` is 1 |
 //! | `frond-work-N` | flushes and compactions, the most urgent first, then cleans up after bulk loads, snapshots and rollbacks, then what readers would have flushed; `background_threads` less one of them |
-//! | `frond-tick` | prepares log segments, syncs the log, begins checkpoints that are due, forgets, shrinks, warms the cache |
+//! | `frond-tick` | prepares log segments, begins checkpoints and publishes when that is due, forgets, shrinks, warms the cache |
+//! | `frond-sync` | syncs the log by its period, whatever the others wait for |
 //! | `frond-read-N` | reads what scans ask for ahead ([`crate::store::Store::ask`]) |
 //!
 //! The work itself is in steps that any thread may call. In manual mode no thread exists: [`Engine::step_background`]
@@ -35,7 +36,7 @@ const WORK_THRESHOLD: f32 = 1.0;
 const IDLE: Duration = Duration::from_millis(200);
 /// How long a thread pauses after a failure that may pass.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
-/// How often `frond-tick` looks around.
+/// How often `frond-tick` and `frond-sync` look around.
 const TICK: Duration = Duration::from_millis(20);
 /// Threads that read for scans. A scan that finds none free reads for itself.
 const READERS: usize = 2;
@@ -154,6 +155,11 @@ impl Threads {
         }
         self.spawn(engine, "frond-tick".to_owned(), |engine| {
             engine.tick()?;
+            engine.wake.rest(TICK);
+            Ok(())
+        })?;
+        self.spawn(engine, "frond-sync".to_owned(), |engine| {
+            engine.sync_by_period()?;
             engine.wake.rest(TICK);
             Ok(())
         })?;
@@ -302,7 +308,7 @@ impl Engine {
         self.tend()?;
         self.warm_step();
         if let Some(cause) = self.due_checkpoint() {
-            // The rest is for the thread that seals: the log is synced by its period meanwhile.
+            // The rest is for the thread that seals.
             if self.begin_checkpoint(cause)? && cause == Cause::Time {
                 self.keep_hot();
             }
@@ -326,13 +332,18 @@ impl Engine {
         Ok(())
     }
 
+    /// Syncs the log when its period is over.
+    fn sync_by_period(&self) -> Result<()> {
+        match &self.log {
+            Some(log) if self.due_log_sync() => self.logged(log.sync()).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Log segments, locks, statuses, space: a bounded piece of each; true when something was done.
     fn tend(&self) -> Result<bool> {
         let mut more = false;
         if let Some(log) = &self.log {
-            if self.due_log_sync() {
-                self.logged(log.sync())?;
-            }
             more |= self.but_for_space(self.keep_space(log))?;
         }
         more |= self.locks.sweep_step(SWEEP_LOCKS);
@@ -380,6 +391,7 @@ impl Engine {
             self.publish()?;
             return Ok(true);
         }
+        self.sync_by_period()?;
         self.tend()
     }
 

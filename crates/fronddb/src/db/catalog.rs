@@ -161,6 +161,8 @@ pub(crate) enum Change {
     Codec(TreeId, Codec),
     /// A tree has been created.
     Created(TreeId, Codec),
+    /// Any name may mean something else now.
+    AnyName,
 }
 
 impl CatalogChanges {
@@ -286,6 +288,7 @@ impl Catalog {
                     codecs.push((*id, *codec));
                 }
                 Change::Created(id, codec) => codecs.push((*id, *codec)),
+                Change::AnyName => remembered.by_name.clear(),
             }
         }
         codecs
@@ -295,14 +298,6 @@ impl Catalog {
     pub(crate) fn undo(&self, created: &[TreeId]) {
         let mut remembered = self.remembered.lock();
         created.iter().for_each(|id| set_dropped(&mut remembered, *id));
-    }
-
-    /// Forgets everything remembered by name, after changes that are not known one by one.
-    pub(crate) fn forget(&self) -> Vec<TreeId> {
-        let mut remembered = self.remembered.lock();
-        remembered.epoch += 1;
-        remembered.by_name.clear();
-        remembered.flags.iter().filter(|(_, flag)| flag.strong_count() > 0).map(|(id, _)| *id).collect()
     }
 }
 

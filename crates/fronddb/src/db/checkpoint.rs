@@ -110,14 +110,28 @@ impl Ledger {
         }
     }
 
-    /// The publication whose replay begins at `start` is durable; returns below where the log is needed no more (K2).
-    fn published(&self, start: Lsn, now: u64) -> Lsn {
+    /// The publication of this version, whose replay begins at `start`, is durable; returns below where the log is needed no more (K2).
+    fn published(&self, version: u64, start: Lsn, now: u64) -> Lsn {
         let mut state = self.state.lock();
         state.previous_start = state.newest_start;
         state.newest_start = start;
         state.publish_micros = now;
-        state.idle_publications = state.idle_publications.saturating_sub(1);
+        // One that began before the change that is counted from does nothing for its space.
+        if version >= state.counted_version {
+            state.idle_publications = state.idle_publications.saturating_sub(1);
+        }
         state.previous_start
+    }
+
+    /// Whether the tree, which is at this version, is to be published for the sake of space alone: what a compaction replaced is free
+    /// again two publications later, and no seal may come for a long time. `wait` is the time between publications.
+    fn is_publication_due(&self, version: u64, wait: u64, now: u64) -> bool {
+        let mut state = self.state.lock();
+        if state.counted_version != version {
+            state.counted_version = version;
+            state.idle_publications = IDLE_PUBLICATIONS;
+        }
+        state.idle_publications > 0 && now.saturating_sub(state.publish_micros) >= wait
     }
 
     /// The oldest memtable that somebody may still read. `active` is asked before it is looked which left level 0: one that is
@@ -207,8 +221,9 @@ impl Engine {
     pub(crate) fn publish(&self) -> Result<()> {
         let log = self.log()?;
         let _guard = self.poison_on_panic();
-        let end = Cell::new(Lsn(0));
+        let (end, captured) = (Cell::new(Lsn(0)), Cell::new(0));
         let input = |version: &crate::tree::Version| {
+            captured.set(version.number);
             let status_image = self.statuses.image();
             end.set(log.end_lsn());
             let oldest = version.sealed.last().map_or_else(|| version.active.id(), Level0::id);
@@ -228,7 +243,7 @@ impl Engine {
             self.check_open()?;
             let published = self.tree.publish(input, || self.logged(log.wait_durable(end.get())))?;
             self.counters.publications.add(1);
-            let release = self.checkpoints.published(published.log_start, self.clock.micros());
+            let release = self.checkpoints.published(captured.get(), published.log_start, self.clock.micros());
             self.logged(log.release(release))?;
         }
         self.keep_compactions_possible();
@@ -328,18 +343,10 @@ impl Engine {
         None
     }
 
-    /// Whether to publish for the sake of space alone: what a compaction replaced is free again two publications
-    /// later, and no seal may come for a long time.
+    /// Whether to publish for the sake of space alone.
     pub(crate) fn due_publication(&self) -> bool {
-        let version = self.tree.version_guard().number;
-        let now = self.clock.micros();
-        let mut state = self.checkpoints.state.lock();
-        if state.counted_version != version {
-            state.counted_version = version;
-            state.idle_publications = IDLE_PUBLICATIONS;
-        }
         let wait = if self.is_disk_full() { FULL_PUBLISH_MICROS } else { IDLE_PUBLISH_MICROS };
-        state.idle_publications > 0 && now.saturating_sub(state.publish_micros) >= wait
+        self.checkpoints.is_publication_due(self.tree.version_guard().number, wait, self.clock.micros())
     }
 
     /// When a root was made durable last, on the database's clock, in microseconds.
@@ -378,5 +385,24 @@ mod tests {
         assert_eq!(ledger.unread_below(seal), sealed.id());
         drop(sealed);
         assert_eq!(ledger.unread_below(|| 128), 128);
+    }
+
+    #[test]
+    fn a_publication_counts_for_what_was_changed_before_it_began() {
+        let ledger = Ledger::new(Lsn(0), &[], 0, 0, 0);
+        let is_due = |version, now| ledger.is_publication_due(version, 10, now);
+        assert!(is_due(1, 10));
+        // The second version is installed while the first is published.
+        assert!(is_due(2, 10));
+        ledger.published(1, Lsn(0), 20);
+        for now in [30, 40] {
+            assert!(!is_due(2, now - 1) && is_due(2, now), "two publications have the change, now={now}");
+            ledger.published(2, Lsn(0), now);
+        }
+        assert!(!is_due(2, 1000));
+        assert!(is_due(3, 1000));
+        ledger.published(4, Lsn(0), 1000);
+        ledger.published(4, Lsn(0), 1010);
+        assert!(!is_due(3, 2000), "a later version has the change as well");
     }
 }

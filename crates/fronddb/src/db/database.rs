@@ -225,7 +225,8 @@ impl Database {
     /// Commits a prepared transaction, durably.
     ///
     /// # Errors
-    /// `NotFound` when no such transaction waits; as [`Transaction::commit`].
+    /// `NotFound` when no such transaction waits; as [`Transaction::commit`]. One that an earlier opening prepared stays prepared when its
+    /// changes of trees cannot be read just now (`Io`).
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
         self.commit_prepared_with(xid, Durability::Sync)
     }

@@ -4,9 +4,13 @@
 //! locked exclusively until the transaction ends, and dropping or truncating locks the whole tree, so writers that
 //! take locks are waited for. (Writers whose locks are *covered* are the business of who covers them.)
 //!
+//! A transaction knows what it has changed. Of one that an earlier opening prepared, it is read in the rows before it is committed
+//! ([`Engine::prepared_changes`]).
+//!
 //! Tree ids are drawn from a counter that only grows: one that was drawn in vain is not used again while the
 //! process lives, and after a crash only if nothing of it reached the log.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use super::batch::WriteBatch;
@@ -17,7 +21,7 @@ use super::options::{TreeOptions, Wait};
 use super::tree_handle::{Tree, TreeInfo, no_tree};
 use super::write::tree_bounds;
 use crate::base::key::{inner, prefix_end};
-use crate::base::{Error, ErrorKind, Result, TreeId};
+use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
 use crate::format::{Uncommitted, View};
 use crate::lock::Mode;
 use crate::tree::cursor::OwnedView;
@@ -237,8 +241,20 @@ impl Engine {
     }
 
     /// Visits the committed rows by name, past the damage that it gives.
-    fn for_each_row(&self, mut visit: impl FnMut(String, Row)) -> Result<Vec<Error>> {
-        self.for_each_under(&catalog::name_prefix(), &mut |key, value| {
+    fn for_each_row(&self, visit: impl FnMut(String, Row)) -> Result<Vec<Error>> {
+        let snapshot = self.snapshots.acquire();
+        self.for_each_row_of(snapshot.number(), None, visit)
+    }
+
+    /// Visits the rows by name as they were at a commit, with what a transaction has written since.
+    fn for_each_row_of(
+        &self,
+        snapshot: CommitNumber,
+        own: Option<TxnId>,
+        mut visit: impl FnMut(String, Row),
+    ) -> Result<Vec<Error>> {
+        let view = self.owned_view(snapshot, own, Uncommitted::Hidden);
+        self.for_each_under(&view, &catalog::name_prefix(), &mut |key, value| {
             visit(catalog::name_of_key(key)?, Row::decode(value)?);
             Ok(())
         })
@@ -246,19 +262,19 @@ impl Engine {
 
     /// Visits the committed rows by id, with the name that each has, past the damage that it gives.
     pub(crate) fn for_each_id(&self, visit: &mut dyn FnMut(TreeId, &[u8])) -> Result<Vec<Error>> {
-        self.for_each_under(&catalog::id_prefix(), &mut |key, value| {
+        let snapshot = self.snapshots.acquire();
+        let view = self.owned_view(snapshot.number(), None, Uncommitted::Hidden);
+        self.for_each_under(&view, &catalog::id_prefix(), &mut |key, value| {
             let id = catalog::id_of_key(key).ok_or_else(|| Error::corruption("catalog key is malformed, tree=0"))?;
             visit(id, value);
             Ok(())
         })
     }
 
-    /// Visits the committed rows of the catalog whose keys begin with `prefix`. Where something cannot be read, the visit goes on
-    /// behind it; each such damage is given in the end.
-    fn for_each_under(&self, prefix: &[u8], visit: VisitRow<'_>) -> Result<Vec<Error>> {
+    /// Visits the rows of the catalog that a view sees and whose keys begin with `prefix`. Where something cannot be read, the visit goes
+    /// on behind it; each such damage is given in the end.
+    fn for_each_under(&self, view: &OwnedView, prefix: &[u8], visit: VisitRow<'_>) -> Result<Vec<Error>> {
         self.check_open()?;
-        let snapshot = self.snapshots.acquire();
-        let view = self.owned_view(snapshot.number(), None, Uncommitted::Hidden);
         let mut at = inner(CATALOG, prefix);
         let last = prefix_end(prefix).map(|end| inner(CATALOG, &end));
         let mut end = last.clone();
@@ -341,19 +357,41 @@ impl Engine {
         }
     }
 
-    /// The same when the changes are not known one by one: forgets, and looks which trees are gone.
-    pub(crate) fn reload_catalog(&self) -> Result<()> {
-        let mut gone = Vec::new();
-        for tree in self.catalog.forget().into_iter().filter(|tree| *tree != CATALOG) {
-            match self.read_latest(CATALOG, &catalog::id_key(tree)) {
+    /// What a transaction that an earlier opening prepared changes in the catalog. To be asked before it is committed: a read that
+    /// fails leaves it as it is. What is damaged keeps it from nothing, and changes nothing.
+    pub(crate) fn prepared_changes(&self, txn: TxnId) -> Result<CatalogChanges> {
+        let mut changes = CatalogChanges::default();
+        // It holds the lock of each name that it has changed.
+        if self.locks.export(txn).iter().all(|lock| lock.tree != CATALOG) {
+            return Ok(changes);
+        }
+        changes.push(0, Change::AnyName);
+        let snapshot = self.snapshots.acquire();
+        let codecs = |own| {
+            let mut codecs = HashMap::new();
+            let damage = self.for_each_row_of(snapshot.number(), own, |_, row| {
+                codecs.insert(row.id, row.codec);
+            })?;
+            damage.iter().for_each(|error| self.events.damage(error));
+            Ok::<_, Error>(codecs)
+        };
+        let (before, after) = (codecs(None)?, codecs(Some(txn))?);
+        for (id, codec) in &after {
+            if before.get(id) != Some(codec) {
+                changes.push(0, Change::Codec(*id, *codec));
+            }
+        }
+        let view = View { snapshot: snapshot.number(), own: Some(txn), ..self.latest() };
+        for id in before.keys().filter(|id| !after.contains_key(id)) {
+            // Its row by name may only be hidden by damage.
+            match self.read(&view, &inner(CATALOG, &catalog::id_key(*id)), false) {
                 Ok(Some(_)) => {}
-                Ok(None) => gone.push(tree),
+                Ok(None) => changes.push(0, Change::Dropped(*id)),
                 Err(error) if error.is_unreadable() => self.events.damage(&error),
                 Err(error) => return Err(error),
             }
         }
-        self.catalog.undo(&gone);
-        self.load_codecs()
+        Ok(changes)
     }
 }
 
@@ -362,20 +400,73 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
+    use crate::base::compress::Codec;
+    use crate::base::random::Random;
     use crate::base::{ErrorKind, Result};
     use crate::db::database::Database;
-    use crate::db::options::{Options, TreeOptions};
-    use crate::io::MemoryStorage;
+    use crate::db::options::{MEMORY_BYTES_MIN, Options, TreeOptions, TxnOptions};
+    use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
+
+    fn open(storage: Arc<dyn Storage>) -> Result<Database> {
+        let options = Options::new().create_if_missing(true).storage(Some(storage));
+        Database::open("/db", options.memory_bytes(MEMORY_BYTES_MIN).manual_background(true))
+    }
 
     #[test]
     fn no_number_of_a_tree_is_given_twice() -> Result<()> {
-        let storage = Arc::new(MemoryStorage::new());
-        let db = Database::open("/db", Options::new().create_if_missing(true).storage(Some(storage)))?;
+        let db = open(Arc::new(MemoryStorage::new()))?;
         db.engine().next_tree.store(u32::MAX - 1, Ordering::Relaxed);
         assert_eq!(db.create_tree("last", &TreeOptions::default())?.id().0, u32::MAX - 1);
         for name in ["one too many", "another"] {
             let refused = db.create_tree(name, &TreeOptions::default());
             assert_eq!(refused.err().map(|error| error.kind()), Some(ErrorKind::InvalidArgument));
+        }
+        Ok(())
+    }
+
+    /// There is no memory for a read, each one in turn: it has not been committed, or all that it has changed is known.
+    #[test]
+    fn a_recovered_change_of_trees_is_committed_and_known_or_stays_prepared() -> Result<()> {
+        let (memory, mut random, changed) = (MemoryStorage::new(), Random(1), Codec::Zstd { level: 7 });
+        let db = open(Arc::new(memory.clone()))?;
+        for number in 0..40 {
+            let options = TreeOptions { metadata: random.bytes(4 << 10), ..TreeOptions::default() };
+            db.create_tree(&format!("t{number}"), &options)?;
+        }
+        let txn = db.begin(TxnOptions::default())?;
+        txn.drop_tree("t7")?;
+        txn.rename_tree("t8", "renamed")?;
+        txn.set_tree_options(&db.open_tree("t9")?, &TreeOptions { codec: Some(changed), ..TreeOptions::default() })?;
+        let made = txn.create_tree("made", &TreeOptions { codec: Some(changed), ..TreeOptions::default() })?.id();
+        txn.prepare(b"xid")?;
+        db.checkpoint()?;
+        db.close()?;
+        for nth in 1.. {
+            let plan = FaultPlan::new();
+            let db = open(Arc::new(FaultStorage::new(Arc::new(memory.snapshot()), plan.clone())))?;
+            let [dropped, renamed, other] = [db.open_tree("t7")?, db.open_tree("t8")?, db.open_tree("t9")?];
+            plan.add(FaultRule::from(CallClass::Read, nth, Fault::NoMemory).on("data.frond"));
+            let committed = db.commit_prepared(b"xid");
+            let has_failed = plan.fired() > 0;
+            plan.clear();
+            if has_failed {
+                assert!(committed.is_err_and(|error| error.is_passing_read()), "nth={nth}");
+                assert_eq!(db.prepared()?.len(), 1, "nth={nth}");
+                assert_eq!(db.get(&dropped, b"key")?, None, "nth={nth}");
+                db.commit_prepared(b"xid")?;
+            } else {
+                committed?;
+            }
+            let kind = |tree| db.get(tree, b"key").err().map(|error| error.kind());
+            assert_eq!([&dropped, &renamed, &other].map(kind), [Some(ErrorKind::NotFound), None, None], "nth={nth}");
+            assert!(["t7", "t8"].iter().all(|name| db.open_tree(name).is_err()), "nth={nth}");
+            assert_eq!((db.open_tree("renamed")?.id(), db.prepared()?.len()), (renamed.id(), 0), "nth={nth}");
+            let codecs = &db.engine().tree.env().codecs;
+            assert_eq!([other.id(), made].map(|tree| codecs.get(tree)), [changed; 2], "nth={nth}");
+            if !has_failed {
+                assert!(nth > 5, "a catalog of several blocks is read, nth={nth}");
+                break;
+            }
         }
         Ok(())
     }

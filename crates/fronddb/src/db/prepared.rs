@@ -5,7 +5,8 @@
 //! of a checkpoint is thrown away, every new active memtable begins with the prepare records of all undecided
 //! transactions in the log ([`Engine::log_prepared_again`]).
 //!
-//! On failure: a decision whose record the log has no room for is `NoSpace`, and the transaction stays prepared, with its locks.
+//! On failure: a decision whose record the log has no room for is `NoSpace`, and the transaction stays prepared, with its locks. So it
+//! does if what it changes in the catalog cannot be read just now. Once its record is written, it is decided.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -194,13 +195,13 @@ impl Engine {
         self.prepared.entries.lock().len()
     }
 
-    /// Claims a prepared transaction, so that only one caller decides it. It stays listed until it is decided,
-    /// because a new segment needs its record as long as its end is not logged.
-    fn claim_prepared(&self, xid: &[u8]) -> Result<TxnId> {
+    /// Claims a prepared transaction, so that only one caller decides it; also says whether recovery found it. It stays listed until it
+    /// is decided, because a new segment needs its record as long as its end is not logged.
+    fn claim_prepared(&self, xid: &[u8]) -> Result<(TxnId, bool)> {
         match self.prepared.entries.lock().get_mut(xid) {
             Some(entry) if !entry.deciding => {
                 entry.deciding = true;
-                Ok(entry.txn)
+                Ok((entry.txn, entry.catalog.is_none()))
             }
             _ => Err(Error::new(ErrorKind::NotFound, "no such prepared transaction")),
         }
@@ -220,34 +221,28 @@ impl Engine {
     pub(crate) fn commit_prepared(&self, xid: &[u8], durability: Durability) -> Result<()> {
         self.check_writable()?;
         let started = self.clock.micros();
-        let txn = self.claim_prepared(xid)?;
-        let committed = self.past_full_log(0, || true, || self.commit_logged(txn));
+        let (txn, is_recovered) = self.claim_prepared(xid)?;
+        let read = if is_recovered { self.prepared_changes(txn) } else { Ok(CatalogChanges::default()) };
+        let committed = read.and_then(|read| Ok((self.past_full_log(0, || true, || self.commit_logged(txn))?, read)));
         let mut entries = self.prepared.entries.lock();
-        let end = match committed {
-            Ok(end) => end,
+        let (end, read) = match committed {
+            Ok(committed) => committed,
             Err(error) => {
                 entries.entry(xid.to_vec()).and_modify(|entry| entry.deciding = false);
                 return Err(error);
             }
         };
-        let changes = entries.remove(xid).and_then(|entry| entry.catalog);
+        let changes = entries.remove(xid).and_then(|entry| entry.catalog).unwrap_or(read);
         drop(entries);
-        let known = match &changes {
-            Some(changes) => {
-                self.apply_catalog(changes);
-                Ok(())
-            }
-            None => self.reload_catalog(),
-        };
+        self.apply_catalog(&changes);
         self.locks.release_all(txn);
         self.counters.commits.add(1);
-        self.wait_committed(end, durability, started)?;
-        known
+        self.wait_committed(end, durability, started)
     }
 
     pub(crate) fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
         self.check_writable()?;
-        let txn = self.claim_prepared(xid)?;
+        let (txn, _) = self.claim_prepared(xid)?;
         let aborted = self.past_full_log(0, || true, || self.abort_logged(txn));
         let mut entries = self.prepared.entries.lock();
         if let Err(error) = aborted {

@@ -13,6 +13,9 @@
 //! | 24 | … | fields: generation (u64), uuid (16 bytes), then varints: highest page any block may lie below, root (offset, stored; 0 0 for none), height, log start, log end, oldest memtable, next run, next transaction, next commit; then three lists preceded by their counts: space map pieces, status pieces (each offset, stored), and the extra bytes |
 //! | … | … | zeros |
 //!
+//! A slot whose first [`SECTOR_BYTES`] are zeros is empty, whatever follows. That is one sector, so a slot is erased whole or not
+//! at all; and who publishes into an empty slot and stops before that sector is written has published nothing.
+//!
 //! The first 24 bytes, and what the checksum covers, stay as they are in every future version: so a version that
 //! is newer is told from damage, and refused by name.
 //!
@@ -36,6 +39,8 @@ pub const SLOT_STRIDE_BYTES: u64 = 16 << 10;
 pub const SLOTS_BYTES: u64 = SLOTS * SLOT_STRIDE_BYTES;
 /// Length of a superblock, in bytes.
 pub const SUPERBLOCK_BYTES: usize = 4096;
+/// What decides whether a slot is empty: its first sector, which the disk writes whole or not at all.
+pub const SECTOR_BYTES: usize = 512;
 /// Version of the data file's format that this code writes, and the highest that it reads. 2: entry blocks of version 2.
 pub const FORMAT_VERSION: u32 = 2;
 /// Most pieces of which an image (space map or status) may consist.
@@ -95,7 +100,7 @@ pub struct Superblock {
 /// What a slot holds that is not damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Slot {
-    /// Never written: all zeros.
+    /// Never written, or erased.
     Empty,
     /// A superblock.
     Valid(Box<Superblock>),
@@ -186,7 +191,7 @@ fn decode(offset: u64, bytes: &[u8]) -> Result<Slot> {
     if bytes.len() != SUPERBLOCK_BYTES {
         return Err(Error::corruption(format!("wrong length, bytes={}", bytes.len())));
     }
-    if bytes.iter().all(|byte| *byte == 0) {
+    if bytes[..SECTOR_BYTES].iter().all(|byte| *byte == 0) {
         return Ok(Slot::Empty);
     }
     let mut decoder = Decoder::new(bytes);

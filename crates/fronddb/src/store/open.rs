@@ -33,7 +33,7 @@ use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::{Error, ErrorKind, Lsn, Result};
-use crate::format::superblock::{SLOT_STRIDE_BYTES, SLOTS, SLOTS_BYTES, SUPERBLOCK_BYTES, slot_offset};
+use crate::format::superblock::{SECTOR_BYTES, SLOT_STRIDE_BYTES, SLOTS, SLOTS_BYTES, SUPERBLOCK_BYTES, slot_offset};
 use crate::format::{Slot, Superblock, SuperblockBody};
 use crate::io::{OpenMode, Storage, read_file};
 
@@ -358,10 +358,23 @@ fn unwanted(slots: &Slots, generation: u64) -> Vec<u64> {
     unwanted
 }
 
-/// Erases slots, in this order also if the machine stops.
+/// Erases slots, in this order also if the machine stops: a slot is then as it was, or empty. Were it neither, it would pass for that of
+/// a lost generation.
 fn erase(data: &DataFile, unwanted: &[u64]) -> Result<()> {
     for offset in unwanted {
-        data.write(&PageBuf::zeroed(SUPERBLOCK_BYTES), *offset)?;
+        let mut slot = PageBuf::zeroed(SUPERBLOCK_BYTES);
+        match data.read(&mut slot, *offset) {
+            // It is damaged, and stays so until it is written whole.
+            Err(error) if error.is_unreadable() => slot.fill(0),
+            read => read?,
+        }
+        slot[..SECTOR_BYTES].fill(0);
+        data.write(&slot, *offset)?;
+        data.sync()?;
+    }
+    if !unwanted.is_empty() {
+        // What follows the sectors says nothing any more, and earlier versions take only a slot of zeros for empty.
+        unwanted.iter().try_for_each(|offset| data.write(&PageBuf::zeroed(SUPERBLOCK_BYTES), *offset))?;
         data.sync()?;
     }
     Ok(())

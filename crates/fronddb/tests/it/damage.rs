@@ -382,20 +382,28 @@ fn trees_are_listed_past_a_damaged_block_of_the_catalog() {
     assert_eq!(report.trees, trees.len() as u64);
 }
 
-/// Its commit record is written: nothing that is damaged elsewhere makes a failure of it.
+/// Nothing that is damaged elsewhere makes a failure of it, also where it changes the catalog.
 #[test]
 fn a_prepared_transaction_is_committed_beside_a_damaged_block_of_the_catalog() {
     let damaged = with_damaged_catalog();
-    let db = open(&damaged);
-    let name = db.readable_trees().unwrap().0[0].name.clone();
-    let txn = begin(&db);
-    txn.put(&db.open_tree(&name).unwrap(), b"key", b"value").unwrap();
-    txn.prepare(b"xid").unwrap();
-    drop(db);
-    let db = open(&damaged.crash(1));
-    let tree = db.open_tree(&name).unwrap();
-    db.commit_prepared(b"xid").unwrap();
-    assert_eq!(db.get(&tree, b"key").unwrap().as_deref(), Some(&b"value"[..]));
+    for drops in [false, true] {
+        let storage = damaged.snapshot();
+        let db = open(&storage);
+        let listed = db.readable_trees().unwrap().0;
+        let (name, other) = (&listed[0].name, &listed[1].name);
+        let txn = begin(&db);
+        txn.put(&db.open_tree(name).unwrap(), b"key", b"value").unwrap();
+        if drops {
+            txn.drop_tree(other).unwrap();
+        }
+        txn.prepare(b"xid").unwrap();
+        drop(db);
+        let db = open(&storage.crash(1));
+        let (tree, other) = (db.open_tree(name).unwrap(), db.open_tree(other).unwrap());
+        db.commit_prepared(b"xid").unwrap();
+        assert_eq!(db.get(&tree, b"key").unwrap().as_deref(), Some(&b"value"[..]));
+        assert_eq!(db.get(&other, b"key").is_err(), drops);
+    }
 }
 
 /// Rows of the catalog with versions in several blocks: each damage of a database in which a snapshot held them.

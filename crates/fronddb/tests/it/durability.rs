@@ -111,15 +111,17 @@ fn the_period_may_be_changed_at_any_time() {
     assert_eq!(rows_after(4, 0, 60_000), 4, "off again");
 }
 
-/// Syncs of log segments wait while it is closed, and are counted.
+/// Syncs of some files wait while it is closed, and are counted.
 #[derive(Debug, Default)]
 struct Gate {
     is_closed: AtomicBool,
+    has_stopped: AtomicBool,
     syncs: AtomicU64,
 }
 
+/// Files whose names end like this are gated.
 #[derive(Debug)]
-struct GatedStorage(MemoryStorage, Arc<Gate>);
+struct GatedStorage(MemoryStorage, Arc<Gate>, &'static str);
 
 #[derive(Debug)]
 struct GatedFile(Arc<dyn File>, Arc<Gate>);
@@ -131,8 +133,8 @@ impl Storage for GatedStorage {
 
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
         let file = self.0.open(path, mode)?;
-        let is_segment = path.extension().is_some_and(|extension| extension == "log");
-        Ok(if is_segment { Arc::new(GatedFile(file, self.1.clone())) } else { file })
+        let is_gated = path.extension().is_some_and(|extension| extension == self.2);
+        Ok(if is_gated { Arc::new(GatedFile(file, self.1.clone())) } else { file })
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
@@ -175,6 +177,7 @@ impl File for GatedFile {
 
     fn sync_data(&self) -> Result<()> {
         while self.1.is_closed.load(Ordering::Acquire) {
+            self.1.has_stopped.store(true, Ordering::Release);
             std::thread::yield_now();
         }
         self.1.syncs.fetch_add(1, Ordering::AcqRel);
@@ -203,7 +206,7 @@ fn commits_that_come_during_a_sync_share_the_next() {
     const THREADS: u32 = 8;
     const ROUNDS: u32 = 5;
     let (memory, gate) = (MemoryStorage::new(), Arc::new(Gate::default()));
-    let storage = GatedStorage(memory.clone(), gate.clone());
+    let storage = GatedStorage(memory.clone(), gate.clone(), "log");
     let db = Database::open(DIRECTORY, options(&memory).storage(Some(Arc::new(storage)))).unwrap();
     let tree = db.create_tree("t", &Default::default()).unwrap();
     let synced = gate.syncs.load(Ordering::Acquire);
@@ -227,6 +230,39 @@ fn commits_that_come_during_a_sync_share_the_next() {
     let syncs = gate.syncs.load(Ordering::Acquire) - synced;
     assert!(syncs <= u64::from(2 * ROUNDS), "syncs={syncs} commits={}", ROUNDS * THREADS);
     assert_eq!(rows(&memory.crash_with(CrashMode::Lost, 0), ROUNDS * THREADS), ROUNDS * THREADS);
+}
+
+#[test]
+fn the_period_syncs_while_a_publication_waits_for_the_disk() {
+    const ROWS: u32 = 5;
+    let (memory, gate, clock) = (MemoryStorage::new(), Arc::new(Gate::default()), Clock::manual());
+    let storage = GatedStorage(memory.clone(), gate.clone(), "frond");
+    let options = options(&memory).storage(Some(Arc::new(storage))).clock(Some(clock.clone()));
+    let db = Database::open(DIRECTORY, options.log_sync_period_ms(100).manual_background(false)).unwrap();
+    let tree = db.create_tree("t", &Default::default()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let becomes = |is_so: &dyn Fn() -> bool| {
+        while !is_so() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        is_so()
+    };
+    gate.is_closed.store(true, Ordering::Release);
+    let synced = std::thread::scope(|scope| {
+        scope.spawn(|| db.checkpoint().unwrap());
+        becomes(&|| gate.has_stopped.load(Ordering::Acquire));
+        // For the sake of what the checkpoint replaces another publication is due, which waits for this one.
+        clock.advance_micros(10_000_000);
+        let synced = (0..ROWS).filter(|row| {
+            put(&db, &tree, *row, Durability::None);
+            clock.advance_micros(100_000);
+            becomes(&|| rows(&memory.crash_with(CrashMode::Lost, 0), row + 1) == row + 1)
+        });
+        let synced = synced.count();
+        gate.is_closed.store(false, Ordering::Release);
+        synced
+    });
+    assert_eq!(synced, ROWS as usize);
 }
 
 /// Commits rows of which a failed sync loses the last ones, as the page cache does; how many rows a restart by `options` finds.

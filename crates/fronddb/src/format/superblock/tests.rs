@@ -85,8 +85,14 @@ fn a_newer_version_is_refused_by_name_and_not_called_damage() {
 }
 
 #[test]
-fn zeros_are_an_empty_slot() {
+fn a_slot_whose_first_sector_is_zeros_is_empty() {
     assert_eq!(Superblock::decode(0, &[0; SUPERBLOCK_BYTES]).unwrap(), Slot::Empty);
+    let body = SuperblockBody { extra: vec![7; EXTRA_BYTES_MAX], ..SuperblockBody::default() };
+    let mut bytes = Superblock { generation: 4, body, ..Superblock::default() }.encode().unwrap();
+    bytes[..511].fill(0);
+    assert_eq!(Superblock::decode(0, &bytes).unwrap_err().kind(), ErrorKind::Corruption);
+    bytes[511] = 0;
+    assert_eq!(Superblock::decode(0, &bytes).unwrap(), Slot::Empty);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::harness::{Piece, create, data_path, dir, is_intact, new_piece, open, options, publish, verify, write};
+use super::harness::{
+    Piece, create, data_path, dir, is_intact, new_piece, open, options, publish, publish_with, verify, write,
+};
 use crate::base::page_buf::PageBuf;
 use crate::base::{ErrorKind, Extent, checksum};
 use crate::format::superblock::{SUPERBLOCK_BYTES, slot_offset};
@@ -83,6 +85,47 @@ fn the_generation_before_an_older_one_that_is_taken_up_does_not_come_back() {
         assert_eq!(candidates(), [4], "is_lost={is_lost}");
         publish(&opened.store, &[], &SpaceChanges::default()).unwrap();
         assert_eq!(candidates(), [5, 4], "is_lost={is_lost}");
+    }
+}
+
+/// Superblocks of four sectors; the newest of five generations is torn, or the one before it is asked for.
+#[test]
+fn a_crash_while_slots_are_erased_leaves_the_generation_that_was_taken_up() {
+    for is_torn in [true, false] {
+        let memory = MemoryStorage::new();
+        let store = create(&shared(&memory));
+        for _ in 2..=5 {
+            publish_with(&store, &[], &SpaceChanges::default(), vec![7; 1800]).unwrap();
+        }
+        drop(store);
+        if is_torn {
+            memory.overwrite(&data_path(), slot_offset(5), &[0; 512]).unwrap();
+            memory.overwrite(&data_path(), slot_offset(5), b"FRONDSUP").unwrap();
+        }
+        let taken_up = StoreOptions { generation: Some(4), ..options() };
+        let mut syncs = 0;
+        loop {
+            let (erasing, plan) = (memory.snapshot(), FaultPlan::new());
+            let failing: Arc<dyn Storage> = Arc::new(FaultStorage::new(shared(&erasing), plan.clone()));
+            plan.add(FaultRule::once(CallClass::Sync, syncs + 1, Fault::Error));
+            let opened = Store::open(&failing, dir(), &taken_up);
+            if plan.fired() == 0 {
+                opened.unwrap();
+                break;
+            }
+            opened.unwrap_err();
+            for seed in 0..32 {
+                let context = format!("is_torn={is_torn} syncs={syncs} seed={seed}");
+                let left = shared(&erasing.crash_with(CrashMode::Torn, seed));
+                let candidates = Store::candidates(&left, dir(), &options()).unwrap();
+                assert!(candidates.overtaken.is_none(), "{context}: {candidates:?}");
+                assert!(candidates.generations.contains(&4), "{context}: {candidates:?}");
+                verify(&Store::open(&left, dir(), &taken_up).unwrap().store).unwrap();
+                assert_eq!(open(&left).unwrap().store.superblock().generation, 4, "{context}");
+            }
+            syncs += 1;
+        }
+        assert!(syncs >= 3, "three slots are erased one after the other, syncs={syncs}");
     }
 }
 

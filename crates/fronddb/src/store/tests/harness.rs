@@ -109,6 +109,16 @@ pub(super) fn described(store: &Store, superblock: &Superblock) -> Result<Vec<Pi
 
 /// Publishes a generation that references `pieces` (the root is one of the publication's own blocks).
 pub(super) fn publish(store: &Store, pieces: &[Piece], changes: &SpaceChanges) -> Result<Arc<Superblock>> {
+    publish_with(store, pieces, changes, Vec::new())
+}
+
+/// The same with extra bytes in its superblock.
+pub(super) fn publish_with(
+    store: &Store,
+    pieces: &[Piece],
+    changes: &SpaceChanges,
+    extra: Vec<u8>,
+) -> Result<Arc<Superblock>> {
     let before = store.superblock();
     let mut changes = changes.clone();
     let mut publication = store.begin_publication()?;
@@ -123,7 +133,7 @@ pub(super) fn publish(store: &Store, pieces: &[Piece], changes: &SpaceChanges) -
     }
     let status = publication.write_image(&describe(pieces))?;
     let published = publication
-        .commit(&changes, SuperblockBody { root: Some(root), height: 1, status, ..SuperblockBody::default() })?;
+        .commit(&changes, SuperblockBody { root: Some(root), height: 1, status, extra, ..SuperblockBody::default() })?;
     if let Some(root) = before.body.root {
         store.release(&[extent_of(root)]);
     }
