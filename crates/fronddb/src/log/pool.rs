@@ -13,7 +13,7 @@
 //! - L5: the first live segment is durable before there is a second one beside it that may not be. A restart takes the first
 //!   segment that it finds for the beginning of the log; were that a later one, whose sectors happened to reach the disk, records would
 //!   be missing that nobody ever vouched for, and the database be refused. So [`Pool::release`] lets a segment go only once the
-//!   next is durable, and a writer syncs the first before it begins another ([`Pool::first_live`]).
+//!   next is durable, and a writer syncs the first before it begins another ([`Pool::first_written`]).
 //!
 //! Latches: `preparing` is held over calls to files and directories, `is_closed` shared over those that change something; then comes
 //! `state`, which is held over none.
@@ -107,9 +107,9 @@ impl Pool {
         self.state.lock().prepared.front().map_or(*next, |segment| segment.number)
     }
 
-    /// The number of the first live segment.
-    pub(super) fn first_live(&self) -> Option<u64> {
-        self.state.lock().live.front().map(|live| live.number)
+    /// Where the first live segment begins, if this opening writes it. It is durable when anything above that is.
+    pub(super) fn first_written(&self) -> Option<u64> {
+        self.state.lock().live.front().filter(|live| live.segment.is_some()).map(|live| live.start)
     }
 
     /// Number of prepared segments.

@@ -166,8 +166,7 @@ impl Writer {
     /// Goes on in the next prepared segment, whose header is staged before its first frame.
     fn begin_segment(&mut self, log: &Log) -> Result<()> {
         self.write_out(log)?;
-        let first = log.pool.first_live();
-        if self.unsynced.iter().any(|segment| Some(segment.number) == first) {
+        if log.pool.first_written().is_some_and(|start| start >= log.durable.load(Ordering::Acquire)) {
             // L5 of the pool.
             self.sync(log)?;
         }
