@@ -112,6 +112,11 @@ impl Section<'_> {
         )
     }
 
+    /// All of the server's memory: engines count different things against the cache that they are given.
+    fn memory_peak(&self, place: Place) -> Line {
+        self.of_work(place, "  server's memory at its peak", Better::Lower, Unit::Bytes, |work| work.memory_peak as f64)
+    }
+
     fn after_orderly_end(&self, place: (Experiment, &str)) -> Line {
         self.of_number(place, "  after an orderly end", Better::Neither, Unit::Seconds, "clean_ready_seconds")
     }
@@ -152,6 +157,7 @@ impl Section<'_> {
                     Unit::Percent,
                     move |work| work.bytes_written as f64 / work.seconds / disk,
                 ),
+                self.memory_peak(place),
                 self.client_share(place, "  client's share of all CPU"),
                 self.line("  table on disk, times the engine's cache", Better::Neither, Unit::Share, |engine| {
                     let bytes = self.values.number(E1, engine, variant, "bytes_on_disk")?;
@@ -320,6 +326,7 @@ impl Section<'_> {
             lines.push(self.of_number(place, &format!("{title}: tpmC"), Better::Higher, Unit::Count, "tpmc"));
             lines.push(self.of_number(place, "  aborted transactions", Better::Neither, Unit::Count, "aborted"));
             lines.extend(self.beside(work, "NEW_ORDER"));
+            lines.push(self.memory_peak(work));
             if variant == "limited" {
                 lines.extend(self.of_the_volume(work));
             }
