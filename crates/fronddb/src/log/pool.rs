@@ -235,9 +235,9 @@ impl Pool {
     }
 
     /// Recycles or removes the segments that end at or below `before`. The last one that there is gets the usual size back or, if the disk has no
-    /// space for that, stays as it is (L3). Stops before one whose successor is not durable (L5): `Some` position up to which the log must
-    /// be first.
-    pub(super) fn release(&self, before: Lsn, durable: impl Fn() -> Lsn) -> Result<Option<Lsn>> {
+    /// space for that, stays as it is (L3). Stops before one whose successor is not durable (L5), as far as `durable` tells: `Some`
+    /// position up to which the log must be first.
+    pub(super) fn release(&self, before: Lsn, durable: Lsn) -> Result<Option<Lsn>> {
         let mut next = self.preparing.lock();
         let _pass = self.changing()?;
         let mut changed = false;
@@ -249,7 +249,7 @@ impl Pool {
             }
             // What an earlier opening wrote is durable.
             let successor = state.live.get(1).filter(|live| live.segment.is_some());
-            wanted = successor.map(|live| Lsn(live.start + 1)).filter(|wanted| *wanted > durable());
+            wanted = successor.map(|live| Lsn(live.start + 1)).filter(|wanted| *wanted > durable);
             if wanted.is_some() {
                 break;
             }

@@ -273,7 +273,7 @@ impl Log {
     pub fn release(&self, before: Lsn) -> Result<()> {
         self.check_poison()?;
         let result = loop {
-            match self.pool.release(before, || self.durable_lsn()) {
+            match self.pool.release(before, self.durable_lsn()) {
                 Ok(None) => break Ok(()),
                 Ok(Some(wanted)) => self.wait_durable(wanted)?,
                 Err(error) => break Err(error),

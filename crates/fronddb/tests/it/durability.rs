@@ -243,7 +243,7 @@ fn the_period_syncs_while_a_publication_waits_for_the_disk() {
     let deadline = Instant::now() + Duration::from_secs(20);
     let becomes = |is_so: &dyn Fn() -> bool| {
         while !is_so() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::yield_now();
         }
         is_so()
     };

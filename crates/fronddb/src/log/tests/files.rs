@@ -354,7 +354,7 @@ fn zeros_ahead_in_a_released_segment_do_not_cover_the_records_of_the_next_one_in
     let pool = pool::Pool::new(storage, dir(), false, SEGMENT, 0);
     let old = pool.take(0).expect("take");
     pool.take(SEGMENT).expect("take");
-    pool.release(Lsn(SEGMENT), || Lsn(u64::MAX)).expect("release");
+    pool.release(Lsn(SEGMENT), Lsn(u64::MAX)).expect("release");
     let new = pool.take(2 * SEGMENT).expect("take");
     assert!(Arc::ptr_eq(&old.file, &new.file) && old.number < new.number);
     let record = [7; 4096];
