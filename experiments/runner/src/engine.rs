@@ -82,6 +82,7 @@ impl Engine {
     pub(crate) fn settings(self, sizes: Sizes) -> Vec<Setting> {
         let set = |option: String, why| Setting { option, why };
         let cache = sizes.cache;
+        let write_buffers = (cache / 4).max(16 << 20);
         match self {
             Engine::Frond => vec![
                 set(format!("--frond-cache-size={cache}"), "all memory of the engine: cache, level 0, working space"),
@@ -110,8 +111,14 @@ impl Engine {
                 set("--innodb-buffer-pool-dump-at-shutdown=OFF".into(), "the same"),
             ],
             Engine::Rocksdb => vec![
-                set(format!("--rocksdb-block-cache-size={cache}"), "the same memory for blocks alone; its write buffers come on top, which favours it"),
-                set(format!("--rocksdb-db-write-buffer-size={}", (cache / 4).max(16 << 20)), "all write buffers together, a quarter more"),
+                set(
+                    format!("--rocksdb-block-cache-size={}", cache.saturating_sub(write_buffers).max(16 << 20)),
+                    "three quarters of the same memory for blocks",
+                ),
+                set(
+                    format!("--rocksdb-db-write-buffer-size={write_buffers}"),
+                    "a quarter of it for all write buffers together; what it has beside both comes on top",
+                ),
                 set("--rocksdb-flush-log-at-trx-commit=1".into(), "every commit is durable before it is acknowledged (the default)"),
                 set("--rocksdb-use-direct-reads=ON".into(), "I/O that the limit reaches, no second copy in the page cache"),
                 set("--rocksdb-use-direct-io-for-flush-and-compaction=ON".into(), "the same"),
