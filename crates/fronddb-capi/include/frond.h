@@ -579,7 +579,9 @@ enum {
   FROND_OP_INSERT = 2,           /* key gets value; FROND_KEY_EXISTS if it already has one */
   FROND_OP_INSERT_IF_ABSENT = 3, /* key gets value unless it already has one; reads for a value that becomes a blob */
   FROND_OP_DELETE = 4,           /* key gets no value */
-  FROND_OP_SINGLE_DELETE = 5,    /* the same for a key put exactly once since it last had none: the cheapest. Otherwise
+  FROND_OP_SINGLE_DELETE = 5,    /* the same for a key put exactly once since it last had none: the cheapest. For keys
+                                  * that never, not even before, see FROND_OP_DELETE (nor frond_txn_delete_existing),
+                                  * FROND_OP_UPDATE or FROND_OP_INSERT_IF_ABSENT; range-deletes are no harm. Otherwise
                                   * undefined for that key: an older value may be there again, at once or later */
   FROND_OP_UPDATE = 6            /* the value changes by the update program in value (section 9) */
 };

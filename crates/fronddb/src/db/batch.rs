@@ -164,8 +164,8 @@ impl WriteBatch {
     }
 
     /// `key`, which has been put exactly once since it last had no value, gets no value: the cheapest
-    /// delete, for entries of secondary indexes. Needs no read. See [`crate::Transaction::single_delete`] for what
-    /// becomes of others.
+    /// delete, for keys that know no plain deletes, updates and blind inserts, as entries of secondary indexes. Needs no read. See
+    /// [`crate::Transaction::single_delete`] for what becomes of others.
     ///
     /// # Errors
     /// As [`WriteBatch::put`].

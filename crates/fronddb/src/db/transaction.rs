@@ -294,8 +294,10 @@ impl Transaction {
     /// `key`, which has been put exactly once since it last had no value, gets no value: the cheapest
     /// delete. Needs no read.
     ///
-    /// What becomes of a key that was put more than once is undefined: it takes one of the puts with it, and an older value
-    /// may be there again, at once or after a later compaction. No other key is touched.
+    /// For keys that are only ever put or inserted, and removed by this and range-deletes, as entries of secondary indexes are: no
+    /// [`Transaction::delete`], [`Transaction::delete_existing`], [`Transaction::update`] or [`Transaction::insert_if_absent`], not
+    /// even before that put. What was rolled back does not count. What becomes of a key that was put more than once or written in
+    /// those ways is undefined: an older value may be there again, at once or after a later compaction. No other key is touched.
     ///
     /// # Errors
     /// As [`Transaction::put`].

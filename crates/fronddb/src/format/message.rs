@@ -23,8 +23,8 @@ pub enum Kind {
     /// The key has no value.
     Delete = 3,
     /// The key, put exactly once since it last had no value, has no value: put and single-delete annihilate
-    /// each other wherever they meet. For keys that are never removed by a plain delete nor changed by
-    /// updates and blind inserts, as entries of secondary indexes are; range-deletes are no harm.
+    /// each other wherever they meet. For keys that are never, not even before that put, removed by a plain delete nor
+    /// changed by updates and blind inserts, as entries of secondary indexes are; range-deletes are no harm.
     SingleDelete = 4,
     /// The value changes by the program in the payload (see [`crate::format::program`]).
     Update = 5,

@@ -433,13 +433,15 @@ fn fold<'a>(
     for mut entry in entries.into_iter().rev() {
         let decided = matches!(entry.fate, Fate::Committed(_));
         let is_beside = done.last().is_some_and(|older| same_stripe(retention, older, &entry));
+        // Below the last in `done` there is nothing anywhere.
+        let is_lowest = bottom && done.len() == 1;
         match (entry.message.kind, done.last_mut()) {
             (Kind::Update, None) if bottom && decided => {
                 become_value(&mut entry, None)?;
             }
             (Kind::InsertIfAbsent, None) if bottom && decided => entry.message.kind = Kind::Put,
             (Kind::Update, Some(older)) if is_beside && !older.message.blob => {
-                let is_spent = take_in(&mut entry, older, bottom)?;
+                let is_spent = take_in(&mut entry, older, is_lowest)?;
                 if is_spent {
                     done.pop();
                 }
@@ -455,7 +457,7 @@ fn fold<'a>(
                         done.pop();
                     }
                 }
-                Kind::SingleDelete if bottom => {
+                Kind::SingleDelete if is_lowest => {
                     entry.message.kind = Kind::Put;
                     done.pop();
                 }
@@ -481,13 +483,14 @@ fn fold<'a>(
 }
 
 /// An update takes an older message of its stripe in, as far as that can be; true when the older one says nothing any more.
-fn take_in(entry: &mut Entry<'_>, older: &mut Entry<'_>, bottom: bool) -> Result<bool> {
+/// `is_lowest`: there is nothing below the older one.
+fn take_in(entry: &mut Entry<'_>, older: &mut Entry<'_>, is_lowest: bool) -> Result<bool> {
     match older.message.kind {
         Kind::Put => become_value(entry, Some(older)),
         Kind::Delete | Kind::SingleDelete => {
             let full = older.message.kind == Kind::Delete;
             // A put above must not push a delete out that holds back something older.
-            Ok(become_value(entry, None)? && (bottom || (!older.ranged && full)))
+            Ok(become_value(entry, None)? && (is_lowest || (!older.ranged && full)))
         }
         Kind::Update => follow(entry, older),
         Kind::InsertIfAbsent => Ok(false),

@@ -323,6 +323,27 @@ fn a_single_delete_leaves_only_with_its_put() {
 }
 
 #[test]
+fn a_single_delete_stays_at_the_bottom_while_a_snapshot_keeps_its_put() {
+    let fates: Vec<Fates> = Vec::new();
+    let snapshots = |numbers: &[u64]| numbers.iter().copied().map(CommitNumber).collect();
+    let message = |number, kind, payload| {
+        let stamp = Stamp::Committed(CommitNumber(number));
+        Owned { seq: number, stamp, kind, payload }
+    };
+    let mut or_else = Vec::new();
+    Program { ops: vec![Op::IfNull { value: vec![7] }] }.encode(&mut or_else);
+    for above in [message(9, Kind::InsertIfAbsent, vec![7]), message(9, Kind::Update, or_else)] {
+        let kind = above.kind;
+        let all = [above, message(8, Kind::SingleDelete, Vec::new()), message(5, Kind::Put, vec![5])];
+        let retention = Retention { snapshots: snapshots(&[6, 10]), statuses: &fates };
+        let mut left = compacted(&retention, true, &all, &[]);
+        left.insert(0, message(12, Kind::SingleDelete, Vec::new()));
+        let later = Retention { snapshots: snapshots(&[12]), statuses: &fates };
+        assert_eq!(compacted(&later, true, &left, &[]), [], "{kind:?}");
+    }
+}
+
+#[test]
 fn an_insert_that_finds_a_value_leaves() {
     let fates = vec![Fates { whole: Status::Active, aborted_step: None }];
     let retention = Retention { snapshots: vec![CommitNumber(5), CommitNumber(8)], statuses: &fates };
