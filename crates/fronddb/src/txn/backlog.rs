@@ -61,6 +61,8 @@ struct Holders {
 pub(super) struct Backlog {
     holders: HashMap<TxnId, Holders>,
     aborted: BTreeMap<TxnId, Aborted>,
+    /// How many of them are whole transactions.
+    whole: usize,
     /// The aborted ones that a memtable may still hold.
     waiting: BTreeSet<(u64, TxnId)>,
     flushed_below: u64,
@@ -77,11 +79,8 @@ impl Backlog {
     /// Notes that steps of `txn`, which goes on, aborted while `memtable` was active.
     pub(super) fn abort_steps(&mut self, txn: TxnId, from: u32, to: u32, memtable: u64) {
         let mut steps = Steps::default();
-        if let Some(before) = self.aborted.remove(&txn) {
-            self.waiting.remove(&(before.memtable, txn));
-            if let What::Steps(earlier) = before.what {
-                steps = earlier;
-            }
+        if let Some(What::Steps(earlier)) = self.take(txn) {
+            steps = earlier;
         }
         steps.add(from, to);
         self.put(txn, What::Steps(steps), memtable);
@@ -89,10 +88,17 @@ impl Backlog {
 
     /// Enters what an image says, to be given a memtable later.
     pub(super) fn put(&mut self, txn: TxnId, what: What, memtable: u64) {
-        if let Some(old) = self.aborted.insert(txn, Aborted { what, memtable }) {
-            self.waiting.remove(&(old.memtable, txn));
-        }
+        self.take(txn);
+        self.whole += usize::from(what == What::Whole);
+        self.aborted.insert(txn, Aborted { what, memtable });
         self.waiting.insert((memtable, txn));
+    }
+
+    fn take(&mut self, txn: TxnId) -> Option<What> {
+        let Aborted { what, memtable } = self.aborted.remove(&txn)?;
+        self.whole -= usize::from(what == What::Whole);
+        self.waiting.remove(&(memtable, txn));
+        Some(what)
     }
 
     /// Recovery is over: all that is aborted may lie in memtables up to `memtable`.
@@ -135,12 +141,19 @@ impl Backlog {
         unresolved.iter().copied().filter(|txn| self.forget(*txn)).collect()
     }
 
-    /// Returns the ids forgotten.
-    pub(super) fn memtables_flushed_below(&mut self, id: u64) -> Vec<TxnId> {
+    /// Looks at `count` of the ids that these memtables held, or all. Returns those forgotten, and whether there may be more, which
+    /// are remembered until then.
+    pub(super) fn memtables_flushed_below(&mut self, id: u64, count: usize) -> (Vec<TxnId>, bool) {
         self.flushed_below = self.flushed_below.max(id);
-        let rest = self.waiting.split_off(&(self.flushed_below, TxnId(0)));
-        let flushed = std::mem::replace(&mut self.waiting, rest);
-        flushed.into_iter().map(|(_, txn)| txn).filter(|txn| self.forget(*txn)).collect()
+        let flushed: Vec<TxnId> = std::iter::from_fn(|| self.pop_flushed()).take(count).collect();
+        let may_be_more = flushed.len() == count;
+        (flushed.into_iter().filter(|txn| self.forget(*txn)).collect(), may_be_more)
+    }
+
+    fn pop_flushed(&mut self) -> Option<TxnId> {
+        let (_, txn) = *self.waiting.first().filter(|(memtable, _)| *memtable < self.flushed_below)?;
+        self.waiting.pop_first();
+        Some(txn)
     }
 
     /// Forgets `txn` if nothing can hold a message of it.
@@ -149,7 +162,7 @@ impl Backlog {
         if self.aborted.get(&txn).is_none_or(held) {
             return false;
         }
-        self.forgotten += self.aborted.remove(&txn).map_or(0, |aborted| aborted.what.intervals() as u64);
+        self.forgotten += self.take(txn).map_or(0, |what| what.intervals() as u64);
         true
     }
 
@@ -157,7 +170,8 @@ impl Backlog {
         self.aborted.get(&txn).map(|aborted| &aborted.what)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (TxnId, &What)> {
+    /// All of which something is aborted, ascending.
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (TxnId, &What)> {
         self.aborted.iter().map(|(txn, aborted)| (*txn, &aborted.what))
     }
 
@@ -172,9 +186,21 @@ impl Backlog {
         self.forgotten
     }
 
-    /// Those of which something is aborted and that at least `runs_min` runs of the root list, ascending.
+    /// Those of which something is aborted and that at least `runs_min` runs of the root list, ascending. `runs_min` is not 0.
     pub(super) fn held_by(&self, runs_min: u32) -> Vec<TxnId> {
-        self.aborted.keys().copied().filter(|txn| self.runs(*txn) >= runs_min).collect()
+        debug_assert!(runs_min > 0, "what no run lists is not looked at");
+        let is_held = |txn: &TxnId| self.runs(*txn) >= runs_min && self.aborted.contains_key(txn);
+        let mut held: Vec<TxnId> = self.maybe_held().filter(is_held).collect();
+        held.sort_unstable();
+        held
+    }
+
+    /// What [`Backlog::held_by`] looks at: runs list only what was undecided when they were written, mostly few of many aborted ones.
+    fn maybe_held(&self) -> impl Iterator<Item = TxnId> {
+        let is_listed_less = self.holders.len() < self.aborted.len();
+        let listed = is_listed_less.then(|| self.holders.keys());
+        let aborted = (!is_listed_less).then(|| self.aborted.keys());
+        listed.into_iter().flatten().chain(aborted.into_iter().flatten()).copied()
     }
 
     /// Runs of the root that list `txn`.
@@ -183,10 +209,9 @@ impl Backlog {
     }
 
     pub(super) fn stats(&self) -> BacklogStats {
-        let whole = self.aborted.values().filter(|aborted| aborted.what == What::Whole).count();
         BacklogStats {
-            aborted: whole,
-            with_aborted_steps: self.aborted.len() - whole,
+            aborted: self.whole,
+            with_aborted_steps: self.aborted.len() - self.whole,
             held_by_runs: self.holders.len(),
         }
     }
@@ -203,14 +228,51 @@ mod tests {
         backlog.run_added(&[a, b]);
         backlog.abort(a, 5);
         backlog.abort(b, 6);
-        assert_eq!(backlog.memtables_flushed_below(6), []);
+        assert_eq!(backlog.memtables_flushed_below(6, 10), (vec![], false));
         backlog.run_added(&[b]);
         backlog.run_removed(&[a, b]);
         assert_eq!((backlog.runs(a), backlog.runs(b)), (0, 1));
         assert_eq!(backlog.run_released(&[a, b]), [a]);
         backlog.run_removed(&[b]);
         assert_eq!(backlog.run_released(&[b]), [], "memtable 6 may hold it");
-        assert_eq!(backlog.memtables_flushed_below(7), [b]);
+        assert_eq!(backlog.memtables_flushed_below(7, 10), (vec![b], false));
+        assert_eq!(backlog.stats(), BacklogStats::default());
+    }
+
+    #[test]
+    fn of_many_aborted_ids_only_those_that_runs_list_are_looked_at() {
+        let mut backlog = Backlog::default();
+        (1..=100_000).for_each(|txn| backlog.abort(TxnId(txn), 5));
+        let [twice, once, open] = [70_000, 40_000, 100_001].map(TxnId);
+        backlog.run_added(&[once, twice, open]);
+        backlog.run_added(&[twice, open]);
+        assert_eq!((backlog.held_by(1), backlog.held_by(2)), (vec![once, twice], vec![twice]));
+        assert_eq!(backlog.maybe_held().count(), 3);
+    }
+
+    #[test]
+    fn a_memtable_is_forgotten_in_pieces_with_others_coming_between() {
+        let ids: Vec<TxnId> = (1..=10).map(TxnId).collect();
+        let mut backlog = Backlog::default();
+        ids.iter().for_each(|txn| backlog.abort(*txn, 5));
+        backlog.run_added(&ids[1..2]);
+        backlog.run_added(&ids[8..9]);
+        let aborted = |backlog: &Backlog| backlog.stats().aborted;
+        assert_eq!(backlog.memtables_flushed_below(6, 4), (vec![ids[0], ids[2], ids[3]], true));
+        assert_eq!(aborted(&backlog), 7);
+        // One goes with its run before its turn, one aborts meanwhile, and of another steps do in a later memtable.
+        backlog.run_removed(&ids[8..9]);
+        assert_eq!(backlog.run_released(&ids[8..9]), [ids[8]]);
+        backlog.abort(TxnId(11), 6);
+        backlog.abort_steps(TxnId(12), 1, 2, 5);
+        backlog.abort_steps(TxnId(12), 4, 4, 6);
+        assert_eq!(backlog.memtables_flushed_below(6, 4), (ids[4..8].to_vec(), true));
+        assert_eq!(backlog.memtables_flushed_below(6, 4), (vec![ids[9]], false));
+        let stats = BacklogStats { aborted: 2, with_aborted_steps: 1, held_by_runs: 1 };
+        assert_eq!(backlog.stats(), stats, "one is in a run, two in the next memtable");
+        backlog.run_removed(&ids[1..2]);
+        assert_eq!(backlog.run_released(&ids[1..2]), [ids[1]]);
+        assert_eq!(backlog.memtables_flushed_below(7, 4), (vec![TxnId(11), TxnId(12)], false));
         assert_eq!(backlog.stats(), BacklogStats::default());
     }
 }

@@ -51,7 +51,7 @@ impl StatusTable {
                 }
             }
         }
-        put_varint(&mut out, inner.backlog.iter().count() as u64);
+        put_varint(&mut out, inner.backlog.iter().len() as u64);
         for (txn, what) in inner.backlog.iter() {
             put_varint(&mut out, txn.0);
             let What::Steps(steps) = what else {
@@ -65,7 +65,7 @@ impl StatusTable {
             }
         }
         let mut held: BTreeMap<TxnId, u32> = BTreeMap::new();
-        for txn in inner.open.keys().copied().chain(inner.backlog.iter().map(|(txn, _)| txn)) {
+        for txn in inner.open.keys().copied().chain(inner.backlog.held_by(1)) {
             let runs = inner.backlog.runs(txn);
             if runs > 0 {
                 held.insert(txn, runs);

@@ -36,6 +36,9 @@ use crate::format::{Status, Statuses};
 /// Longest global name of a prepared transaction, in bytes.
 pub const XID_BYTES_MAX: usize = 256;
 
+/// So many aborted ids are forgotten in one hold of the registry: well under a millisecond.
+const FORGET_AT_ONCE: usize = 1024;
+
 /// A transaction that waits for its coordinator's decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prepared {
@@ -286,18 +289,23 @@ impl StatusTable {
         self.forget(inner, &forgotten);
     }
 
-    /// All memtables of ids below `id` are in runs of the root, and no reader has them any more.
+    /// All memtables of ids below `id` are in runs of the root, and no reader has them any more. Forgets in pieces, so that others begin
+    /// and commit between them: no id depends on another, and to be forgotten late does no harm.
     pub fn memtables_flushed_below(&self, id: u64) {
-        let mut inner = self.inner.lock();
-        let forgotten = inner.backlog.memtables_flushed_below(id);
-        self.forget(inner, &forgotten);
+        let mut may_be_more = true;
+        while may_be_more {
+            let mut inner = self.inner.lock();
+            let forgotten;
+            (forgotten, may_be_more) = inner.backlog.memtables_flushed_below(id, FORGET_AT_ONCE);
+            self.forget(inner, &forgotten);
+        }
     }
 
     fn forget(&self, _inner: MutexGuard<'_, Registry>, forgotten: &[TxnId]) {
         forgotten.iter().for_each(|txn| self.states.forget_steps(*txn));
     }
 
-    /// Transactions of which something is aborted and that at least `runs_min` runs hold, ascending.
+    /// Transactions of which something is aborted and that at least `runs_min` runs, not 0, hold, ascending.
     pub fn aborted_in_runs(&self, runs_min: u32) -> Vec<TxnId> {
         self.inner.lock().backlog.held_by(runs_min)
     }
