@@ -386,8 +386,9 @@ impl Engine {
             self.checkpoint(cause)?;
             return Ok(true);
         }
+        let clean_leftovers = || self.but_for_space(self.clean_leftovers_step());
         let for_readers = || self.tree.flush_for_reads(&self.retention(), false);
-        if (!is_full && work()?) || self.clean_grafts_step()? || self.clean_leftovers_step()? || for_readers()? {
+        if (!is_full && work()?) || self.clean_grafts_step()? || clean_leftovers()? || for_readers()? {
             self.publish()?;
             return Ok(true);
         }

@@ -80,7 +80,7 @@ pub(crate) struct Engine {
     pub(crate) events: Arc<EventLog>,
     pub(crate) covered: CoveredGate,
     pub(crate) grafts: Grafts,
-    pub(crate) leftovers: Leftovers,
+    pub(crate) leftovers: Arc<Leftovers>,
     pub(crate) wake: Wake,
     pub(crate) processors: Processors,
     pub(crate) report: RecoveryReport,

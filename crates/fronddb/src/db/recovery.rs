@@ -27,7 +27,7 @@ use super::checkpoint::Ledger;
 use super::engine::Engine;
 use super::events::{EventLog, LogLevel};
 use super::graft::Grafts;
-use super::leftovers::Leftovers;
+use super::leftovers::{Holders, Leftovers};
 use super::options::{Options, check_directory};
 use super::replay::{Event, Reading};
 use super::report::{RecoveryPhase, RecoveryProgress, RecoveryReport};
@@ -47,7 +47,7 @@ use crate::log::{Log, LogOptions, LogReader, LogTail};
 use crate::memtable::{Level0, Memtable, SortedMemtable};
 use crate::run::{CodecTable, RunCounters};
 use crate::store::{Opened, Store, StoreOptions};
-use crate::tree::{BeTree, Node, RunHolders, TreeEnv, TreeTuning};
+use crate::tree::{BeTree, Node, TreeEnv, TreeTuning};
 use crate::txn::{Snapshots, StatusTable};
 
 /// Most threads that read and decode the log.
@@ -63,23 +63,6 @@ pub(super) const LOG_DIRECTORY: &str = "log";
 /// Log records from this size on are compressed, if that is asked for.
 const COMPRESS_BYTES_MIN: usize = 512;
 
-/// Passes the counts of undecided transactions on to the status table.
-struct Holders(Arc<StatusTable>);
-
-impl RunHolders for Holders {
-    fn run_added(&self, txns: &[TxnId]) {
-        self.0.note_run_added(txns);
-    }
-
-    fn run_removed(&self, txns: &[TxnId]) {
-        self.0.note_run_removed(txns);
-    }
-
-    fn run_released(&self, txns: &[TxnId]) {
-        self.0.note_run_released(txns);
-    }
-}
-
 /// Names and parts that every phase needs.
 struct Recovery<'a> {
     options: &'a Options,
@@ -90,6 +73,7 @@ struct Recovery<'a> {
     budget: MemoryBudget,
     report: RecoveryReport,
     events: Arc<EventLog>,
+    leftovers: Arc<Leftovers>,
     started: u64,
     phase_started: u64,
     /// For salvage: damage to the log is collected here and ends the log.
@@ -125,6 +109,7 @@ fn open_with(
         budget: MemoryBudget::new(options.memory_bytes),
         report: RecoveryReport::default(),
         events: Arc::new(EventLog::new(options.on_log.clone())),
+        leftovers: Arc::default(),
         clock,
         started,
         phase_started: started,
@@ -459,7 +444,7 @@ impl Recovery<'_> {
             budget: self.budget.clone(),
             statuses: statuses.clone(),
             run_counters: Arc::new(RunCounters::default()),
-            holders: Arc::new(Holders(statuses.clone())),
+            holders: Arc::new(Holders { statuses: statuses.clone(), leftovers: self.leftovers.clone() }),
             options: self.tuning(),
             codecs: CodecTable::new(self.options.default_codec),
             run_ids: Arc::new(AtomicU64::new(superblock.body.next_run.0.max(1))),
@@ -526,7 +511,7 @@ impl Recovery<'_> {
             events: self.events.clone(),
             covered: Default::default(),
             grafts,
-            leftovers: Leftovers::default(),
+            leftovers: self.leftovers.clone(),
             wake: Wake::default(),
             processors: Processors::default(),
             report: self.report.clone(),

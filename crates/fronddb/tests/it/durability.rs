@@ -1,16 +1,14 @@
 //! What each durability promises, what the period of syncs adds, and that commits share syncs.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fronddb::base::clock::Clock;
-use fronddb::io::{
-    CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, File, MemoryStorage, OpenMode, Storage,
-};
-use fronddb::{Database, Durability, ErrorKind, Options, Result, Tree, TreeOptions, TxnOptions, WriteBatch};
+use fronddb::io::{CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
+use fronddb::{Database, Durability, ErrorKind, Options, Tree, TreeOptions, TxnOptions, WriteBatch};
 
+use crate::support::hooked::{Hook, HookedStorage};
 use crate::support::{DIRECTORY, fresh, open, options};
 
 fn with(durability: Durability) -> TxnOptions {
@@ -119,85 +117,24 @@ struct Gate {
     syncs: AtomicU64,
 }
 
-/// Files whose names end like this are gated.
-#[derive(Debug)]
-struct GatedStorage(MemoryStorage, Arc<Gate>, &'static str);
-
-#[derive(Debug)]
-struct GatedFile(Arc<dyn File>, Arc<Gate>);
-
-impl Storage for GatedStorage {
-    fn create_dir_all(&self, dir: &Path) -> Result<()> {
-        self.0.create_dir_all(dir)
-    }
-
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
-        let file = self.0.open(path, mode)?;
-        let is_gated = path.extension().is_some_and(|extension| extension == self.2);
-        Ok(if is_gated { Arc::new(GatedFile(file, self.1.clone())) } else { file })
-    }
-
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.0.list(dir)
-    }
-
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.0.exists(path)
-    }
-
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.0.remove(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.0.rename(from, to)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.0.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
-        self.0.lock(path)
-    }
-
-    fn free_bytes(&self, dir: &Path) -> Result<u64> {
-        self.0.free_bytes(dir)
-    }
-}
-
-impl File for GatedFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.0.read_at(buf, offset)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.0.write_at(buf, offset)
-    }
-
-    fn sync_data(&self) -> Result<()> {
-        while self.1.is_closed.load(Ordering::Acquire) {
-            self.1.has_stopped.store(true, Ordering::Release);
+impl Gate {
+    fn sync(&self) {
+        while self.is_closed.load(Ordering::Acquire) {
+            self.has_stopped.store(true, Ordering::Release);
             std::thread::yield_now();
         }
-        self.1.syncs.fetch_add(1, Ordering::AcqRel);
-        self.0.sync_data()
+        self.syncs.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn len(&self) -> Result<u64> {
-        self.0.len()
-    }
-
-    fn set_len(&self, length: u64) -> Result<()> {
-        self.0.set_len(length)
-    }
-
-    fn allocate(&self, offset: u64, length: u64) -> Result<()> {
-        self.0.allocate(offset, length)
-    }
-
-    fn punch(&self, offset: u64, length: u64) -> Result<()> {
-        self.0.punch(offset, length)
+    /// Gates files whose names end like this.
+    fn before(self: &Arc<Gate>, memory: &MemoryStorage, extension: &'static str) -> Arc<dyn Storage> {
+        let gate = self.clone();
+        let hook = Hook::new(move |class| {
+            if class == CallClass::Sync {
+                gate.sync();
+            }
+        });
+        Arc::new(HookedStorage(memory.clone(), extension, hook))
     }
 }
 
@@ -206,8 +143,7 @@ fn commits_that_come_during_a_sync_share_the_next() {
     const THREADS: u32 = 8;
     const ROUNDS: u32 = 5;
     let (memory, gate) = (MemoryStorage::new(), Arc::new(Gate::default()));
-    let storage = GatedStorage(memory.clone(), gate.clone(), "log");
-    let db = Database::open(DIRECTORY, options(&memory).storage(Some(Arc::new(storage)))).unwrap();
+    let db = Database::open(DIRECTORY, options(&memory).storage(Some(gate.before(&memory, "log")))).unwrap();
     let tree = db.create_tree("t", &Default::default()).unwrap();
     let synced = gate.syncs.load(Ordering::Acquire);
     for round in 0..ROUNDS {
@@ -236,8 +172,7 @@ fn commits_that_come_during_a_sync_share_the_next() {
 fn the_period_syncs_while_a_publication_waits_for_the_disk() {
     const ROWS: u32 = 5;
     let (memory, gate, clock) = (MemoryStorage::new(), Arc::new(Gate::default()), Clock::manual());
-    let storage = GatedStorage(memory.clone(), gate.clone(), "frond");
-    let options = options(&memory).storage(Some(Arc::new(storage))).clock(Some(clock.clone()));
+    let options = options(&memory).storage(Some(gate.before(&memory, "frond"))).clock(Some(clock.clone()));
     let db = Database::open(DIRECTORY, options.log_sync_period_ms(100).manual_background(false)).unwrap();
     let tree = db.create_tree("t", &Default::default()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);

@@ -1,11 +1,16 @@
 //! What compactions had to leave for a snapshot or an open transaction gives its space back when that is over, without writes.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
-use fronddb::io::MemoryStorage;
+use fronddb::base::clock::Clock;
+use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
 use fronddb::{CompactProgress, CursorOptions, Database, Transaction, Tree, TreeOptions};
 
-use crate::support::{begin, collect, fresh, open};
+use crate::support::hooked::{Hook, HookedStorage};
+use crate::support::{DIRECTORY, begin, collect, fresh, open, options};
 
 const ROWS: u32 = 6_000;
 
@@ -74,6 +79,84 @@ fn a_large_transaction_that_was_rolled_back_leaves_nothing() {
         "{}",
         db.tree_shape().unwrap()
     );
+    assert!(live(&db) < empty + 30_000, "{} {empty}", live(&db));
+}
+
+#[test]
+fn what_was_left_when_a_read_or_a_write_failed_goes_later() {
+    for (class, fault) in [(CallClass::Write, Fault::NoSpace), (CallClass::Read, Fault::NoMemory)] {
+        let (memory, plan, clock) = (MemoryStorage::new(), FaultPlan::new(), Clock::manual());
+        let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
+        let options = options(&memory).storage(Some(Arc::new(storage))).clock(Some(clock.clone()));
+        let db = Database::open(DIRECTORY, options).unwrap();
+        let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+        at_rest(&db);
+        let empty = live(&db);
+        let txn = begin(&db);
+        fill(&txn, &tree, 0);
+        at_rest(&db);
+        txn.rollback().unwrap();
+        plan.add(FaultRule::from(class, 1, fault).on("data.frond"));
+        // The want of space is noted, that of memory told.
+        let stepped = db.step_background();
+        assert!(plan.fired() > 0 && (stepped.is_err() || class == CallClass::Write), "{class:?} {stepped:?}");
+        plan.clear();
+        clock.advance_micros(10_000_000);
+        at_rest(&db);
+        assert!(live(&db) < empty + 30_000, "{class:?} {} {empty}", live(&db));
+    }
+}
+
+#[test]
+fn a_transaction_of_which_a_part_was_rolled_back_before_all_was_leaves_nothing() {
+    let (_, db, tree) = fresh();
+    at_rest(&db);
+    let empty = live(&db);
+    let txn = begin(&db);
+    fill(&txn, &tree, 0);
+    let mark = txn.savepoint().unwrap();
+    fill(&txn, &tree, 1);
+    txn.rollback_to(mark).unwrap();
+    at_rest(&db);
+    assert!(live(&db) > empty + 200_000);
+    txn.rollback().unwrap();
+    at_rest(&db);
+    assert!(live(&db) < empty + 30_000, "{} {empty}", live(&db));
+}
+
+/// A memtable is being written while its transaction is rolled back and what it has in the tree is cleaned.
+#[test]
+fn what_comes_into_the_tree_after_the_rollback_was_cleaned_up_goes_as_well() {
+    let ((stopped, has_stopped), (let_on, may_go)) = (channel(), channel());
+    let holds = Arc::new(AtomicBool::new(false));
+    let (held, may_go) = (holds.clone(), Mutex::new(may_go));
+    let hook = Hook::new(move |class| {
+        if class == CallClass::Write && held.swap(false, Ordering::AcqRel) {
+            stopped.send(()).unwrap();
+            may_go.lock().unwrap().recv().unwrap();
+        }
+    });
+    let memory = MemoryStorage::new();
+    let storage = HookedStorage(memory.clone(), "frond", hook);
+    let db = Database::open(DIRECTORY, options(&memory).storage(Some(Arc::new(storage)))).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    at_rest(&db);
+    let empty = live(&db);
+    let txn = begin(&db);
+    fill(&txn, &tree, 0);
+    at_rest(&db);
+    (0..ROWS / 12).for_each(|number| txn.put(&tree, &key(number), &[7; 60]).unwrap());
+    holds.store(true, Ordering::Release);
+    std::thread::scope(|scope| {
+        scope.spawn(|| db.checkpoint().unwrap());
+        has_stopped.recv().unwrap();
+        txn.rollback().unwrap();
+        while db.step_background().unwrap() {}
+        let_on.send(()).unwrap();
+    });
+    at_rest(&db);
+    write_another(&db);
+    assert_eq!(db.statistics().unwrap().aborted_ids, 0, "{}", db.tree_shape().unwrap());
     assert!(live(&db) < empty + 30_000, "{} {empty}", live(&db));
 }
 

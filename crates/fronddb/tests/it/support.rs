@@ -1,5 +1,7 @@
 //! What the tests share: databases on a simulated disk, driven by hand.
 
+pub(crate) mod hooked;
+
 use std::sync::Arc;
 
 use fronddb::io::MemoryStorage;
