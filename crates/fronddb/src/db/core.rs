@@ -214,6 +214,15 @@ impl TxnCore {
         self.active()
     }
 
+    /// As [`TxnCore::writing`], for a batch: what an earlier one failed at is forgotten, also when this one is refused.
+    pub(crate) fn writing_batch(&self) -> Result<MutexGuard<'_, TxnState>> {
+        let writing = self.writing().inspect_err(|_| self.state.lock().failed_operation = None);
+        writing.map(|mut state| {
+            state.failed_operation = None;
+            state
+        })
+    }
+
     /// What it failed at; readable also after its end.
     pub(crate) fn failed_operation(&self) -> Option<usize> {
         self.state.lock().failed_operation

@@ -112,8 +112,7 @@ impl TxnCore {
     }
 
     fn write_once(&self, batch: &WriteBatch) -> Result<()> {
-        let mut state = self.writing()?;
-        state.failed_operation = None;
+        let mut state = self.writing_batch()?;
         if batch.is_empty() {
             return Ok(());
         }
@@ -129,7 +128,7 @@ impl TxnCore {
     }
 
     fn write_locked_once(&self, batch: &WriteBatch) -> Result<()> {
-        let mut state = self.writing()?;
+        let mut state = self.writing_batch()?;
         if batch.is_empty() {
             return Ok(());
         }
@@ -157,7 +156,7 @@ impl TxnCore {
     }
 
     fn write_and_commit_once(&self, batch: &WriteBatch, started: u64) -> Result<()> {
-        let mut state = self.writing()?;
+        let mut state = self.writing_batch()?;
         let step = state.step_to_write(false)?;
         let skipped = self.decide(&mut state, batch)?;
         let blobs = self.write_blobs(&mut state, batch, &skipped)?;

@@ -58,3 +58,30 @@ fn a_large_value_keeps_its_space_when_the_log_may_have_its_record() -> Result<()
     }
     Ok(())
 }
+
+/// What the failure of one batch was told with is not told with that of the next, which is refused before it is looked at.
+#[test]
+fn a_batch_that_is_refused_failed_at_none_of_its_writes() -> Result<()> {
+    let paths: [fn(&TxnCore, &WriteBatch) -> Result<()>; 3] =
+        [TxnCore::write, TxnCore::write_locked, TxnCore::write_and_commit];
+    for (at, write) in paths.into_iter().enumerate() {
+        let plan = FaultPlan::new();
+        let storage = FaultStorage::new(Arc::new(MemoryStorage::new()), plan.clone());
+        let options = Options::new().create_if_missing(true).storage(Some(Arc::new(storage)));
+        let db = Database::open("/db", options.manual_background(true).memory_bytes(8 << 20))?;
+        let tree = db.create_tree("t", &TreeOptions::default())?;
+        db.put(&tree, &[3], b"there")?;
+        let txn = db.begin(TxnOptions::default())?;
+        let mut batch = WriteBatch::new();
+        (0..5u8).try_for_each(|row| batch.insert(&tree, &[row], b"value"))?;
+        assert_eq!(txn.write(&batch).map_err(|error| error.kind()), Err(ErrorKind::KeyExists));
+        assert_eq!(txn.failed_operation(), Some(3));
+        plan.add(FaultRule::once(CallClass::Sync, 1, Fault::Error).on(".log"));
+        assert!(db.put(&tree, &[9], b"lost").is_err());
+        batch.clear();
+        batch.put(&tree, &[0], b"value")?;
+        let refused = write(txn.core(), &batch).map_err(|error| error.kind());
+        assert_eq!((refused, txn.failed_operation()), (Err(ErrorKind::Poisoned), None), "path {at}");
+    }
+    Ok(())
+}
