@@ -322,13 +322,19 @@ impl TxnCore {
         error
     }
 
-    /// Takes note of how a scan failed. Its state is not held.
+    /// Takes note of how a scan failed, other than by a lock: the cancellation that it met is over.
     #[cold]
-    pub(crate) fn scan_failed(&self, error: &Error) {
-        self.engine.events.damage(error);
+    pub(crate) fn scan_failed(&self, state: &TxnState, error: &Error) {
         if error.kind() == ErrorKind::Cancelled {
-            self.forget_cancellation(&self.state.lock());
+            self.forget_cancellation(state);
         }
+    }
+
+    /// As [`TxnCore::scan_failed`], for a step of a scan, which does not hold the state.
+    #[cold]
+    pub(crate) fn step_failed(&self, error: &Error) {
+        self.engine.events.damage(error);
+        self.scan_failed(&self.state.lock(), error);
     }
 
     // Savepoints.

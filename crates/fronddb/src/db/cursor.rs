@@ -287,7 +287,7 @@ impl Cursor {
         }
         self.steps += 1;
         self.at = At::End;
-        if step(&mut source.cursor).inspect_err(|error| self.core.scan_failed(error))? {
+        if step(&mut source.cursor).inspect_err(|error| self.core.step_failed(error))? {
             self.at = At::Source;
         }
         Ok(self.valid())
@@ -329,7 +329,7 @@ impl Cursor {
 
     fn forward(&mut self, from: Vec<u8>) -> Result<bool> {
         let core = self.core.clone();
-        self.forward_from(&core, from).inspect_err(|error| core.scan_failed(error))
+        self.forward_from(&core, from).inspect_err(|error| core.engine.events.damage(error))
     }
 
     fn forward_from(&mut self, core: &TxnCore, from: Vec<u8>) -> Result<bool> {
@@ -340,7 +340,8 @@ impl Cursor {
         if self.lock.is_some() {
             return self.forward_locked(core, &mut state, from);
         }
-        if self.source(&mut state).seek(&from)? {
+        let found = self.source(&mut state).seek(&from);
+        if found.inspect_err(|error| core.scan_failed(&state, error))? {
             self.at = At::Source;
         }
         Ok(self.valid())
@@ -348,7 +349,7 @@ impl Cursor {
 
     fn backward(&mut self, below: Option<Vec<u8>>) -> Result<bool> {
         let core = self.core.clone();
-        self.backward_from(&core, below).inspect_err(|error| core.scan_failed(error))
+        self.backward_from(&core, below).inspect_err(|error| core.engine.events.damage(error))
     }
 
     fn backward_from(&mut self, core: &TxnCore, below: Option<Vec<u8>>) -> Result<bool> {
@@ -361,10 +362,10 @@ impl Cursor {
         }
         let source = self.source(&mut state);
         let found = match &below {
-            Some(below) => source.seek_before(below)?,
-            None => source.last()?,
+            Some(below) => source.seek_before(below),
+            None => source.last(),
         };
-        if found {
+        if found.inspect_err(|error| core.scan_failed(&state, error))? {
             self.at = At::Source;
         }
         Ok(self.valid())

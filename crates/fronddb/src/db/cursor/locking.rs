@@ -103,7 +103,7 @@ impl Cursor {
                 Taken::Busy => began = began.past(key),
                 Taken::Gone => {}
             }
-            check_stop(&core.cancelled)?;
+            check_stop(&core.cancelled).inspect_err(|error| core.scan_failed(state, error))?;
         }
     }
 
@@ -142,7 +142,8 @@ impl Cursor {
         let one_state = (!self.locks_gaps()).then(|| core.engine.snapshots.acquire());
         let source = self.source(state);
         source.see(one_state.as_ref().map_or(CommitNumber::LATEST, Snapshot::number));
-        let row = if seek(source)? { Some(source.cursor_row()) } else { None };
+        let found = seek(source).inspect_err(|error| core.scan_failed(state, error))?;
+        let row = if found { Some(source.cursor_row()) } else { None };
         looked.undecided = source.undecided().map(|(txn, key)| (txn, key.to_vec()));
         Ok(row)
     }
