@@ -846,6 +846,7 @@ void ha_frond::show_duplicate(uint index, const frond_row &duplicate)
     table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
 }
 
+/* The row read last stays what it is: of a partition the server may have read it ahead, to update or delete it after this one is written. */
 int ha_frond::write_row(const uchar *record)
 {
   /* CREATE TEMPORARY SEQUENCE writes its row into a table that nobody has locked. */
@@ -888,7 +889,6 @@ int ha_frond::write_row(const uchar *record)
   if (error)
     return error;
   share->saw_auto_increment(auto_increment_of(record));
-  primary_key.swap(new_primary_key);
   count_row(true);
   return 0;
 }
