@@ -229,6 +229,8 @@ int Session::commit(THD *thd, bool all)
     if (status == FROND_OK && durability == FROND_DURABILITY_SYNC && !is_decision_kept_by_power_loss())
       status= frond_db_sync_log(database);
   }
+  if (status != FROND_OK)
+    rows_undone();
   forget();
   return handler_error(status);
 }
@@ -272,6 +274,7 @@ int Session::prepare(THD *thd, bool all)
   frond_status status= frond_txn_prepare(ending, frond_bytes(xid.data(), xid.size()), least);
   has_mark= false;
   if (status != FROND_OK) {
+    rows_undone();
     forget();
     return handler_error(status);
   }
