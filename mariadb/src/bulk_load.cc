@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "plugin.h"
 #include "variables.h"
 
 namespace frond {
@@ -58,13 +59,34 @@ frond_status Bulk_load::begin(frond_txn *txn, const std::vector<Target> &targets
   return FROND_OK;
 }
 
-frond_status Bulk_load::begin(frond_txn *txn, const Table_share *share, const TABLE_SHARE *table, uint tables,
-                              std::unique_ptr<Bulk_load> *load)
+std::vector<Bulk_load::Target> Bulk_load::targets_of(const Table_share *share, const TABLE_SHARE *table)
 {
   std::vector<Target> targets= {{share->primary, table->primary_key}};
   for (uint index= 0; index < table->keys; index++)
     if (index != table->primary_key)
       targets.push_back({share->indexes[index].tree, index});
+  return targets;
+}
+
+frond_status Bulk_load::look_free(const Table_share *share, const TABLE_SHARE *table)
+{
+  if (table->keys == (table->primary_key != MAX_KEY ? 1U : 0U))
+    return FROND_OK;
+  frond_txn *looking;
+  frond_status status= frond_txn_begin(database, nullptr, &looking);
+  if (status != FROND_OK)
+    return status;
+  for (const Target &target : targets_of(share, table))
+    if (status == FROND_OK)
+      status= frond_txn_lock_range(looking, target.tree, {nullptr, 0}, {nullptr, 0}, FROND_LOCK_EXCLUSIVE, FROND_WAIT_NONE);
+  frond_txn_rollback(looking);
+  return status;
+}
+
+frond_status Bulk_load::begin(frond_txn *txn, const Table_share *share, const TABLE_SHARE *table, uint tables,
+                              std::unique_ptr<Bulk_load> *load)
+{
+  std::vector<Target> targets= targets_of(share, table);
   uint64_t trees= uint64_t(std::max(tables, 1U)) * targets.size();
   if (tables > 1 && trees > std::min(TREES_MAX, cache_bytes() / MEMORY_PART / MEMORY_BYTES_MIN))
     return FROND_OK;

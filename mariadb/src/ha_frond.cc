@@ -790,10 +790,13 @@ int ha_frond::begin_load()
   if (copying)
     return failure(Bulk_load::begin(txn(), share, table_share, tables, &load));
   /* Others may be writing to it: then this statement writes beside them. */
+  frond_status status= Bulk_load::look_free(share, table_share);
+  if (status != FROND_OK)
+    return status == FROND_LOCK_TIMEOUT ? 0 : failure(status);
   error= session->set_wait(FROND_WAIT_NONE);
   if (error)
     return error;
-  frond_status status= Bulk_load::begin(txn(), share, table_share, tables, &load);
+  status= Bulk_load::begin(txn(), share, table_share, tables, &load);
   session->set_wait(statement_wait_ms);
   /* Its snapshot may have rows there that others have deleted since. */
   if (status == FROND_OK && !session->read_committed() && thd_test_options(ha_thd(), OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN)) {
