@@ -82,7 +82,7 @@ use self::writer::Writer;
 use crate::base::compress::Codec;
 use crate::base::memory::Purpose;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::Mutex;
 use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::io::Storage;
 
@@ -375,12 +375,14 @@ impl Log {
     /// # Errors
     /// `Poisoned`; `InvalidArgument` for a position above the end.
     pub fn wait_written(&self, end: Lsn) -> Result<()> {
+        let mut turn = self.wait_write.turn(&self.written);
         while self.is_unwritten(end)? {
             match self.write_role.try_lock() {
                 Some(role) => {
+                    turn.begin();
                     let result = self.write_pass(Wanted::Write);
                     drop(role);
-                    self.wait_write.served(self.written.load(Ordering::Acquire));
+                    turn.end();
                     result?;
                     if self.is_unwritten(end)? {
                         crate::base::sync::yield_now();
@@ -388,7 +390,7 @@ impl Log {
                 }
                 None => {
                     let is_unwritten = || self.written.load(Ordering::Acquire) < end.0;
-                    self.wait_write.wait(end.0, || is_unwritten() && self.write_role.is_locked());
+                    turn.wait(end.0, || is_unwritten() && self.write_role.is_locked());
                 }
             }
         }
@@ -412,25 +414,24 @@ impl Log {
     /// # Errors
     /// `Poisoned`: whether it is durable is then not known.
     pub fn wait_durable(&self, end: Lsn) -> Result<()> {
+        let mut turn = self.wait_sync.turn(&self.durable);
         while self.durable.load(Ordering::Acquire) < end.0 {
             self.check_poison()?;
             match self.sync_role.try_lock() {
-                Some(role) => self.lead(role, end.0)?,
+                Some(role) => {
+                    turn.begin();
+                    let result = self.write_up_to(end).and_then(|()| self.sync_pass());
+                    drop(role);
+                    turn.end();
+                    result?;
+                }
                 None => {
                     let is_lost = || self.durable.load(Ordering::Acquire) < end.0;
-                    self.wait_sync.wait(end.0, || is_lost() && self.sync_role.is_locked());
+                    turn.wait(end.0, || is_lost() && self.sync_role.is_locked());
                 }
             }
         }
         Ok(())
-    }
-
-    /// Writes and syncs for those who wait, wakes those whom that served, and hands the role to one of the others.
-    fn lead(&self, role: MutexGuard<'_, ()>, end: u64) -> Result<()> {
-        let result = self.write_up_to(Lsn(end)).and_then(|()| self.sync_pass());
-        drop(role);
-        self.wait_sync.served(self.durable.load(Ordering::Acquire));
-        result.inspect_err(|_| self.wake_all())
     }
 
     /// Writes everything below `end`, beside whoever else writes.

@@ -11,6 +11,7 @@ use crate::base::sync::RwLock;
 use crate::io::{CallClass, Event, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, TraceStorage};
 
 mod files;
+mod waiters;
 
 const RING: usize = 16 << 10;
 const SEGMENT: u64 = 64 << 10;

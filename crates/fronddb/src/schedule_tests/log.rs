@@ -155,6 +155,28 @@ fn a_failed_sync_fails_everybody_who_waits_for_it() {
     explore(1, failing_sync);
 }
 
+/// Threads wait for the write alone, another for the sync. Who is woken to write for others may find that the one that syncs
+/// has done it: they still have to be woken.
+fn writes_beside_a_sync() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let log = Arc::new(Log::create(storage, Path::new(DIRECTORY), options(), Lsn(0)).expect("create"));
+    let threads: Vec<_> = (0..4)
+        .map(|number| {
+            let log = log.clone();
+            thread::spawn(move || {
+                let at = log.append(&[1; 100]).expect("append");
+                if number == 0 { log.wait_durable(at.end) } else { log.wait_written(at.end) }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic").expect("written"));
+}
+
+#[test]
+fn nobody_waits_for_a_write_that_a_sync_has_made() {
+    explore(1, writes_beside_a_sync);
+}
+
 /// Threads append when there is room for one of them, and no more space. Each of the others is told so before its record has a
 /// place in the log, which goes on.
 fn full_disk() {

@@ -1,0 +1,51 @@
+//! Who waits for the log is woken, whoever did what it waits for.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::*;
+
+/// Two wait while somebody leads; a third does what they wait for, or fails. The leader, who does not know, wakes one of them.
+fn two_wait(wanted: Wanted, fails: bool) {
+    let log = Arc::new(create(&memory().1).expect("create"));
+    let ends = [1, 2].map(|byte| log.append(&[byte]).expect("append").end);
+    let (role, waiters) = match wanted {
+        Wanted::Write => (&log.write_role, &log.wait_write),
+        Wanted::Sync => (&log.sync_role, &log.wait_sync),
+    };
+    let leads = role.lock();
+    let (tell, told) = mpsc::channel();
+    for end in ends {
+        let (log, tell) = (Arc::clone(&log), tell.clone());
+        std::thread::spawn(move || {
+            tell.send(match wanted {
+                Wanted::Write => log.wait_written(end),
+                Wanted::Sync => log.wait_durable(end),
+            })
+        });
+    }
+    while waiters.count() < 2 {
+        std::thread::yield_now();
+    }
+    if fails {
+        // As for two that had seen no failure yet and began to wait after those who did so were woken.
+        log.poisoned.store(true, Ordering::Release);
+    } else {
+        log.write_up_to(ends[1]).and_then(|()| log.sync_pass()).expect("sync");
+    }
+    drop(leads);
+    waiters.served(0);
+    for _ in ends {
+        let told = told.recv_timeout(Duration::from_secs(20)).expect("both are told");
+        assert_eq!(told.is_err(), fails, "{wanted:?}: {told:?}");
+    }
+}
+
+#[test]
+fn who_is_woken_to_lead_and_need_not_wakes_another() {
+    for wanted in [Wanted::Write, Wanted::Sync] {
+        for fails in [false, true] {
+            two_wait(wanted, fails);
+        }
+    }
+}
