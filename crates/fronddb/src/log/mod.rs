@@ -43,7 +43,8 @@
 //! # On failure
 //!
 //! A failed write or sync poisons the log: everything later fails with `Poisoned` and the first cause, and nothing
-//! is retried, because after a failed sync nobody knows what the disk holds. `NoSpace` comes only where
+//! is retried, because after a failed sync nobody knows what the disk holds. Where a segment is prepared, in which nothing is yet, it fails with
+//! `Io` instead, and the file is removed. `NoSpace` comes only where
 //! space is asked for, before anything changed: from [`Log::append`] when there is no room for the record in prepared
 //! segments (a record that is too large for the ring leaves no room in its segment), and from [`Log::rotate`].
 
@@ -81,8 +82,8 @@ use self::waiters::Waiters;
 use self::writer::Writer;
 use crate::base::compress::Codec;
 use crate::base::memory::Purpose;
-use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::io::Storage;
 
@@ -217,12 +218,12 @@ impl Log {
         if !end.is_multiple_of(8) {
             return Err(Error::invalid(format!("log starts between words, lsn={end}")));
         }
-        let pool = Pool::new(storage, PathBuf::from(dir), options.direct, options.segment_bytes, tail.next_number());
+        let pool = Pool::new(storage, PathBuf::from(dir), &options, tail.next_number());
         for (number, from, upto) in tail.live() {
             pool.add_live(number, from, upto);
         }
         pool.secure_live(tail.durable())?;
-        pool.recycle_leftovers(tail.leftovers(), options.uuid)?;
+        pool.recycle_leftovers(tail.leftovers())?;
         if pool.prepared() == 0 {
             match pool.prepare_one(None) {
                 // Nothing can be appended until there is space.

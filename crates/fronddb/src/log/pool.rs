@@ -14,6 +14,8 @@
 //!   segment that it finds for the beginning of the log; were that a later one, whose sectors happened to reach the disk, records would
 //!   be missing that nobody ever vouched for, and the database be refused. So [`Pool::release`] lets a segment go only once the
 //!   next is durable, and a writer syncs the first before it begins another ([`Pool::first_written`]).
+//! - L6: a prepared segment says in its header whose it is, so that the log of another database is known also where nothing was begun.
+//!   A new file is signed; a released one is by its last use; one that a crash kept from being signed is when it is recycled.
 //!
 //! Latches: `preparing` is held over calls to files and directories, `is_closed` shared over those that change something; then comes
 //! `state`, which is held over none.
@@ -24,6 +26,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::LogOptions;
 use super::segment::{self, HEADER_BYTES, Segment};
 use crate::base::page_buf::PageBuf;
 use crate::base::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
@@ -70,6 +73,7 @@ pub(super) struct Pool {
     dir: PathBuf,
     direct: bool,
     segment_bytes: u64,
+    uuid: [u8; 16],
     /// The next number.
     preparing: Mutex<u64>,
     is_closed: RwLock<bool>,
@@ -77,9 +81,10 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(storage: Arc<dyn Storage>, dir: PathBuf, direct: bool, segment_bytes: u64, next: u64) -> Pool {
+    pub(super) fn new(storage: Arc<dyn Storage>, dir: PathBuf, options: &LogOptions, next: u64) -> Pool {
+        let LogOptions { direct, segment_bytes, uuid, .. } = *options;
         let (preparing, is_closed, state) = (Mutex::new(next), RwLock::new(false), Mutex::default());
-        Pool { storage, dir, direct, segment_bytes, preparing, is_closed, state }
+        Pool { storage, dir, direct, segment_bytes, uuid, preparing, is_closed, state }
     }
 
     /// Ends all changes, those under way first (L4).
@@ -154,6 +159,7 @@ impl Pool {
         let mode = OpenMode { create: true, truncate: true, direct: self.direct, read_only: false };
         let made = self.storage.open(&path, mode).and_then(|file| {
             file.allocate(0, HEADER_BYTES + capacity)?;
+            self.sign(&*file)?;
             self.storage.sync_dir(&self.dir)?;
             Ok(file)
         });
@@ -289,6 +295,7 @@ impl Pool {
         may_grow: bool,
     ) -> Result<Option<Segment>> {
         let path = segment::path_of(&self.dir, number);
+        let is_known = segment.is_some();
         let recycled = match segment {
             Some(segment) => segment.succeeded_by(next, self.segment_bytes),
             None => {
@@ -307,13 +314,16 @@ impl Pool {
         if file.len()? != usual {
             return Ok(None);
         }
+        if !is_known {
+            self.sign_unsigned(&**file)?;
+        }
         self.storage.rename(&path, &segment::path_of(&self.dir, next))?;
         Ok(Some(recycled))
     }
 
     /// Deals with the files that were there when the log was opened and hold nothing: also those beyond the torn end,
     /// whose headers must not be taken for part of the log at the next restart.
-    pub(super) fn recycle_leftovers(&self, numbers: &[u64], uuid: [u8; 16]) -> Result<()> {
+    pub(super) fn recycle_leftovers(&self, numbers: &[u64]) -> Result<()> {
         let mut unfit = Vec::new();
         let mut next = self.preparing.lock();
         for number in numbers {
@@ -329,7 +339,6 @@ impl Pool {
         drop(next);
         if self.live().is_empty() && self.prepared() == 0 {
             self.prepare_one(None)?;
-            self.sign_next(uuid)?;
         }
         for number in unfit {
             self.storage.remove(&segment::path_of(&self.dir, number))?;
@@ -337,13 +346,19 @@ impl Pool {
         self.storage.sync_dir(&self.dir)
     }
 
-    /// Says in the only segment of a log whose it is, before it is begun.
-    fn sign_next(&self, uuid: [u8; 16]) -> Result<()> {
-        let Some(segment) = self.next() else { return Ok(()) };
+    /// Says in a segment whose it is, before it is begun.
+    fn sign(&self, file: &dyn File) -> Result<()> {
         let mut page = PageBuf::zeroed(HEADER_BYTES as usize);
-        segment::Header::of_nothing(uuid).encode(&mut page);
-        segment.file.write_at(&page, 0)?;
-        segment.file.sync_data()
+        segment::Header::of_nothing(self.uuid).encode(&mut page);
+        file.write_at(&page, 0)?;
+        file.sync_data()
+    }
+
+    /// Signs what a crash kept from being signed, or an earlier version prepared.
+    fn sign_unsigned(&self, file: &dyn File) -> Result<()> {
+        let mut page = PageBuf::zeroed(HEADER_BYTES as usize);
+        file.read_at(&mut page, 0)?;
+        if page.iter().all(|byte| *byte == 0) { self.sign(file) } else { Ok(()) }
     }
 
     /// Cuts the last live segment off behind its last record, at `end`.

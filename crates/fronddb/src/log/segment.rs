@@ -6,7 +6,7 @@
 //! says what a file is for and the header what it holds.
 //!
 //! Files are allocated whole when prepared. Where nothing was ever written, zeros are written ahead of the records in
-//! large steps, so that a commit overwrites written space: a sync need not change the file's metadata, and writing into
+//! large steps behind the header page, so that a commit overwrites written space: a sync need not change the file's metadata, and writing into
 //! allocated but unwritten space is what file systems got wrong.
 //!
 //! # Bytes of the header (the first 512 of its page; the rest is zero)
@@ -17,7 +17,7 @@
 //! | 8 | 4 | format version, 1 |
 //! | 12 | 4 | checksum of the 512 bytes with this field zero |
 //! | 16 | 16 | id of the database |
-//! | 32 | 8 | number of the segment; 0 in one that was prepared when the log had no other, and not begun |
+//! | 32 | 8 | number of the segment; 0 in one that was prepared and never begun |
 //! | 40 | 8 | epoch: the number of the first segment that this opening of the database began |
 //! | 48 | 8 | position of the first frame |
 //! | 56 | 8 | position below which the log was durable when the segment was begun |
@@ -160,9 +160,9 @@ struct Filling {
 }
 
 impl Segment {
-    /// In a file of which nothing is known to be written.
+    /// In a file of which no more than the header page is known to be written.
     pub(super) fn new(number: u64, file: Arc<dyn File>, capacity: u64) -> Segment {
-        let filling = Arc::new(Filling { written: AtomicU64::new(0), latch: Mutex::new(()) });
+        let filling = Arc::new(Filling { written: AtomicU64::new(HEADER_BYTES), latch: Mutex::new(()) });
         Segment { number, file, capacity, filling }
     }
 

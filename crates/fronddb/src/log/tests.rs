@@ -207,7 +207,9 @@ fn every_failing_call_is_a_typed_error_that_loses_nothing_acknowledged() {
                 let result = script(&storage, &mut expected);
                 let Err(error) = result else { break };
                 assert!(matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::Io), "{error}");
-                if matches!(class, CallClass::Write | CallClass::Sync) && nth > 1 {
+                // Nothing is in a segment yet that is only prepared.
+                let is_preparing = error.to_string().contains("prepare log segment");
+                if matches!(class, CallClass::Write | CallClass::Sync) && nth > 1 && !is_preparing {
                     assert_eq!(error.kind(), ErrorKind::Poisoned, "{class:?} {nth}: {error}");
                 }
                 if !expected.is_created {

@@ -124,6 +124,8 @@ fn failing_sync() {
     let plan = FaultPlan::new();
     let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(Arc::new(memory.clone()), plan.clone()));
     let log = Arc::new(Log::create(storage, Path::new(DIRECTORY), options(), Lsn(0)).expect("create"));
+    // Each record may take one; a new one is synced by itself, and its failure poisons nothing.
+    (0..3).for_each(|_| log.prepare_small(8 << 10).expect("prepare"));
     let fails = 1 + below(2) as u64;
     plan.add(FaultRule::once(CallClass::Sync, fails, Fault::Error).on("log"));
     let synced = plan.calls(CallClass::Sync);

@@ -131,6 +131,40 @@ fn the_log_of_another_database_is_refused_and_left_alone() {
     is_refused(&third, "/third/log", &["another database", "/third/log/"]);
 }
 
+/// Opens a database of which all is in the tree, does what there is to do in the background, and closes it.
+fn rest(storage: &MemoryStorage, directory: &str, log: &str) {
+    let db = Database::open(directory, named(storage, log)).unwrap();
+    for _ in 0..2 {
+        db.checkpoint().unwrap();
+        while db.step_background().unwrap() {}
+    }
+    db.close().unwrap();
+}
+
+/// Its own log has nothing for the database then, so nothing in it can be missed.
+#[test]
+fn the_log_of_another_database_is_refused_by_one_at_rest() {
+    let storage = MemoryStorage::new();
+    make(&storage, DIRECTORY, LOG);
+    make(&storage, "/other", "/other/log");
+    let storage = storage.snapshot();
+    rest(&storage, DIRECTORY, LOG);
+    let new = Database::open("/new", named(&storage, "/new/log")).unwrap();
+    while new.step_background().unwrap() {}
+    drop(new);
+    is_refused(&storage, "/new/log", &["another database", "/new/log/"]);
+    for _ in 0..3 {
+        rest(&storage, "/other", "/other/log");
+        is_refused(&storage, "/other/log", &["another database", "/other/log/"]);
+    }
+    // As an earlier version left it, until it is opened.
+    for (path, _) in content(&storage, "/other/log") {
+        storage.overwrite(&path, 0, &[0; 4096]).unwrap();
+    }
+    rest(&storage, "/other", "/other/log");
+    is_refused(&storage, "/other/log", &["another database", "/other/log/"]);
+}
+
 #[test]
 fn a_log_that_is_in_use_is_refused_to_a_copy_of_its_database() {
     let storage = MemoryStorage::new();
