@@ -286,7 +286,8 @@ impl Pool {
         Ok(wanted)
     }
 
-    /// Gives a file the number `next`; `None` when it is not of the usual size, which a shorter one gets if it `may_grow`.
+    /// Gives a file the number `next`; `None` when it is not of the usual size, which a shorter one gets if it `may_grow`, or has
+    /// holes, as a copy may, and the disk has no space for them.
     fn recycle(
         &self,
         number: u64,
@@ -303,19 +304,19 @@ impl Pool {
                 Segment::new(next, self.storage.open(&path, mode)?, self.segment_bytes)
             }
         };
-        let file = &recycled.file;
         let usual = HEADER_BYTES + self.segment_bytes;
-        if may_grow && file.len()? < usual {
-            match file.allocate(0, usual) {
-                Err(error) if error.kind() == ErrorKind::NoSpace => {}
+        let bytes = recycled.file.len()?;
+        if bytes > usual || (bytes < usual && !may_grow) {
+            return Ok(None);
+        }
+        if bytes < usual || !is_known {
+            match recycled.file.allocate(0, usual) {
+                Err(error) if error.kind() == ErrorKind::NoSpace => return Ok(None),
                 result => result?,
             }
         }
-        if file.len()? != usual {
-            return Ok(None);
-        }
         if !is_known {
-            self.sign_unsigned(&**file)?;
+            self.sign_unsigned(&*recycled.file)?;
         }
         self.storage.rename(&path, &segment::path_of(&self.dir, next))?;
         Ok(Some(recycled))
@@ -338,7 +339,11 @@ impl Pool {
         }
         drop(next);
         if self.live().is_empty() && self.prepared() == 0 {
-            self.prepare_one(None)?;
+            match self.prepare_one(None) {
+                // They stay until an opening finds space (L3).
+                Err(error) if error.kind() == ErrorKind::NoSpace && !unfit.is_empty() => unfit.clear(),
+                result => result?,
+            }
         }
         for number in unfit {
             self.storage.remove(&segment::path_of(&self.dir, number))?;

@@ -131,6 +131,28 @@ fn on_a_full_disk_the_last_segment_gets_back_what_the_end_of_the_log_cut_off() {
     assert_holds(&*storage, end, &[end]);
 }
 
+/// As programs that copy files leave out what is zero.
+#[test]
+fn a_sparse_copy_of_a_log_asks_for_its_space_before_anything_is_appended() {
+    let (original, storage) = memory();
+    drop(create(&storage).expect("create"));
+    let (copy, copied) = memory();
+    copied.create_dir_all(&dir()).expect("directory");
+    let (path, mut page) = (segments(&original)[0].clone(), [0; 4096]);
+    original.open(&path, OpenMode::default()).and_then(|file| file.read_at(&mut page, 0)).expect("read");
+    let file = copied.open(&path, OpenMode { create: true, ..OpenMode::default() }).expect("open");
+    file.write_at(&page, 0).and_then(|()| file.set_len(segment::HEADER_BYTES + SEGMENT)).expect("write");
+    copy.set_capacity(copy.occupied_bytes());
+    for _ in 0..2 {
+        let log = open(&copied, options());
+        assert_eq!(log.append(b"x").expect_err("full").kind(), ErrorKind::NoSpace);
+        assert!(log.poisoned().is_none() && segments(&copy) == [path.clone()]);
+    }
+    copy.set_capacity(u64::MAX);
+    let log = open(&copied, options());
+    log.append(b"service resumes").and_then(|at| log.wait_durable(at.end)).expect("append");
+}
+
 #[test]
 fn a_directory_without_segments_and_segments_of_another_log_are_refused_and_left_alone() {
     let (memory, storage) = memory();
