@@ -350,7 +350,8 @@ impl Engine {
         self.statuses.advance(self.snapshots.horizon());
         self.forget_unread();
         let limits = ShrinkLimits { small_holes: self.has_been_full(), ..ShrinkLimits::default() };
-        more |= !self.store.shrink_step(limits)?.is_done;
+        let shrunk = self.store.shrink_step(limits);
+        more |= self.but_for_space(shrunk.map(|shrunk| !shrunk.is_done))?;
         self.map_memory.lock().set(self.store.map_bytes() + self.statuses.memory_bytes());
         self.cache.set_data_bytes(self.store.data_bytes());
         self.cache.trim();

@@ -87,7 +87,13 @@ impl Store {
             allocator.to_shrink.insert(region);
             drop(allocator);
             let punched = self.data.punch(hole.start, u64::from(hole.pages));
-            self.allocator.lock().free(hole, punched.is_ok());
+            let mut allocator = self.allocator.lock();
+            allocator.free(hole, punched.is_ok());
+            if punched.is_err() {
+                // Not tried again before more is freed there: a file system may need space for it.
+                allocator.to_shrink.remove(&region);
+            }
+            drop(allocator);
             punched?;
             shrunk.punched_bytes += hole.bytes();
         }

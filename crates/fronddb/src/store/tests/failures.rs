@@ -12,7 +12,7 @@ use crate::io::{
     CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage, read_file,
 };
 use crate::store::frame::FrameKind;
-use crate::store::{SpaceChanges, Store, StoreOptions, Urgency};
+use crate::store::{ShrinkLimits, SpaceChanges, Store, StoreOptions, Urgency};
 
 fn byte(out: &mut Vec<u8>, byte: u8) -> crate::base::Result<()> {
     out.push(byte);
@@ -581,4 +581,22 @@ fn a_bad_sector_is_damage_of_what_lies_there_and_a_passing_failure_is_nothing() 
     file.set_len(offset).unwrap();
     plan.clear();
     assert_eq!(store.read(offset, 10).unwrap_err().kind(), ErrorKind::Corruption);
+}
+
+#[test]
+fn a_hole_that_a_full_disk_cannot_take_is_left_until_more_is_freed_beside_it() {
+    let (memory, plan) = (MemoryStorage::new(), FaultPlan::new());
+    let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(shared(&memory), plan.clone()));
+    let store = create(&storage);
+    let extents: Vec<Extent> = (0..4).map(|_| store.allocate(400, Urgency::Ordinary).unwrap()).collect();
+    let step = || store.shrink_step(ShrinkLimits { keep_bytes: 1 << 40, ..ShrinkLimits::default() });
+    while !step().unwrap().is_done {}
+    let full = memory.occupied_bytes();
+    store.free_unpublished(extents[0]);
+    plan.add(FaultRule::once(CallClass::Punch, 1, Fault::NoSpace));
+    assert_eq!(step().unwrap_err().kind(), ErrorKind::NoSpace);
+    assert!(step().unwrap().is_done && memory.occupied_bytes() == full);
+    store.free_unpublished(extents[2]);
+    while !step().unwrap().is_done {}
+    assert_eq!(full - memory.occupied_bytes(), extents[0].bytes() + extents[2].bytes());
 }
