@@ -8,9 +8,9 @@ use super::compact::{Outcome, Output};
 use super::graft::{Graft, Side};
 use super::node::{Node, Slot, Target};
 use super::plan::{Job, Reservations, SlotName};
+use super::split::{is_too_wide, split, split_below};
 use super::step::Rest;
 use super::{BeTree, Retired, State, TreeEnv, Version, extents_of};
-use crate::base::key::PREFIX_BYTES;
 use crate::base::{Extent, TxnId};
 use crate::memtable::{Level0, Memtable};
 use crate::run::Run;
@@ -68,13 +68,15 @@ impl BeTree {
     }
 
     /// Installs the runs of a seal on top of the root's buffers and removes the memtable from level 0.
-    pub(super) fn install_seal(&self, state: &mut State, height: u8, outcome: Outcome) {
+    pub(super) fn install_seal(&self, state: &mut State, outcome: Outcome) {
         let Outcome { outputs, dropped_blobs, kept_blobs, .. } = outcome;
         let version = self.version.load_full();
         let mut root = version.root.clone();
         for output in outputs {
             self.env.holders.run_added(&output.run.meta().unresolved);
-            let name = SlotName { height, lower: output.lower };
+            // Its interval begins inside of a slot where a child is still to be parted.
+            let lower = root.slots()[root.find(&output.lower)].lower().clone();
+            let name = SlotName { height: root.height(), lower };
             root = replace(&self.env, &root, &name, &mut |node, index| {
                 let slot = &node.slots()[index];
                 vec![on_top(&self.env, slot, output.run.clone())]
@@ -113,8 +115,11 @@ impl BeTree {
                 child = child.with_slots(at, [merged]);
             }
             let buffer = left_of(slot.buffer(), job.slot.buffer(), rest.as_ref());
-            if job.splits && buffer.is_empty() && child.slots().len() > env.options.fanout_max {
-                return split(env, slot.lower(), &child);
+            if job.splits
+                && is_too_wide(&env.options, &child)
+                && let Some(slots) = split_below(env, slot.lower(), &buffer, &child)
+            {
+                return slots;
             }
             vec![Slot::new(&env.options, slot.lower().clone(), buffer, Target::node(child))]
         });
@@ -327,9 +332,9 @@ impl BeTree {
         if !state.reservations.pivots_free(root.height(), &[], None, job) {
             return root;
         }
-        if root.slots().len() > env.options.fanout_max {
+        if is_too_wide(&env.options, &root) {
             let mut root = root;
-            while root.slots().len() > env.options.fanout_max {
+            while is_too_wide(&env.options, &root) {
                 let lower = root.slots()[0].lower().clone();
                 root = Node::new(&env.budget, root.height() + 1, split(env, &lower, &root));
             }
@@ -396,32 +401,6 @@ impl Rest {
     }
 }
 
-/// Slots with empty buffers for the parts of `child`: as many as its slots ask for, two at least. A cut that is near a border
-/// between trees is moved there. Runs that are cut at such a border can move down whole.
-fn split(env: &TreeEnv, lower: &Arc<[u8]>, child: &Arc<Node>) -> Vec<Arc<Slot>> {
-    let mut parts = Vec::new();
-    let mut rest = child.slots();
-    let fanout = env.options.fanout_max;
-    let count = if rest.len() <= 2 * fanout { 2 } else { rest.len().div_ceil((fanout * 3 / 4).max(1)) };
-    for left in (2..=count).rev() {
-        let middle = rest.len() / left;
-        // Of two parts, each may take what the other has not, up to seven eighths; of more, none may grow by much.
-        let reach = if parts.is_empty() && left == 2 { middle * 3 / 4 } else { middle / 4 };
-        let borders = (middle - reach).max(1)..=(middle + reach).min(rest.len() - 1);
-        let border = borders.filter(|at| rest[*at].lower().len() == PREFIX_BYTES).min_by_key(|at| at.abs_diff(middle));
-        let (part, behind) = rest.split_at(border.unwrap_or(middle));
-        parts.push(part);
-        rest = behind;
-    }
-    parts.push(rest);
-    let slot = |(index, slots): (usize, &[Arc<Slot>])| {
-        let node = Node::new(&env.budget, child.height(), slots.to_vec());
-        let lower = if index == 0 { lower } else { slots[0].lower() };
-        Slot::new(&env.options, lower.clone(), Vec::new(), Target::node(node))
-    };
-    parts.into_iter().enumerate().map(slot).collect()
-}
-
 /// Splits child nodes that have become too large on the path to the job's slot, from below, as far as nobody relies on them and
 /// nothing waits above them: what waits would have to be cut, and two leaves that are being joined stay in one node. A node that is
 /// left is split by its next flush.
@@ -443,7 +422,7 @@ fn split_path(env: &TreeEnv, reservations: &Reservations, node: &Arc<Node>, job:
         && [node.height(), child.height()]
             .iter()
             .all(|height| reservations.pivots_free(*height, slot.lower(), upper, job));
-    if is_free && child.slots().len() > env.options.fanout_max {
+    if is_free && is_too_wide(&env.options, child) {
         return Some(node.with_slots(index, split(env, slot.lower(), child)));
     }
     below.map(|child| node.with_slots(index, [slot.with(&env.options, slot.buffer().to_vec(), Target::node(child))]))

@@ -42,7 +42,7 @@
 //! that cannot be read is left alone: what is written into it stays in its buffer, where runs become one when there are too many.
 //!
 //! Rooms, in reading order: [`tuning`], [`node`], [`source`], [`merge`], [`compact`] (the merge rules on
-//! streams), [`plan`] (what next), [`step`] (flush, compaction, drop, seal, join), [`pass`] (compacting a range on request), [`rent`] (flushing for readers), [`graft`], [`install`] (new versions),
+//! streams), [`plan`] (what next), [`split`] (of nodes), [`step`] (flush, compaction, drop, seal, join), [`pass`] (compacting a range on request), [`rent`] (flushing for readers), [`graft`], [`install`] (new versions),
 //! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`border`], [`verify`], [`salvage`],
 //! [`shape`].
 
@@ -63,6 +63,7 @@ pub mod rent;
 pub mod salvage;
 pub mod shape;
 pub mod source;
+mod split;
 pub mod step;
 pub mod tuning;
 pub mod value;

@@ -6,27 +6,30 @@
 //!   survives the splitting of nodes, and only the job that holds a slot may split or remove it.
 //! - *receiving*: the interval below the slot, at the height of the node that gets the runs. The pivots in
 //!   there must not change while runs are being cut along them.
-//! - *splitting*: a job that will change pivots at a height excludes receivers there.
+//! - *splitting*: a job that will change pivots at a height excludes receivers there, unless they cut their runs along the pivots that
+//!   it brings.
 //! - *alone*: a job that drops everything below a slot excludes all jobs there. As such a job may have much to read, it lets go of the pivots
 //!   of its own node as soon as it knows that they stay.
 //!
-//! A seal receives at the height of the root, in its whole interval. While it cannot begin because of a splitter there,
-//! no further splitter begins either: writers may be waiting for that seal.
+//! A seal receives at the height of the root, in its whole interval, and cuts also where children of the root are about to be parted
+//! ([`super::split`]). While it cannot begin because of a splitter there whose pivots are not known beforehand, no further splitter begins
+//! either: writers may be waiting for that seal.
 //!
 //! All of this happens under the structure latch, so nothing is read here: planning that needs a node which is not in memory ends
 //! with that ([`Absent`]), and begins anew when somebody has read it without the latch.
 //!
 //! Invariants:
 //! - P1: at most one job for a slot.
-//! - P2: never a receiver and a splitter at one height with overlapping intervals.
+//! - P2: never a receiver and a splitter at one height with overlapping intervals, but for a seal that cuts along all pivots which the
+//!   splitter brings.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::TreeEnv;
 use super::node::{Child, JOIN_URGENCY, Node, Slot, Target};
 use super::tuning::TreeTuning;
+use super::{TreeEnv, split};
 use crate::run::Run;
 
 /// How many times what asks for a flush one flush takes at most.
@@ -72,7 +75,7 @@ pub struct Reservations {
     seal_waits_at: Option<u8>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Reservation {
     id: u64,
     /// The slots whose runs are taken; none for a seal.
@@ -81,8 +84,12 @@ struct Reservation {
     upper: Option<Vec<u8>>,
     /// Runs will be put into slots at this height.
     receives_at: Option<u8>,
+    /// Of a seal: where its runs are cut.
+    cuts: Vec<Arc<[u8]>>,
     /// Pivots at this height may change.
     splits_at: Option<u8>,
+    /// All that may come there; none while that is not known.
+    brings: Vec<Arc<[u8]>>,
     /// Everything below this height is the job's own.
     alone_below: Option<u8>,
 }
@@ -99,7 +106,11 @@ impl Reservation {
         if !overlap((&self.lower, self.upper.as_deref()), (&other.lower, other.upper.as_deref())) {
             return false;
         }
-        let split_under = |a: &Reservation, b: &Reservation| a.splits_at.is_some() && a.splits_at == b.receives_at;
+        let fits = |a: &Reservation, b: &Reservation| {
+            !a.brings.is_empty() && a.brings.iter().all(|pivot| b.cuts.binary_search(pivot).is_ok())
+        };
+        let split_under =
+            |a: &Reservation, b: &Reservation| a.splits_at.is_some() && a.splits_at == b.receives_at && !fits(a, b);
         let inside = |a: &Reservation, b: &Reservation| {
             let touches = b.slots.first().map(|slot| slot.height).or(b.receives_at);
             a.alone_below.zip(touches).is_some_and(|(below, height)| height < below)
@@ -109,18 +120,10 @@ impl Reservation {
 }
 
 impl Reservations {
-    /// Reserves the root's slots as receivers of a seal; `None` while pivots there may change: then no more jobs that change
-    /// them begin until it is asked for again.
-    pub fn begin_seal(&mut self, root_height: u8) -> Option<u64> {
-        let begun = self.try_hold(Reservation {
-            id: 0,
-            slots: Vec::new(),
-            lower: Arc::from([].as_slice()),
-            upper: None,
-            receives_at: Some(root_height),
-            splits_at: None,
-            alone_below: None,
-        });
+    /// Reserves the root's slots as receivers of a seal that cuts its runs at `cuts` (ascending); `None` while other pivots may
+    /// come there: then no more jobs that change them begin until it is asked for again.
+    pub fn begin_seal(&mut self, root_height: u8, cuts: Vec<Arc<[u8]>>) -> Option<u64> {
+        let begun = self.try_hold(Reservation { receives_at: Some(root_height), cuts, ..Reservation::default() });
         self.seal_waits_at = begun.is_none().then_some(root_height);
         begun
     }
@@ -312,13 +315,11 @@ pub(super) fn reserve_leaves(
 ) -> Option<Job> {
     let name_of = |slot: &Arc<Slot>| SlotName { height, lower: slot.lower().clone() };
     let reservation = Reservation {
-        id: 0,
         slots: std::iter::once(slot).chain(next).map(name_of).collect(),
         lower: slot.lower().clone(),
         upper: upper.map(<[u8]>::to_vec),
-        receives_at: None,
         splits_at: Some(height),
-        alone_below: None,
+        ..Reservation::default()
     };
     let (name, slot, next, upper) = (name_of(slot), slot.clone(), next.cloned(), upper.map(<[u8]>::to_vec));
     reservations.try_hold(reservation).map(|id| Job {
@@ -363,6 +364,7 @@ fn reserve_piece(
     let alone = slot.buffer().iter().any(|run| run.meta().range_deletes > 0);
     let whole = slot.buffer().len();
     let slot = if alone || may_end_early { slot.clone() } else { oldest_part(&env.options, slot) };
+    let mut brings = Vec::new();
     let (receives_at, splits) = match slot.target() {
         Target::Leaf(base) => {
             let base_bytes = base.as_ref().map_or(0, |base| base.meta().bytes);
@@ -375,18 +377,22 @@ fn reserve_piece(
         Target::Node(child) => {
             let child = at_hand(height, &slot, child)?;
             // A node splits when nothing is left above it.
-            let splits = child.slots().len() > env.options.fanout_max && slot.buffer().len() == whole;
+            let splits = split::is_too_wide(&env.options, child) && slot.buffer().len() == whole;
+            if splits && !alone {
+                brings = split::pivots(&env.options, child);
+            }
             (Some(child.height()), splits || alone)
         }
     };
     let reservation = Reservation {
-        id: 0,
         slots: vec![name.clone()],
         lower: slot.lower().clone(),
         upper: upper.map(<[u8]>::to_vec),
         receives_at,
         splits_at: splits.then_some(height),
+        brings,
         alone_below: alone.then_some(height),
+        ..Reservation::default()
     };
     let upper = upper.map(<[u8]>::to_vec);
     Ok(reservations.try_hold(reservation).map(|id| Job {
@@ -415,13 +421,10 @@ fn reserve_gathering(
     let name = SlotName { height, lower: slot.lower().clone() };
     let upper = upper.map(<[u8]>::to_vec);
     let reservation = Reservation {
-        id: 0,
         slots: vec![name.clone()],
         lower: slot.lower().clone(),
         upper: upper.clone(),
-        receives_at: None,
-        splits_at: None,
-        alone_below: None,
+        ..Reservation::default()
     };
     let id = reservations.try_hold(reservation)?;
     Some(Job { name, slot, next: None, upper, splits: false, alone: false, gathers: true, bytes_max: u64::MAX, id })
@@ -460,25 +463,45 @@ mod tests {
 
     fn split(reservations: &mut Reservations, lower: &[u8], upper: &[u8]) -> Option<u64> {
         reservations.try_hold(Reservation {
-            id: 0,
             slots: vec![SlotName { height: 1, lower: lower.into() }],
             lower: lower.into(),
             upper: Some(upper.to_vec()),
-            receives_at: None,
             splits_at: Some(1),
-            alone_below: None,
+            ..Reservation::default()
         })
+    }
+
+    #[test]
+    fn a_seal_that_cuts_where_a_node_is_parted_and_that_flush_do_not_wait_for_each_other() {
+        let key = |key: &[u8]| -> Arc<[u8]> { key.into() };
+        let parting = |at: &[u8]| Reservation {
+            slots: vec![SlotName { height: 2, lower: key(b"a") }],
+            lower: key(b"a"),
+            splits_at: Some(2),
+            brings: vec![key(at)],
+            ..Reservation::default()
+        };
+        for (at, fits) in [(b"c", true), (b"d", false)] {
+            let mut reservations = Reservations::default();
+            let flush = reservations.try_hold(parting(at)).unwrap();
+            let seal = reservations.begin_seal(2, vec![key(b"b"), key(b"c")]);
+            assert_eq!(seal.is_some(), fits);
+            reservations.end(flush);
+            let seal = seal.or_else(|| reservations.begin_seal(2, vec![key(b"b"), key(b"c")])).unwrap();
+            assert_eq!(reservations.try_hold(parting(at)).is_some(), fits);
+            reservations.end(seal);
+        }
     }
 
     #[test]
     fn a_seal_that_waits_comes_before_further_splits() {
         let mut reservations = Reservations::default();
         let first = split(&mut reservations, b"a", b"b").unwrap();
-        assert_eq!(reservations.begin_seal(1), None);
+        assert_eq!(reservations.begin_seal(1, Vec::new()), None);
         assert_eq!(split(&mut reservations, b"b", b"c"), None);
         reservations.end(first);
         assert_eq!(split(&mut reservations, b"b", b"c"), None);
-        let seal = reservations.begin_seal(1).unwrap();
+        let seal = reservations.begin_seal(1, Vec::new()).unwrap();
         assert_eq!(split(&mut reservations, b"b", b"c"), None);
         reservations.end(seal);
         assert!(split(&mut reservations, b"b", b"c").is_some());

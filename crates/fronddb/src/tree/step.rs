@@ -11,7 +11,7 @@ use super::compact::{self, Compaction, Cuts, Outcome, Output, blob_ref};
 use super::node::{Node, Slot, Target};
 use super::plan::{self, Job, Planned, SlotName};
 use super::source::Source;
-use super::{BeTree, State, TreeEnv};
+use super::{BeTree, State, TreeEnv, split};
 use crate::base::metrics::Counter;
 use crate::base::{Error, Extent, Result};
 use crate::format::message::{RangeDelete, Stamp};
@@ -78,46 +78,48 @@ pub(super) struct Rest {
 }
 
 impl BeTree {
-    /// Writes the oldest sealed memtable into the root's buffers. `None`: there is none, or the root's
-    /// pivots are about to change (call again).
+    /// Writes the oldest sealed memtable into the root's buffers. `None`: there is none, or it is not known which
+    /// pivots the root is about to get (call again).
     ///
     /// # Errors
     /// Those of writing runs. The memtable stays sealed.
     pub fn seal_step(&self, retention: &Retention<'_>) -> Result<Option<Sealed>> {
         let Some(mut lookups) = self.sealing.try_lock() else { return Ok(None) };
-        let (reservation, root, memtable) = {
+        let (reservation, lower, cuts, memtable) = {
             let mut state = self.state.lock();
             let version = self.version.load_full();
             let Some(memtable) = version.sealed.last().cloned() else { return Ok(None) };
-            let Some(id) = state.reservations.begin_seal(version.root.height()) else { return Ok(None) };
-            (id, version.root.clone(), memtable)
+            let root = &version.root;
+            let cuts = split::seal_cuts(&self.env.options, &state.reservations, root);
+            let Some(id) = state.reservations.begin_seal(root.height(), cuts.clone()) else { return Ok(None) };
+            (id, root.slots()[0].lower().clone(), cuts, memtable)
         };
         let before = std::mem::replace(&mut *lookups, self.env.cache.lookups());
         // Readers look for messages as often as messages come: they will want these too.
         let is_in_use = *lookups - before >= memtable.messages() && self.env.cache.has_room();
-        let written = self.write_memtable(retention, &root, &memtable, is_in_use);
+        let written = self.write_memtable(retention, &memtable, lower, cuts, is_in_use);
         let mut state = self.state.lock();
         state.reservations.end(reservation);
         let outcome = written?;
         self.count(&outcome, &self.counters.seals, &self.counters.seal_bytes);
-        self.install_seal(&mut state, root.height(), outcome);
+        self.install_seal(&mut state, outcome);
         Ok(Some(Sealed { memtable_id: memtable.id() }))
     }
 
     fn write_memtable(
         &self,
         retention: &Retention<'_>,
-        root: &Node,
         memtable: &Level0,
+        lower: Arc<[u8]>,
+        cuts: Vec<Arc<[u8]>>,
         is_in_use: bool,
     ) -> Result<Outcome> {
         let mut source = Source::Level0(memtable.cursor());
         source.first()?;
-        let cuts = root.slots().iter().skip(1).map(|slot| slot.lower().clone()).collect();
         let compaction = Compaction {
             sources: vec![source],
             range_deletes: memtable.range_deletes(|lists| lists.iter().cloned().collect()),
-            lower: root.slots()[0].lower().clone(),
+            lower,
             upper: None,
             bottom: false,
             keeps_seq: false,
@@ -378,7 +380,7 @@ impl BeTree {
             _ if keep.is_some() => false,
             Target::Leaf(_) => true,
             // Nobody else changes what is below the slot.
-            Target::Node(child) => child.load(&self.env)?.slots().len() > self.env.options.fanout_max,
+            Target::Node(child) => split::is_too_wide(&self.env.options, child.load(&self.env)?),
         };
         if !splits {
             self.state.lock().reservations.keep_pivots(job);

@@ -2,6 +2,7 @@
 
 mod estimate;
 mod heirs;
+mod parting;
 mod rent;
 
 use std::collections::BTreeMap;
@@ -1011,7 +1012,7 @@ fn a_graft_waits_for_a_seal_into_the_same_slots() {
     let mut harness = around(20);
     assert_eq!(harness.tree.version().root.height(), 1);
     let mut graft = graft(&mut harness, 500);
-    let sealing = harness.tree.state.lock().reservations.begin_seal(1).expect("nobody works");
+    let sealing = harness.tree.state.lock().reservations.begin_seal(1, Vec::new()).expect("nobody works");
     assert_eq!(harness.tree.graft_step(&harness.retention(), &mut graft).expect("graft"), GraftStep::Busy);
     harness.tree.state.lock().reservations.end(sealing);
     assert_eq!(harness.tree.graft_step(&harness.retention(), &mut graft).expect("graft"), GraftStep::Done);
@@ -1041,7 +1042,7 @@ fn what_was_dropped_above_the_leaves_is_joined_where_it_lies() {
     let root = harness.tree.version().root.clone();
     assert!(root.slots()[1].may_join(&root.slots()[2]), "empty leaves beside each other");
     // A seal relies on the pivots, so nothing can be joined meanwhile.
-    let sealing = harness.tree.state.lock().reservations.begin_seal(root.height()).expect("nobody works");
+    let sealing = harness.tree.state.lock().reservations.begin_seal(root.height(), Vec::new()).expect("nobody works");
     while harness.tree.work_step(&harness.retention(), 1.0).expect("work") {}
     assert_eq!(harness.tree.version().root.slots().len(), count);
     harness.tree.state.lock().reservations.end(sealing);
