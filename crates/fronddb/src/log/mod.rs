@@ -27,7 +27,7 @@
 //! position returned is a boundary between records. Append may have to wait for room in the ring: it then becomes the
 //! writer itself or waits for the one there is, which never takes the gate; so the holder of the exclusive gate waits for
 //! I/O at most as long as one append does. It waits likewise for a record that is too large for the ring, which the writer writes
-//! at once. Rotate itself does no I/O when [`Log::prepare_step`] has made a
+//! at once. Rotate itself does no I/O, and waits for nobody's, when [`Log::prepare_step`] has made a
 //! segment ready, and prepares one itself otherwise.
 //!
 //! # Invariants

@@ -75,7 +75,7 @@ pub(super) struct Pool {
     segment_bytes: u64,
     uuid: [u8; 16],
     /// The next number.
-    preparing: Mutex<u64>,
+    pub(super) preparing: Mutex<u64>,
     is_closed: RwLock<bool>,
     state: Mutex<State>,
 }

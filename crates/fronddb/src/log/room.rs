@@ -38,13 +38,8 @@ impl Log {
         }
         let mut boundaries = self.boundaries.lock();
         if at != boundaries.latest {
-            let seen = self.pool.next_number();
             if self.pool.prepared() <= boundaries.pending.len() {
-                match self.pool.prepare_after(seen) {
-                    // Level 0 can be emptied all the same, which is what makes space; nothing can be appended until then.
-                    Err(error) if error.kind() == ErrorKind::NoSpace && !must_follow => {}
-                    result => result?,
-                }
+                self.prepare_for_rotation(boundaries.pending.len(), must_follow)?;
             }
             boundaries.latest = at;
             boundaries.pending.push_back(at);
@@ -55,6 +50,19 @@ impl Log {
         drop(boundaries);
         self.update_room();
         Ok(Lsn(at))
+    }
+
+    /// Makes sure that there is a segment more than the `claimed` ones; who prepares one just now is waited for.
+    fn prepare_for_rotation(&self, claimed: usize, must_follow: bool) -> Result<()> {
+        let seen = self.pool.next_number();
+        if self.pool.prepared() > claimed {
+            return Ok(());
+        }
+        match self.pool.prepare_after(seen) {
+            // Level 0 can be emptied all the same, which is what makes space; nothing can be appended until then.
+            Err(error) if error.kind() == ErrorKind::NoSpace && !must_follow => Ok(()),
+            result => result,
+        }
     }
 
     pub(super) fn is_boundary(&self, position: u64) -> bool {
