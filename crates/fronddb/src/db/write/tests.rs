@@ -40,6 +40,8 @@ fn a_large_value_keeps_its_space_when_the_log_may_have_its_record() -> Result<()
         let mut batch = WriteBatch::new();
         batch.put(&tree, b"large", &large)?;
         (0..100u8).try_for_each(|row| batch.put(&tree, &[row], &[row; 1 << 10]))?;
+        // The log has its segments, which are synced when they are prepared.
+        while db.step_background()? {}
         plan.add(FaultRule::once(CallClass::Sync, 1, Fault::Error).on(".log"));
         let txn = db.begin(TxnOptions::default())?;
         let written = if with_commit { db.write(&batch, TxnOptions::default()) } else { txn.core().write(&batch) };
