@@ -544,7 +544,7 @@ impl Log {
         let counter = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         LogStatistics {
             appended_bytes: self.end_lsn().0 - self.start,
-            written_bytes: counter(&self.counters.written_bytes),
+            written_bytes: counter(&self.counters.written_bytes) + self.pool.signed_bytes(),
             batches: counter(&self.counters.batches),
             syncs: counter(&self.counters.syncs),
             sync_micros: counter(&self.counters.sync_micros),

@@ -29,6 +29,7 @@ use smallvec::SmallVec;
 use super::LogOptions;
 use super::segment::{self, HEADER_BYTES, Segment};
 use crate::base::page_buf::PageBuf;
+use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::io::{File, OpenMode, Storage};
@@ -74,6 +75,8 @@ pub(super) struct Pool {
     direct: bool,
     segment_bytes: u64,
     uuid: [u8; 16],
+    /// Bytes of the headers of segments that were signed.
+    signed_bytes: AtomicU64,
     /// The next number.
     pub(super) preparing: Mutex<u64>,
     is_closed: RwLock<bool>,
@@ -84,7 +87,7 @@ impl Pool {
     pub(super) fn new(storage: Arc<dyn Storage>, dir: PathBuf, options: &LogOptions, next: u64) -> Pool {
         let LogOptions { direct, segment_bytes, uuid, .. } = *options;
         let (preparing, is_closed, state) = (Mutex::new(next), RwLock::new(false), Mutex::default());
-        Pool { storage, dir, direct, segment_bytes, uuid, preparing, is_closed, state }
+        Pool { storage, dir, direct, segment_bytes, uuid, signed_bytes: AtomicU64::new(0), preparing, is_closed, state }
     }
 
     /// Ends all changes, those under way first (L4).
@@ -356,7 +359,13 @@ impl Pool {
         let mut page = PageBuf::zeroed(HEADER_BYTES as usize);
         segment::Header::of_nothing(self.uuid).encode(&mut page);
         file.write_at(&page, 0)?;
+        self.signed_bytes.fetch_add(HEADER_BYTES, Ordering::Relaxed);
         file.sync_data()
+    }
+
+    /// Bytes that were written to sign segments.
+    pub(super) fn signed_bytes(&self) -> u64 {
+        self.signed_bytes.load(Ordering::Relaxed)
     }
 
     /// Signs what a crash kept from being signed, or an earlier version prepared.
