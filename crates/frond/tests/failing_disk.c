@@ -1,8 +1,9 @@
 /* Preloaded into the tool: calls on files whose path contains FAIL_PATH fail with the error FAIL_ERRNO, if FAIL_CALL
- * names them. */
+ * names them, but for the first FAIL_AFTER of them. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,12 @@
 
 static int fails(const char *call, int fd)
 {
+  static atomic_int calls;
   const char *wanted = getenv("FAIL_CALL"), *part = getenv("FAIL_PATH"), *number = getenv("FAIL_ERRNO");
+  const char *after = getenv("FAIL_AFTER");
   if (wanted == NULL || part == NULL || number == NULL || strcmp(wanted, call) != 0 || !is_open_file(fd, part))
+    return 0;
+  if (after != NULL && atomic_fetch_add(&calls, 1) < atoi(after))
     return 0;
   errno = atoi(number);
   return 1;
