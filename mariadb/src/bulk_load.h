@@ -41,8 +41,9 @@ public:
      sorting, and each takes `memory_max` bytes at most. FROND_INVALID_ARGUMENT where a tree has rows. */
   frond_status begin(frond_txn *txn, const std::vector<Target> &targets, uint64_t trees, uint64_t memory_max,
                      Duplicates duplicates);
-  /* FROND_LOCK_TIMEOUT where a transaction, this session's too, has locks in a tree of a table with several. For who is not to wait: the
-     tree that begin() locks first stays locked, to the end of the transaction, also when it meets the locks of others in the next. */
+  /* FROND_LOCK_TIMEOUT where a transaction, this session's too, has locks in a tree of a table with several. Call it before a begin() that
+     does not wait: that would keep the trees which it has locked, to the end of the transaction, when it meets the locks of others in the next.
+     Locks that come between the two, and rows that begin() finds, still have this effect. */
   static frond_status look_free(const Table_share *share, const TABLE_SHARE *table);
   /* The same of all trees of a table. *load stays null where one has rows, and where partitions have more trees than there is
      memory for: rows are written one by one then.

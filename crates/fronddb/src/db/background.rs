@@ -387,9 +387,8 @@ impl Engine {
             self.checkpoint(cause)?;
             return Ok(true);
         }
-        let clean_leftovers = || self.but_for_space(self.clean_leftovers_step());
         let for_readers = || self.tree.flush_for_reads(&self.retention(), false);
-        if (!is_full && work()?) || self.clean_grafts_step()? || clean_leftovers()? || for_readers()? {
+        if (!is_full && work()?) || self.clean_grafts_step()? || self.clean_leftovers_step()? || for_readers()? {
             self.publish()?;
             return Ok(true);
         }
@@ -415,7 +414,8 @@ impl Engine {
             let debt = self.tree.debt();
             if debt.sealed == 0 && debt.urgency < WORK_THRESHOLD && !self.has_grafts_to_clean() {
                 self.but_for_space(self.back_ahead(true))?;
-                while !self.store.shrink_step(ShrinkLimits::default())?.is_done {}
+                let shrink = || self.store.shrink_step(ShrinkLimits::default()).map(|shrunk| !shrunk.is_done);
+                while self.but_for_space(shrink())? {}
                 return Ok(());
             }
             if self.is_disk_full() {

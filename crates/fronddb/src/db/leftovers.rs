@@ -11,14 +11,15 @@
 //! messages, maybe when the pass for it is over or has gone by. Such runs are counted ([`Holders`]), and another pass comes after each.
 //! There is an end to that: what begins after the rollback writes none.
 //!
-//! On failure a pass ends, and another one tries again, unless it was damage, which that would meet as well.
+//! On failure a pass ends, and another one tries again, unless it was damage, which that would meet as well: what lies behind it in the
+//! order of keys stays until something else moves it.
 
 use std::sync::Arc;
 
 use super::engine::Engine;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicU64, Ordering};
-use crate::base::{CommitNumber, Result, TxnId};
+use crate::base::{CommitNumber, ErrorKind, Result, TxnId};
 use crate::format::{Status, Statuses};
 use crate::tree::{CompactPass, CompactStep, RunHolders};
 use crate::txn::StatusTable;
@@ -112,7 +113,11 @@ impl Engine {
         if stepped.as_ref().is_err_and(|error| !error.is_unreadable()) {
             state.known = Known::default();
         }
-        Ok(stepped? == CompactStep::Worked)
+        match stepped {
+            // It can wait, so the disk is not full on its account.
+            Err(error) if error.kind() == ErrorKind::NoSpace => Ok(false),
+            stepped => Ok(stepped? == CompactStep::Worked),
+        }
     }
 
     fn next_pass(&self, state: &mut State) -> Option<CompactPass> {

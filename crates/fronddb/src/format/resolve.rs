@@ -433,7 +433,7 @@ fn fold<'a>(
     for mut entry in entries.into_iter().rev() {
         let decided = matches!(entry.fate, Fate::Committed(_));
         let is_beside = done.last().is_some_and(|older| same_stripe(retention, older, &entry));
-        // Below the last in `done` there is nothing anywhere.
+        // True when the last in `done` has nothing below it anywhere.
         let is_lowest = bottom && done.len() == 1;
         match (entry.message.kind, done.last_mut()) {
             (Kind::Update, None) if bottom && decided => {

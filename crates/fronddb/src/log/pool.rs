@@ -78,7 +78,7 @@ pub(super) struct Pool {
     /// Bytes of the headers of segments that were signed.
     signed_bytes: AtomicU64,
     /// The next number.
-    pub(super) preparing: Mutex<u64>,
+    preparing: Mutex<u64>,
     is_closed: RwLock<bool>,
     state: Mutex<State>,
 }
@@ -88,6 +88,12 @@ impl Pool {
         let LogOptions { direct, segment_bytes, uuid, .. } = *options;
         let (preparing, is_closed, state) = (Mutex::new(next), RwLock::new(false), Mutex::default());
         Pool { storage, dir, direct, segment_bytes, uuid, signed_bytes: AtomicU64::new(0), preparing, is_closed, state }
+    }
+
+    /// As who prepares or releases a segment just now.
+    #[cfg(test)]
+    pub(super) fn preparing(&self) -> MutexGuard<'_, u64> {
+        self.preparing.lock()
     }
 
     /// Ends all changes, those under way first (L4).

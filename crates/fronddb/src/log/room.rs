@@ -165,15 +165,19 @@ impl Log {
     /// Makes sure that the segment which is taken at `position` holds `bytes`, and that it is none that is kept, but by a
     /// rotation there for just this. The caller appends alone.
     pub(super) fn secure_large(&self, position: u64, bytes: u64) -> Result<()> {
-        loop {
-            let seen = self.pool.next_number();
+        let may_take = || {
             let follows_rotation = self.boundaries.lock().pending.iter().any(|boundary| *boundary <= position);
             let kept = if follows_rotation { 0 } else { self.kept() };
-            if kept == 0 || self.pool.prepared() > kept {
-                return self.pool.enlarge_next(bytes);
+            kept == 0 || self.pool.prepared() > kept
+        };
+        while !may_take() {
+            // Who prepares one just now is waited for.
+            let seen = self.pool.next_number();
+            if !may_take() {
+                self.pool.prepare_after(seen)?;
             }
-            self.pool.prepare_after(seen)?;
         }
+        self.pool.enlarge_next(bytes)
     }
 
     /// Prepares a segment for records of `bytes` together, no larger than they need, where the disk has no space for a usual one.

@@ -539,23 +539,27 @@ fn a_full_disk_refuses_records_before_they_are_appended_and_goes_on_when_there_i
 }
 
 #[test]
-fn a_rotation_that_finds_a_segment_does_not_wait_for_who_prepares_or_releases_others() {
-    let (_, storage) = memory();
-    let log = create(&storage).expect("create");
-    let end = log.append(b"a record").expect("append").end;
-    log.sync().expect("sync");
-    while log.lacks_segment() {
-        log.prepare_step().expect("prepare");
+fn who_finds_a_segment_does_not_wait_for_who_prepares_or_releases_others() {
+    let calls: [fn(&Log) -> Result<Lsn>; 2] =
+        [|log| log.rotate(false), |log| log.append(&[7; RING]).map(|appended| appended.end)];
+    for call in calls {
+        let (_, storage) = memory();
+        let log = create(&storage).expect("create");
+        log.append(b"a record").expect("append");
+        log.sync().expect("sync");
+        while log.lacks_segment() {
+            log.prepare_step().expect("prepare");
+        }
+        let preparing = log.pool.preparing();
+        let (done, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let log = &log;
+            scope.spawn(move || done.send(call(log)));
+            let told = told.recv_timeout(std::time::Duration::from_secs(20));
+            drop(preparing);
+            assert_eq!(told.expect("it waits").expect("done"), log.end_lsn());
+        });
     }
-    let preparing = log.pool.preparing.lock();
-    let (rotated, told) = std::sync::mpsc::channel();
-    std::thread::scope(|scope| {
-        let log = &log;
-        scope.spawn(move || rotated.send(log.rotate(false)));
-        let told = told.recv_timeout(std::time::Duration::from_secs(20));
-        drop(preparing);
-        assert_eq!(told.expect("the rotation waits").expect("rotate"), end);
-    });
 }
 
 /// The log holds these records from `start` on and no others.

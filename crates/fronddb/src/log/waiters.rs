@@ -57,12 +57,12 @@ impl Turn<'_> {
         }
     }
 
-    /// With the role.
+    /// Called by who has just taken the role.
     pub(super) fn begin(&mut self) {
         self.has = true;
     }
 
-    /// Without the role. Wakes those who are served, and one who is to lead next.
+    /// Called by who has let go of the role. Wakes those who are served, and one who is to lead next.
     pub(super) fn end(&mut self) {
         if std::mem::take(&mut self.has) {
             self.waiters.served(self.reached.load(Ordering::Acquire));

@@ -74,8 +74,11 @@ impl BeTree {
         let mut root = version.root.clone();
         for output in outputs {
             self.env.holders.run_added(&output.run.meta().unresolved);
-            // Its interval begins inside of a slot where a child is still to be parted.
-            let lower = root.slots()[root.find(&output.lower)].lower().clone();
+            // It may begin inside of a slot, where a child is still to be parted.
+            let index = root.find(&output.lower);
+            let (upper, last) = (root.upper(index, None), &output.run.meta().last_key);
+            assert!(upper.is_none_or(|upper| last.as_slice() < upper), "P2: a run of a seal lies in two slots");
+            let lower = root.slots()[index].lower().clone();
             let name = SlotName { height: root.height(), lower };
             root = replace(&self.env, &root, &name, &mut |node, index| {
                 let slot = &node.slots()[index];

@@ -10,7 +10,7 @@
 //! (SplinterDB, ATC 2020): a node is small, and what it buffers for each child is a short list of
 //! immutable sorted runs. Five things happen to runs:
 //!
-//! - **seal**: the oldest full memtable is written as one run for each slot of the root;
+//! - **seal**: the oldest full memtable is written as one run for each slot of the root, or for each part of one that is about to be parted;
 //! - **flush**: the runs of a slot are merged and cut at the pivots of the child node, one new run on top
 //!   of each of its slots' buffers;
 //! - **compaction**: the runs of a slot above a leaf are merged with the leaf's base into a new base, or

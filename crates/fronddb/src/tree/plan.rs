@@ -6,8 +6,8 @@
 //!   survives the splitting of nodes, and only the job that holds a slot may split or remove it.
 //! - *receiving*: the interval below the slot, at the height of the node that gets the runs. The pivots in
 //!   there must not change while runs are being cut along them.
-//! - *splitting*: a job that will change pivots at a height excludes receivers there, unless they cut their runs along the pivots that
-//!   it brings.
+//! - *splitting*: a job that will change pivots at a height excludes receivers there, but for a seal that cuts its runs along the pivots
+//!   which it brings.
 //! - *alone*: a job that drops everything below a slot excludes all jobs there. As such a job may have much to read, it lets go of the pivots
 //!   of its own node as soon as it knows that they stay.
 //!
@@ -376,7 +376,7 @@ fn reserve_piece(
         }
         Target::Node(child) => {
             let child = at_hand(height, &slot, child)?;
-            // A node splits when nothing is left above it.
+            // A node splits when nothing is left above it but what comes meanwhile.
             let splits = split::is_too_wide(&env.options, child) && slot.buffer().len() == whole;
             if splits && !alone {
                 brings = split::pivots(&env.options, child);

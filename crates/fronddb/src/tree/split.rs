@@ -6,8 +6,8 @@
 //! would wait for a seal that waits for a flush.
 //!
 //! Invariants:
-//! - X1: where a node is parted depends on its pivots alone. They stay while runs are being cut along them (P2 of [`super::plan`]), so a seal
-//!   and a flush beside it come to the same pivots.
+//! - X1: where a node is parted depends on its pivots alone, which stay while a flush into it cuts runs along them. A seal that knew others
+//!   before has not cut where that flush will part the node, and its reservation refuses the flush (P2 of [`super::plan`]).
 
 use std::sync::Arc;
 
@@ -17,6 +17,10 @@ use super::plan::{Reservations, SlotName};
 use super::tuning::TreeTuning;
 use crate::base::key::PREFIX_BYTES;
 use crate::run::Run;
+
+/// Into so many parts at most a node is parted beside seals: each leaves a run above every part until then, and runs are what a slot
+/// asks for a flush by.
+const PARTS_BESIDE_SEALS_MAX: usize = 4;
 
 /// Whether a node has more slots than it should.
 pub(super) fn is_too_wide(tuning: &TreeTuning, node: &Node) -> bool {
@@ -28,7 +32,8 @@ pub(super) fn pivots(tuning: &TreeTuning, node: &Node) -> Vec<Arc<[u8]>> {
     parts(tuning, node).iter().skip(1).map(|part| part[0].lower().clone()).collect()
 }
 
-/// Where a seal cuts its runs, ascending: at the pivots of the root, and at those that flushes under way or due will bring.
+/// Where a seal cuts its runs, ascending: at the pivots of the root, and at those that flushes under way or due will bring, where these
+/// are few.
 pub(super) fn seal_cuts(tuning: &TreeTuning, reservations: &Reservations, root: &Node) -> Vec<Arc<[u8]>> {
     let mut cuts = Vec::new();
     for (index, slot) in root.slots().iter().enumerate() {
@@ -38,7 +43,12 @@ pub(super) fn seal_cuts(tuning: &TreeTuning, reservations: &Reservations, root: 
             && let Some(child) = child.loaded().filter(|child| is_too_wide(tuning, child))
             && (slot.urgency() >= 1.0 || reservations.holds_slot(&name()))
         {
-            cuts.extend(pivots(tuning, child));
+            cuts.extend(
+                Some(pivots(tuning, child))
+                    .filter(|pivots| pivots.len() < PARTS_BESIDE_SEALS_MAX)
+                    .into_iter()
+                    .flatten(),
+            );
         }
     }
     cuts

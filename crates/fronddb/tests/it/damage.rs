@@ -694,7 +694,7 @@ fn a_large_value_of_which_only_the_log_knows_is_checked() {
 }
 
 /// The blocks of a tree that is dropped go unread with the leaves that are its own alone. In a leaf that it shares with a tree beside it they
-/// stay, and so does their damage, which concerns nobody.
+/// stay, and so does their damage, which concerns nobody. The last node is left out: trees that are created later lie behind it.
 #[test]
 fn a_damaged_tree_is_dropped_and_created_anew() {
     let storage = MemoryStorage::new();
@@ -708,11 +708,14 @@ fn a_damaged_tree_is_dropped_and_created_anew() {
     db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     db.close().unwrap();
     let (mut clean, mut shared) = (0, 0);
-    for offset in used(&storage, &data_file()).1.into_iter().step_by(3000) {
+    for offset in used(&storage, &data_file()).1.into_iter().step_by(1000) {
         let storage = flipped(&storage, offset);
         let before = check(DIRECTORY, &options(&storage), &mut |_| {}).unwrap();
         let [finding] = before.findings.as_slice() else { continue };
         let Some(name) = finding.tree_name.as_deref().filter(|name| TREES.contains(name)) else { continue };
+        if finding.message.contains("node in") && finding.tree_last.is_some_and(|last| last.0 == u32::MAX) {
+            continue;
+        }
         let context = format!("tree={name} offset={offset}");
         let db = open(&storage);
         let tree = db.open_tree(name).unwrap();
@@ -748,5 +751,5 @@ fn a_damaged_tree_is_dropped_and_created_anew() {
             shared += 1;
         }
     }
-    assert!(clean > 40 && shared < 20, "clean={clean} shared={shared}");
+    assert!(clean > 120 && shared < 60, "clean={clean} shared={shared}");
 }

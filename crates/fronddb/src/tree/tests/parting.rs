@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::tree::node::{Slot, Target};
 use crate::tree::plan::Job;
 
 /// A key of the tree's upper half.
@@ -137,4 +138,26 @@ fn a_node_is_not_parted_below_a_range_delete_that_may_lie_on_both_sides() {
     harness.tree.do_job(&harness.retention(), &job).expect("flush");
     assert_eq!(waiting(&harness, &job, &pivots), None);
     check_to_the_end(harness);
+}
+
+#[test]
+fn a_seal_does_not_cut_where_a_node_will_be_parted_into_many() {
+    let (harness, _) = with_wide_child();
+    let (env, root) = (&harness.tree.env, harness.tree.version().root.clone());
+    let cuts_at = |slots: usize| {
+        let leaf = |number| {
+            let lower = upper_key(number);
+            Slot::new(&env.options, lower.into(), Vec::new(), Target::Leaf(None))
+        };
+        let mut leaves: Vec<_> = (0..slots as u32).map(leaf).collect();
+        leaves.sort_by(|a, b| a.lower().cmp(b.lower()));
+        let child = Node::new(&env.budget, root.height() - 1, leaves);
+        let asking = root.slots().iter().max_by(|a, b| a.urgency().total_cmp(&b.urgency())).expect("slots");
+        let slot = Slot::new(&env.options, Arc::from([].as_slice()), asking.buffer().to_vec(), Target::node(child));
+        let root = Node::new(&env.budget, root.height(), vec![slot]);
+        split::seal_cuts(&env.options, &plan::Reservations::default(), &root).len()
+    };
+    let fanout = env.options.fanout_max;
+    assert_eq!((cuts_at(fanout), cuts_at(fanout + 1), cuts_at(2 * fanout + 1)), (0, 1, 2));
+    assert_eq!(cuts_at(20 * fanout), 0, "so many runs would be more than one flush takes");
 }
