@@ -540,8 +540,15 @@ fn a_full_disk_refuses_records_before_they_are_appended_and_goes_on_when_there_i
 
 #[test]
 fn who_finds_a_segment_does_not_wait_for_who_prepares_or_releases_others() {
-    let calls: [fn(&Log) -> Result<Lsn>; 2] =
-        [|log| log.rotate(false), |log| log.append(&[7; RING]).map(|appended| appended.end)];
+    let calls: [fn(&Log) -> Result<Lsn>; 2] = [
+        |log| log.rotate(false),
+        |log| {
+            // Too large for the ring, also compressed.
+            let mut random = Random(1);
+            let record: Vec<u8> = (0..RING).map(|_| random.next() as u8).collect();
+            log.append(&record).map(|appended| appended.end)
+        },
+    ];
     for call in calls {
         let (_, storage) = memory();
         let log = create(&storage).expect("create");
