@@ -69,11 +69,12 @@ impl Salvage {
             return Ok(());
         }
         Err(Failure::negative(format!(
-            "not all of {} was readable: damages={} messages_lost={} prepared_dropped={}",
+            "not all of {} was readable: damages={} messages_lost={} prepared_dropped={}{}",
             self.target.name(),
             report.findings.len(),
             report.messages_lost,
-            report.prepared_dropped
+            report.prepared_dropped,
+            if report.log_cut { "; the last commits may be missing, the log is damaged" } else { "" }
         )))
     }
 }
@@ -88,6 +89,9 @@ fn describe(report: &SalvageReport) -> String {
             bytes(tree.bytes),
             if tree.damages == 0 { String::new() } else { format!(", {} damages", tree.damages) }
         ));
+    }
+    if report.log_cut {
+        lines.push("the log is damaged and was read up to there: later commits are lost, uncounted".to_owned());
     }
     lines.push(format!(
         "rescued {} rows of {} trees; lost {} blocks with about {} messages",

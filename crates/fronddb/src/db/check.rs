@@ -20,7 +20,7 @@ use crate::base::space::PAGE_BYTES;
 use crate::base::{CommitNumber, Error, ErrorKind, Extent, Lsn, Result, TreeId, key};
 use crate::format::record::Record;
 use crate::format::{Superblock, Uncommitted, View};
-use crate::io::{self, DiskStorage, Storage};
+use crate::io::{DiskStorage, Storage, is_damage};
 use crate::log::{LogOptions, LogReader};
 use crate::store::{DATA_FILE, Opened, Store, StoreOptions, StoredImage};
 use crate::tree::verify::{Problem, VerifyReport};
@@ -231,24 +231,42 @@ impl<'a> Offline<'a> {
         Store::open(&self.storage, self.directory, &options)
     }
 
-    /// Shows every record from `from` on, until `visit` answers false.
+    /// Shows every record from `from` on, until `visit` answers false; those before a damage too.
     pub(super) fn read_log(
         &self,
         opened: &Opened,
         from: Lsn,
         visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<bool>,
     ) -> Result<()> {
+        let mut damage = Vec::new();
+        let read = self.read_sound_log(opened, from, visit, &mut damage);
+        match (read, damage.into_iter().next()) {
+            (Ok(false), _) => Ok(()),
+            // A damaged header says more than what is missing for want of its segment.
+            (_, Some(damage)) => Err(damage),
+            (read, None) => read.map(drop),
+        }
+    }
+
+    /// False: `visit` had enough.
+    fn read_sound_log(
+        &self,
+        opened: &Opened,
+        from: Lsn,
+        visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<bool>,
+        damage: &mut Vec<Error>,
+    ) -> Result<bool> {
         let options = LogOptions::new(opened.store.superblock().uuid, &MemoryBudget::new(self.memory_bytes));
-        let reader = LogReader::open(&*self.storage, &self.log_directory, &options, from)?;
+        let reader = LogReader::open_damaged(&*self.storage, &self.log_directory, &options, from, damage)?;
         let mut reader = reader.known_durable(opened.log_end());
         while let Some(mut batch) = reader.next_batch()? {
             while let Some((lsn, bytes)) = batch.next()? {
                 if !visit(lsn, bytes)? {
-                    return Ok(());
+                    return Ok(false);
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -431,11 +449,6 @@ impl Check<'_> {
         let findings = self.report.findings.len() as u64;
         (self.progress)(&CheckProgress { phase, done, total, findings });
     }
-}
-
-/// Damage of the data file, or of the log, of which what the disk does not give back is an `Io` error.
-fn is_damage(error: &Error) -> bool {
-    error.kind() == ErrorKind::Corruption || io::is_lost(error)
 }
 
 /// Decodes a record with all that it holds.

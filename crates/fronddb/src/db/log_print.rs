@@ -103,7 +103,7 @@ impl LogEvent<'_> {
 /// Tells `visit` everything that the live segments of the log at `path` say, oldest first, until it answers false.
 ///
 /// # Errors
-/// `NotFound`, `AlreadyOpen`, `UnsupportedFormat`, `Corruption` where the log is damaged, `Io`.
+/// `NotFound`, `AlreadyOpen`, `UnsupportedFormat`, `Corruption` where the log is damaged, after what could be read, `Io`.
 pub fn log_records(
     path: impl AsRef<Path>,
     options: &CheckOptions,

@@ -41,7 +41,7 @@ use crate::base::sync::Mutex;
 use crate::base::{Error, ErrorKind, Lsn, Result, TxnId};
 use crate::cache::Cache;
 use crate::format::{Superblock, SuperblockBody};
-use crate::io::{DiskStorage, Storage, replace_file};
+use crate::io::{DiskStorage, Storage, is_damage, replace_file};
 use crate::lock::{HeldLock, LOCK_BYTES_UNBOUNDED, LockOptions, LockTable, VictimPreference, WaitObserver};
 use crate::log::{Log, LogOptions, LogReader, LogTail};
 use crate::memtable::{Level0, Memtable, SortedMemtable};
@@ -76,15 +76,20 @@ struct Recovery<'a> {
     leftovers: Arc<Leftovers>,
     started: u64,
     phase_started: u64,
-    /// For salvage: damage to the log is collected here and ends the log.
-    tolerated: Option<Mutex<Vec<Error>>>,
+    tolerated: Option<Mutex<Tolerated>>,
 }
 
-/// Opens a damaged database for reading what is left: damage of the log ends it, and is added to `damage`.
-pub(crate) fn open_damaged(directory: &Path, options: &Options, damage: &mut Vec<Error>) -> Result<Engine> {
-    let (engine, tolerated) = open_with(directory, options, Some(Mutex::default()))?;
-    damage.extend(tolerated);
-    Ok(engine)
+/// For salvage: damage that was passed over.
+#[derive(Debug, Default)]
+pub(crate) struct Tolerated {
+    pub(crate) damage: Vec<Error>,
+    /// Some of it is the log's, which was read only up to there.
+    pub(crate) log_cut: bool,
+}
+
+/// Opens a damaged database for reading what is left, and tells what was passed over.
+pub(crate) fn open_damaged(directory: &Path, options: &Options) -> Result<(Engine, Tolerated)> {
+    open_with(directory, options, Some(Mutex::default()))
 }
 
 /// Opens the database in `directory`.
@@ -92,11 +97,7 @@ pub(crate) fn open(directory: &Path, options: &Options) -> Result<Engine> {
     open_with(directory, options, None).map(|(engine, _)| engine)
 }
 
-fn open_with(
-    directory: &Path,
-    options: &Options,
-    tolerated: Option<Mutex<Vec<Error>>>,
-) -> Result<(Engine, Vec<Error>)> {
+fn open_with(directory: &Path, options: &Options, tolerated: Option<Mutex<Tolerated>>) -> Result<(Engine, Tolerated)> {
     options.validate()?;
     check_directory("the database's directory", Some(directory))?;
     let clock = options.clock.clone().unwrap_or_else(Clock::machine);
@@ -232,7 +233,7 @@ impl Recovery<'_> {
         if let Some(error) = candidates.overtaken {
             // A salvage takes what is there, and says that some of it may be wrong.
             let Some(tolerated) = &self.tolerated else { return Err(error) };
-            tolerated.lock().push(error);
+            tolerated.lock().damage.push(error);
         }
         let mut skipped = candidates.damaged.len() as u32;
         let mut first_damage = None;
@@ -245,7 +246,7 @@ impl Recovery<'_> {
                     skipped += 1;
                     self.events.tell(LogLevel::Warning, || format!("the generation is passed over: {error}"));
                     if let Some(tolerated) = &self.tolerated {
-                        tolerated.lock().push(error.clone());
+                        tolerated.lock().damage.push(error.clone());
                     }
                     // The first damage says more than what an older generation lacks.
                     first_damage.get_or_insert(error);
@@ -325,12 +326,10 @@ impl Recovery<'_> {
         start: Lsn,
         log_end: Lsn,
     ) -> Result<(Vec<Reading>, LogTail)> {
-        let reader = LogReader::open(&*self.storage, &self.log_directory, options, start);
-        let reader = reader.map(|reader| reader.known_durable(log_end));
         if let Some(tolerated) = &self.tolerated {
-            return Self::read_damaged_log(store, reader, start, tolerated);
+            return self.read_damaged_log(store, options, start, log_end, tolerated);
         }
-        let reader = reader?;
+        let reader = LogReader::open(&*self.storage, &self.log_directory, options, start)?.known_durable(log_end);
         // The last segment is counted as full: where it ends shows when it is read.
         let total = reader.last_start().0.saturating_sub(start.0) + options.segment_bytes;
         self.events.begin_progress(self.clock.micros());
@@ -374,21 +373,15 @@ impl Recovery<'_> {
 
     /// Reads the log up to the first damage, or the first place that the disk does not give back: what comes out is a prefix of what was written.
     fn read_damaged_log(
+        &self,
         store: &Store,
-        reader: Result<LogReader>,
+        options: &LogOptions,
         start: Lsn,
-        tolerated: &Mutex<Vec<Error>>,
+        log_end: Lsn,
+        tolerated: &Mutex<Tolerated>,
     ) -> Result<(Vec<Reading>, LogTail)> {
-        let mut reading = Reading::new();
-        let is_lost = |error: &Error| error.kind() == ErrorKind::Corruption || crate::io::is_lost(error);
-        let mut reader = match reader {
-            Err(error) if is_lost(&error) => {
-                tolerated.lock().push(error);
-                return Ok((vec![reading], LogTail::empty(start)));
-            }
-            opened => opened?,
-        };
-        let mut read = || -> Result<()> {
+        let (mut reading, mut damage) = (Reading::new(), Vec::new());
+        let mut read = |reader: &mut LogReader| -> Result<()> {
             while let Some(mut batch) = reader.next_batch()? {
                 while let Some((lsn, bytes)) = batch.next()? {
                     reading.record(store, lsn, bytes)?;
@@ -396,12 +389,26 @@ impl Recovery<'_> {
             }
             Ok(())
         };
-        match read() {
-            Err(error) if is_lost(&error) => tolerated.lock().push(error),
-            done => done?,
-        }
-        reader.give_up();
-        Ok((vec![reading], reader.finish()?))
+        let opened = LogReader::open_damaged(&*self.storage, &self.log_directory, options, start, &mut damage);
+        let tail = match opened.map(|reader| reader.known_durable(log_end)) {
+            Err(error) if is_damage(&error) => {
+                damage.push(error);
+                LogTail::empty(start)
+            }
+            opened => {
+                let mut reader = opened?;
+                match read(&mut reader) {
+                    Err(error) if is_damage(&error) => damage.push(error),
+                    done => done?,
+                }
+                reader.give_up();
+                reader.finish()?
+            }
+        };
+        let mut tolerated = tolerated.lock();
+        tolerated.log_cut |= !damage.is_empty();
+        tolerated.damage.extend(damage);
+        Ok((vec![reading], tail))
     }
 
     /// Applies what the log says about transactions; returns the locks of prepared ones.

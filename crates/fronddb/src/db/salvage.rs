@@ -30,6 +30,8 @@ pub struct SalvageReport {
     pub blocks_lost: u64,
     /// Messages that those held, as far as their surroundings tell.
     pub messages_lost: u64,
+    /// The log is damaged: it was read up to there, and commits that only it had may be missing, which nothing here counts.
+    pub log_cut: bool,
     /// Prepared transactions that waited for a decision; their changes were left out.
     pub prepared_dropped: u64,
 }
@@ -62,6 +64,7 @@ impl SalvageReport {
         json.field("rows", self.rows());
         json.field("blocks_lost", self.blocks_lost);
         json.field("messages_lost", self.messages_lost);
+        json.field_bool("log_cut", self.log_cut);
         json.field("prepared_dropped", self.prepared_dropped);
         json.begin_array_field("trees");
         for tree in &self.trees {
@@ -91,8 +94,7 @@ pub fn salvage(
     options: &CheckOptions,
     progress: &mut dyn FnMut(&CheckProgress),
 ) -> Result<SalvageReport> {
-    let mut errors = Vec::new();
-    let engine = recovery::open_damaged(from.as_ref(), &options.engine_options(), &mut errors)?;
+    let (engine, tolerated) = recovery::open_damaged(from.as_ref(), &options.engine_options())?;
     let target = Options::new()
         .create_if_missing(true)
         .error_if_exists(true)
@@ -111,10 +113,14 @@ pub fn salvage(
         current: None,
         batch: WriteBatch::new(),
         rows: 0,
-        report: SalvageReport { prepared_dropped: engine.report.prepared, ..SalvageReport::default() },
+        report: SalvageReport {
+            prepared_dropped: engine.report.prepared,
+            log_cut: tolerated.log_cut,
+            ..SalvageReport::default()
+        },
         progress,
     };
-    rescue.report.findings.extend(errors.iter().map(|error| finding(error, None)));
+    rescue.report.findings.extend(tolerated.damage.iter().map(|error| finding(error, None)));
     engine.tree.salvage(&mut rescue)?;
     let report = rescue.finish()?;
     db.checkpoint()?;

@@ -24,7 +24,7 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, ErrorKind, Result};
 
 pub mod disk;
 pub mod fault;
@@ -166,6 +166,11 @@ pub(crate) fn is_lost(error: &Error) -> bool {
     }
     let lost = [Errno::IO, Errno::NODATA, Errno::REMOTEIO, Errno::ILSEQ, Errno::BADMSG, Errno::UCLEAN];
     lost.iter().any(|lost| system.raw_os_error() == Some(lost.raw_os_error()))
+}
+
+/// True when something stored is damaged, or the disk does not give it back: what else there is may still be read.
+pub(crate) fn is_damage(error: &Error) -> bool {
+    error.kind() == ErrorKind::Corruption || is_lost(error)
 }
 
 /// Wraps an operating system error with the call and the path it happened on.

@@ -13,6 +13,9 @@
 //! Who knows up to where the log was durable once says so ([`LogReader::known_durable`]): a log that ends before is damaged, or lacks
 //! its last segments, although nothing in it says so.
 //!
+//! Who would rather have a part of a damaged log than none ([`LogReader::open_damaged`]) gets it without the segments whose headers
+//! cannot be read: numbers ascend with positions, so such a one is a gap where the reading ends, or holds nothing.
+//!
 //! Segments before the position stay live: a root older than the newest one may still need them, and only
 //! [`super::Log::release`] says when not.
 //!
@@ -30,7 +33,7 @@ use super::segment::{self, HEADER_BYTES};
 use super::{LogOptions, RECORD_BYTES_MAX, evidence};
 use crate::base::page_buf::PageBuf;
 use crate::base::{Error, Lsn, Result, compress};
-use crate::io::{File, OpenMode, Storage};
+use crate::io::{File, OpenMode, Storage, is_damage};
 
 /// Bytes read at a time.
 const CHUNK: u64 = 1 << 20;
@@ -145,7 +148,31 @@ impl LogReader {
     /// `Corruption` for a damaged segment header, a foreign segment, when there is no segment at all, which never is so (L3 of
     /// [`super::pool`]), or when records from `from` on are missing; `UnsupportedFormat`; `Io`.
     pub fn open(storage: &dyn Storage, dir: &Path, options: &LogOptions, from: Lsn) -> Result<LogReader> {
-        let mut reader = LogReader::scan(storage, dir, options)?;
+        LogReader::scan(storage, dir, options, None)?.begin(dir, from)
+    }
+
+    /// The same for a damaged log: files whose headers are damaged, or not given back by the disk, are left out and told in
+    /// `damage`.
+    ///
+    /// # Errors
+    /// As [`LogReader::open`], but for those.
+    pub fn open_damaged(
+        storage: &dyn Storage,
+        dir: &Path,
+        options: &LogOptions,
+        from: Lsn,
+        damage: &mut Vec<Error>,
+    ) -> Result<LogReader> {
+        let reader = LogReader::scan(storage, dir, options, Some(&mut *damage))?;
+        if reader.segments.is_empty() && !damage.is_empty() {
+            return Ok(LogReader { position: from.0, ..reader });
+        }
+        reader.begin(dir, from)
+    }
+
+    /// Goes to `from`.
+    fn begin(self, dir: &Path, from: Lsn) -> Result<LogReader> {
+        let mut reader = self;
         if reader.segments.is_empty() && reader.leftovers.is_empty() {
             let shown = dir.display();
             return Err(Error::corruption(format!(
@@ -177,7 +204,7 @@ impl LogReader {
     /// # Errors
     /// As [`LogReader::open`].
     pub fn open_oldest(storage: &dyn Storage, dir: &Path, options: &LogOptions) -> Result<LogReader> {
-        let mut reader = LogReader::scan(storage, dir, options)?;
+        let mut reader = LogReader::scan(storage, dir, options, None)?;
         reader.position = reader.segments.first().map_or(0, |found| found.header.start);
         Ok(reader)
     }
@@ -189,7 +216,7 @@ impl LogReader {
 
     /// Numbers of the files in `dir`, if no segment there was begun and none is another database's.
     pub(super) fn unbegun(storage: &dyn Storage, dir: &Path, options: &LogOptions) -> Result<Vec<u64>> {
-        match LogReader::scan(storage, dir, options) {
+        match LogReader::scan(storage, dir, options, None) {
             Ok(reader) if reader.segments.is_empty() => Ok(reader.leftovers),
             Ok(_) => Ok(Vec::new()),
             Err(error) if error.is_unreadable() => Ok(Vec::new()),
@@ -197,7 +224,13 @@ impl LogReader {
         }
     }
 
-    fn scan(storage: &dyn Storage, dir: &Path, options: &LogOptions) -> Result<LogReader> {
+    /// Reads the headers. With `damage`, those that cannot be read are told there.
+    fn scan(
+        storage: &dyn Storage,
+        dir: &Path,
+        options: &LogOptions,
+        mut damage: Option<&mut Vec<Error>>,
+    ) -> Result<LogReader> {
         let (mut segments, mut leftovers) = (Vec::<Found>::new(), Vec::new());
         let names = if storage.exists(dir)? { storage.list(dir)? } else { Vec::new() };
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment::number_of(name)).collect();
@@ -213,7 +246,16 @@ impl LogReader {
                 leftovers.push(*number);
                 continue;
             }
-            file.read_at(&mut page, 0)?;
+            let read = file.read_at(&mut page, 0);
+            let read = read
+                .and_then(|()| segment::check_intact(&page).map(drop).map_err(|error| error.context(path.display())));
+            match (read, &mut damage) {
+                (Err(error), Some(damage)) if is_damage(&error) => {
+                    damage.push(error);
+                    continue;
+                }
+                (read, _) => read?,
+            }
             let header = segment::Header::decode(&page, *number, &options.uuid)
                 .map_err(|error| error.context(path.display()))?;
             match header {

@@ -79,19 +79,12 @@ impl Header {
     /// # Errors
     /// `Corruption` when the page is damaged or of another database, `UnsupportedFormat` when it is newer.
     pub(super) fn decode(page: &[u8], number: u64, uuid: &[u8; 16]) -> Result<Option<Header>> {
-        let Some(checked) = page.get(..CHECKED_BYTES) else {
-            return Err(Error::corruption("log segment is shorter than its header"));
-        };
+        let checked = check_intact(page)?;
         if checked.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
         let u32_at = |at: usize| u32::from_le_bytes(checked[at..at + 4].try_into().unwrap_or_default());
         let u64_at = |at: usize| u64::from_le_bytes(checked[at..at + 8].try_into().unwrap_or_default());
-        let mut copy = checked.to_vec();
-        copy[12..16].fill(0);
-        if checked[0..8] != MAGIC || checksum::log(0, &copy) != u32_at(12) {
-            return Err(Error::corruption("damaged header of a log segment, offset=0"));
-        }
         if u32_at(8) > LOG_FORMAT {
             let message = format!("log segment is newer than this program, format={} known={LOG_FORMAT}", u32_at(8));
             return Err(Error::new(ErrorKind::UnsupportedFormat, message));
@@ -116,6 +109,23 @@ impl Header {
         }
         Ok(Some(header))
     }
+}
+
+/// The checked bytes of a header page that is as it was written, by whichever database, or was never written.
+///
+/// # Errors
+/// `Corruption`.
+pub(super) fn check_intact(page: &[u8]) -> Result<&[u8]> {
+    let Some(checked) = page.get(..CHECKED_BYTES) else {
+        return Err(Error::corruption("log segment is shorter than its header"));
+    };
+    let mut copy = checked.to_vec();
+    copy[12..16].fill(0);
+    let is_intact = checked[0..8] == MAGIC && checksum::log(0, &copy).to_le_bytes() == checked[12..16];
+    if is_intact || checked.iter().all(|byte| *byte == 0) {
+        return Ok(checked);
+    }
+    Err(Error::corruption("damaged header of a log segment, offset=0"))
 }
 
 /// No log gets as far as this; so positions, offsets and windows can be added up.

@@ -1,0 +1,119 @@
+//! Salvage: how much a damaged log costs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fronddb::io::{FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage, read_file};
+use fronddb::{CheckOptions, Database, LogAction, TreeOptions, check, log_records, salvage};
+
+use crate::damage::read;
+use crate::support::{DIRECTORY, Random, open, options};
+
+fn on(storage: &MemoryStorage) -> CheckOptions {
+    with(Arc::new(storage.clone()))
+}
+
+fn with(storage: Arc<dyn Storage>) -> CheckOptions {
+    CheckOptions { storage: Some(storage), memory_bytes: 8 << 20, ..CheckOptions::default() }
+}
+
+/// A segment's file, and where the segment begins if it was begun.
+struct Segment {
+    path: PathBuf,
+    start: Option<u64>,
+}
+
+fn segments(storage: &MemoryStorage) -> Vec<Segment> {
+    let paths = storage.files().into_iter().map(|(path, _)| path);
+    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|extension| extension == "log")).collect();
+    paths.sort();
+    let of = |path: PathBuf| {
+        let bytes = read_file(storage, &path).unwrap();
+        let field = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        let number: u64 = path.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+        let start = (field(32) == number).then(|| field(48));
+        Segment { path, start }
+    };
+    paths.into_iter().map(of).collect()
+}
+
+/// Rows that only the log has, in three segments of it, as a power failure leaves them; and where the log has each.
+fn in_the_log() -> (MemoryStorage, Vec<u64>) {
+    let storage = MemoryStorage::new();
+    // One memtable holds them all.
+    let db = Database::open(DIRECTORY, options(&storage).memory_bytes(16 << 20).level0_bytes(4 << 20)).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    db.checkpoint().unwrap();
+    let mut random = Random::new(1);
+    for row in 0..2600u32 {
+        db.put(&tree, &row.to_be_bytes(), &random.bytes(1000)).unwrap();
+    }
+    let crashed = storage.snapshot().crash(1);
+    drop(db);
+    // The next opening prepares a segment and fails before it needs it.
+    std::mem::forget(open(&crashed));
+    let crashed = crashed.snapshot();
+    let lsns = logged(&crashed).0;
+    (crashed, lsns)
+}
+
+/// Where the log has which writes, and how its reading ended.
+fn logged(storage: &MemoryStorage) -> (Vec<u64>, fronddb::Result<()>) {
+    let mut lsns = Vec::new();
+    let end = log_records(DIRECTORY, &on(storage), &mut |event| {
+        if matches!(event.action, LogAction::Message { .. }) {
+            lsns.push(event.lsn.0);
+        }
+        true
+    });
+    (lsns, end)
+}
+
+#[test]
+fn a_damaged_header_of_a_log_segment_costs_only_what_is_in_it_and_after_it() {
+    let (storage, lsns) = in_the_log();
+    let segments = segments(&storage);
+    let mut kept = Vec::new();
+    for (index, Segment { path, start }) in segments.iter().enumerate() {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let end = segments[index + 1..].iter().find_map(|next| next.start).unwrap_or(u64::MAX);
+        let holds = |lsn: &u64| start.is_some_and(|start| (start..end).contains(lsn));
+        // One that was prepared, or that the tree's state needs no more, costs nothing.
+        let before = lsns.iter().position(holds).unwrap_or(lsns.len());
+        // A flipped bit, and a sector that the disk does not give back.
+        for is_flipped in [true, false] {
+            let context = format!("file={name} is_flipped={is_flipped}");
+            let (copy, plan) = (storage.snapshot(), FaultPlan::new());
+            if is_flipped {
+                copy.flip_bit(path, 0, 0).unwrap();
+            } else {
+                plan.add(FaultRule::unreadable(0..512).on(&path.display().to_string()));
+            }
+            let faulty = with(Arc::new(FaultStorage::new(Arc::new(copy.clone()), plan)));
+            let report = salvage(DIRECTORY, "/new", &faulty, &mut |_| {}).unwrap();
+            let rows: Vec<u32> =
+                read(&copy, "/new").keys().map(|(_, key)| u32::from_be_bytes(key[..].try_into().unwrap())).collect();
+            assert_eq!(rows, (0..before as u32).collect::<Vec<_>>(), "{context}: {:#?}", report.findings);
+            assert!(
+                report.findings.iter().any(|found| found.file.ends_with(name)),
+                "{context}: {:#?}",
+                report.findings
+            );
+            assert!(report.log_cut, "{context}");
+            if is_flipped {
+                let (read, end) = logged(&copy);
+                assert_eq!(read, lsns[..before], "{context}");
+                let error = end.unwrap_err();
+                assert!(error.is_unreadable() && error.to_string().contains(name), "{context}: {error}");
+                let report = check(DIRECTORY, &on(&copy), &mut |_| {}).unwrap();
+                assert_eq!(report.findings.len(), 1, "{context}: {:#?}", report.findings);
+                // As strict as ever.
+                let error = Database::open(DIRECTORY, options(&copy)).map(drop).unwrap_err();
+                assert!(error.is_unreadable() && error.to_string().contains(name), "{context}: {error}");
+            }
+        }
+        kept.push(before);
+    }
+    let lossy = kept.iter().filter(|kept| **kept < lsns.len()).count();
+    assert!(lossy >= 3 && lossy < kept.len() && segments.last().unwrap().start.is_none(), "{kept:?}");
+}
