@@ -77,6 +77,14 @@ fn what_is_put_is_got_scanned_and_deleted() {
     place.run("put demo fruit --insert apple green").failed(14, &["key exists"]);
     place.good("delete demo fruit apple");
     place.run("delete demo fruit apple").failed(1, &["no such key"]);
+    // As a script has it whose variables are not set.
+    for range in [["--from", "b", "--to", ""], ["--from", "", "--to", ""]] {
+        let whole = [["delete", "demo", "fruit"].as_slice(), &range].concat();
+        place.run_with(&whole).failed(2, &["--to is empty"]);
+    }
+    place.run_with(&["delete", "demo", "fruit", "--from", ""]).failed(2, &["--from is empty"]);
+    place.run("delete demo fruit --from c --to b").failed(2, &["no key lies in the range"]);
+    assert_eq!(place.good("scan demo fruit --count"), "3\n");
     place.good("delete demo fruit --from b --to c");
     assert_eq!(place.good("scan demo fruit -k"), "apricot\ncherry\n");
     place.good("delete demo fruit --drop");

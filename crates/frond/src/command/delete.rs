@@ -42,6 +42,10 @@ impl Delete {
         let key = self.encoding.option("key", self.key.as_ref())?;
         let from = self.encoding.option("--from", self.from.as_ref())?.unwrap_or_default();
         let to = self.encoding.option("--to", self.to.as_ref())?.unwrap_or_default();
+        let is_range = self.from.is_some() || self.to.is_some();
+        if is_range && let Some(wrong) = wrong_range(&from, self.to.as_ref().map(|_| &to[..])) {
+            return Err(Failure::usage(wrong));
+        }
         let db = self.target.open()?;
         let tree = self.target.open_tree(&db, &self.tree)?;
         let txn = db.begin(Default::default()).during("delete")?;
@@ -59,5 +63,15 @@ impl Delete {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Why nobody means this range: as a script has it whose variable is not set, it would reach to the end of the tree.
+fn wrong_range(from: &[u8], to: Option<&[u8]>) -> Option<&'static str> {
+    match to {
+        Some([]) => Some("--to is empty; without it the range ends with the tree"),
+        Some(to) if from >= to => Some("no key lies in the range, --from is not below --to"),
+        None if from.is_empty() => Some("--from is empty; --drop removes the tree with all its rows"),
+        _ => None,
     }
 }
