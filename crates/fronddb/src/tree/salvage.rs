@@ -3,7 +3,7 @@
 //! One walk, down and from left to right, that carries a cursor for each memtable and each run on the path. What cannot be
 //! read (a node, an index, a block, a blob) is told and passed over; the messages above and below it are merged as if
 //! it had been empty. So a row whose newest message is lost comes back in an older version, and a deleted one may
-//! come back; a row that only an update remains of is left out, because nobody knows what was updated.
+//! come back; a row that only an update or an insert-if-absent remains of is left out, because nobody knows what was there.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::node::{Node, Slot, Target, node_extent};
 use super::verify::trees_in;
 use super::{BeTree, TreeEnv};
 use crate::base::{CommitNumber, Error, Extent, Result, TreeId, key};
-use crate::format::message::{Kind, Message, RangeDelete};
+use crate::format::message::{Message, RangeDelete};
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::{Uncommitted, View};
 use crate::memtable::Level0Cursor;
@@ -184,12 +184,12 @@ impl Walk<'_> {
         }
         let is_open = |found| matches!(found, Found::Undecided { .. });
         let mut found = Found::Undecided { by: None };
-        let (mut value, mut blob, mut updated) = (None, false, false);
+        let (mut value, mut blob, mut pending) = (None, false, false);
         for source in &mut self.sources {
             while let Some(message) = source.message().filter(|message| message.key == key) {
                 if is_open(found) {
                     found = reader.message(&view, &message);
-                    updated |= is_open(found) && message.kind == Kind::Update && view.sees(message.stamp, false);
+                    pending |= is_open(found) && view.sees(message.stamp, false);
                     if found == Found::Here {
                         (value, blob) = (Some(message.payload.to_vec()), message.blob);
                     }
@@ -216,8 +216,9 @@ impl Walk<'_> {
             }
             other => other,
         };
-        if updated && is_open(found) && self.torn.has(key::tree_of(key)) {
-            let error = Error::corruption(format!("an update without the row it changes, tree={}", key::tree_of(key)));
+        if pending && is_open(found) && self.torn.has(key::tree_of(key)) {
+            let tree = key::tree_of(key);
+            let error = Error::corruption(format!("a change of a row without what the row was, tree={tree}"));
             self.row_damage(key, error);
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Salvage: how much a damaged log costs.
+//! Salvage: how much a damaged log costs, and what it makes up of messages without their row.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use fronddb::io::{FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage, read_file};
 use fronddb::{CheckOptions, Database, LogAction, TreeOptions, check, log_records, salvage};
 
-use crate::damage::read;
-use crate::support::{DIRECTORY, Random, open, options};
+use crate::damage::{data_file, read};
+use crate::support::{DIRECTORY, Random, begin, fresh, open, options};
 
 fn on(storage: &MemoryStorage) -> CheckOptions {
     with(Arc::new(storage.clone()))
@@ -116,4 +116,36 @@ fn a_damaged_header_of_a_log_segment_costs_only_what_is_in_it_and_after_it() {
     }
     let lossy = kept.iter().filter(|kept| **kept < lsns.len()).count();
     assert!(lossy >= 3 && lossy < kept.len() && segments.last().unwrap().start.is_none(), "{kept:?}");
+}
+
+#[test]
+fn an_insert_above_a_lost_row_makes_up_no_value() {
+    let (storage, db, tree) = fresh();
+    let mut random = Random::new(2);
+    let rows: Vec<_> = (0..600u32).map(|row| (row.to_be_bytes(), random.bytes(100))).collect();
+    rows.iter().for_each(|(key, value)| db.put(&tree, key, value).unwrap());
+    db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    let txn = begin(&db);
+    rows.iter().for_each(|(key, _)| txn.insert_if_absent(&tree, key, b"made up").unwrap());
+    txn.insert_if_absent(&tree, b"new", b"inserted").unwrap();
+    txn.commit().unwrap();
+    let crashed = storage.snapshot();
+    drop(db);
+    let bytes = read_file(&crashed, &data_file()).unwrap();
+    let mut lost = 0;
+    for offset in (0..bytes.len()).filter(|offset| bytes[*offset] != 0).step_by(1500) {
+        let copy = crashed.snapshot();
+        copy.flip_bit(&data_file(), offset as u64, 3).unwrap();
+        let Ok(report) = salvage(DIRECTORY, "/new", &on(&copy), &mut |_| {}) else { continue };
+        let rescued = read(&copy, "/new");
+        for ((_, key), value) in &rescued {
+            let is_row = rows.iter().any(|(known, row)| known[..] == key[..] && row == value);
+            let is_new = key == b"new" && value == b"inserted";
+            assert!(is_row || is_new, "offset={offset} key={key:?} value={value:?}: {:#?}", report.findings);
+        }
+        let missing = rows.len() + 1 - rescued.len();
+        assert!(missing == 0 || !report.findings.is_empty(), "offset={offset} missing={missing}");
+        lost += usize::from(missing > 0);
+    }
+    assert!(lost > 10, "lost={lost}");
 }
