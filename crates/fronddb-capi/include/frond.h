@@ -1022,7 +1022,8 @@ typedef struct frond_offline_options {
 frond_status frond_check(const char *path, const frond_offline_options *options, uint64_t *findings, char **json);
 /* Writes what is readable of the database in from to a new one in to, which must not exist: the newest committed state of
  * every row that no damage hides. *rows is how many. from is only read. options, rows and json may be NULL.
- * FROND_CORRUPTION when nothing at all can be read. */
+ * FROND_CORRUPTION when nothing at all can be read. When it fails, what it made in to is removed but for empty directories; a process
+ * that is killed leaves there a database that opens and is not complete. */
 frond_status frond_salvage(const char *from, const char *to, const frond_offline_options *options, uint64_t *rows,
                            char **json);
 

@@ -6,17 +6,21 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::batch::WriteBatch;
 use super::catalog::{self, CATALOG, Row};
 use super::check::{CheckOptions, CheckProgress, finding, finding_in_trees, write_findings};
 use super::database::Database;
+use super::engine::Engine;
 use super::json::JsonWriter;
 use super::monitor::Finding;
 use super::options::{Durability, Options, TreeOptions, TxnOptions};
-use super::recovery;
+use super::recovery::{self, LOG_DIRECTORY, Tolerated};
 use super::tree_handle::Tree;
 use crate::base::{ErrorKind, Result, TreeId, key};
+use crate::io::{DiskStorage, Storage};
+use crate::store::DATA_FILE;
 use crate::tree::salvage::{Damage, SalvageSink};
 
 /// What was rescued and what was not.
@@ -85,6 +89,9 @@ impl SalvageReport {
 /// Writes what is readable of the database at `from` to a new one at `to`: the newest committed state of every row that
 /// no damage hides. Where damage hid a newer version or a delete, the row may be an older version than the last.
 ///
+/// When it fails, what it made is removed but for empty directories. Killed, it leaves at `to` a database that opens and is not complete:
+/// work under another name if that must not be.
+///
 /// # Errors
 /// `NotFound`, `AlreadyOpen`, `UnsupportedFormat`; `InvalidArgument` when `to` exists; `Corruption` when nothing at all
 /// can be read; what writing the new database meets.
@@ -95,16 +102,28 @@ pub fn salvage(
     progress: &mut dyn FnMut(&CheckProgress),
 ) -> Result<SalvageReport> {
     let (engine, tolerated) = recovery::open_damaged(from.as_ref(), &options.engine_options())?;
+    let storage = options.storage.clone().unwrap_or_else(|| Arc::new(DiskStorage::new()));
     let target = Options::new()
         .create_if_missing(true)
         .error_if_exists(true)
         .memory_bytes(options.memory_bytes)
-        .checkpoint_interval_ms(0);
-    let target = match &options.storage {
-        Some(storage) => target.storage(Some(storage.clone())),
-        None => target,
-    };
-    let db = Database::open(to, target)?;
+        .checkpoint_interval_ms(0)
+        .storage(Some(storage.clone()));
+    let db = Database::open(&to, target)?;
+    let salvaged = fill(db, &engine, &tolerated, progress);
+    if salvaged.is_err() {
+        discard(&*storage, to.as_ref());
+    }
+    salvaged
+}
+
+/// Writes all that is readable to `db`, which is new, and closes it.
+fn fill(
+    db: Database,
+    engine: &Engine,
+    tolerated: &Tolerated,
+    progress: &mut dyn FnMut(&CheckProgress),
+) -> Result<SalvageReport> {
     let mut rescue = Rescue {
         db: &db,
         catalog: Vec::new(),
@@ -126,6 +145,18 @@ pub fn salvage(
     db.checkpoint()?;
     db.close()?;
     Ok(report)
+}
+
+/// Removes what a failed salvage made, first the file without which there is no database. Why the salvage failed matters more than a
+/// failure of this.
+fn discard(storage: &dyn Storage, directory: &Path) {
+    let _ = storage.remove(&directory.join(DATA_FILE));
+    for directory in [&directory.join(LOG_DIRECTORY), directory] {
+        for name in storage.list(directory).unwrap_or_default() {
+            let _ = storage.remove(&directory.join(name));
+        }
+        let _ = storage.sync_dir(directory);
+    }
 }
 
 /// Bytes of a transaction of the new database.

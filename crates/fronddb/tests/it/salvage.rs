@@ -1,10 +1,10 @@
-//! Salvage: how much a damaged log costs, and what it makes up of messages without their row.
+//! Salvage: how much a damaged log costs, what it makes up of messages without their row, and what it leaves behind if it fails.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fronddb::io::{FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage, read_file};
-use fronddb::{CheckOptions, Database, LogAction, TreeOptions, check, log_records, salvage};
+use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage, read_file};
+use fronddb::{CheckOptions, Database, ErrorKind, LogAction, TreeOptions, check, log_records, salvage};
 
 use crate::damage::{data_file, read};
 use crate::support::{DIRECTORY, Random, begin, fresh, open, options};
@@ -148,4 +148,30 @@ fn an_insert_above_a_lost_row_makes_up_no_value() {
         lost += usize::from(missing > 0);
     }
     assert!(lost > 10, "lost={lost}");
+}
+
+#[test]
+fn a_salvage_that_fails_leaves_nothing_that_opens() {
+    let (storage, _) = in_the_log();
+    let (mut failed, mut nth) = (0, 1);
+    loop {
+        let (copy, plan) = (storage.snapshot(), FaultPlan::new());
+        plan.add(FaultRule::once(CallClass::Write, nth, Fault::NoSpace).on("/new/"));
+        let faulty = with(Arc::new(FaultStorage::new(Arc::new(copy.clone()), plan.clone())));
+        let salvaged = salvage(DIRECTORY, "/new", &faulty, &mut |_| {});
+        if plan.fired() == 0 {
+            salvaged.unwrap();
+            break;
+        }
+        if salvaged.is_err() {
+            let opened = Database::open("/new", options(&copy).create_if_missing(false)).map(drop);
+            assert_eq!(opened.unwrap_err().kind(), ErrorKind::NotFound, "nth={nth}");
+            failed += 1;
+            // What is left is no hindrance.
+            salvage(DIRECTORY, "/new", &on(&copy), &mut |_| {}).unwrap_or_else(|error| panic!("nth={nth}: {error}"));
+        }
+        assert!(copy.exists(Path::new(DIRECTORY)).unwrap());
+        nth += 1;
+    }
+    assert!(failed > 3, "failed={failed} of {nth}");
 }
