@@ -91,7 +91,10 @@ fn describe(report: &SalvageReport) -> String {
         ));
     }
     if report.log_cut {
-        lines.push("the log is damaged and was read up to there: later commits are lost, uncounted".to_owned());
+        lines.push(
+            "the log is damaged and was read up to there: later commits, if there were any, are lost, uncounted"
+                .to_owned(),
+        );
     }
     lines.push(format!(
         "rescued {} rows of {} trees; lost {} blocks with about {} messages",

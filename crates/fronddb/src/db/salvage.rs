@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::batch::WriteBatch;
@@ -18,7 +18,7 @@ use super::monitor::Finding;
 use super::options::{Durability, Options, TreeOptions, TxnOptions};
 use super::recovery::{self, LOG_DIRECTORY, Tolerated};
 use super::tree_handle::Tree;
-use crate::base::{ErrorKind, Result, TreeId, key};
+use crate::base::{Error, ErrorKind, Result, TreeId, key};
 use crate::io::{DiskStorage, Storage};
 use crate::store::DATA_FILE;
 use crate::tree::salvage::{Damage, SalvageSink};
@@ -93,7 +93,7 @@ impl SalvageReport {
 /// work under another name if that must not be.
 ///
 /// # Errors
-/// `NotFound`, `AlreadyOpen`, `UnsupportedFormat`; `InvalidArgument` when `to` exists; `Corruption` when nothing at all
+/// `NotFound`, `AlreadyOpen`, `UnsupportedFormat`; `InvalidArgument` when there are files in `to`, or in a directory `log` there; `Corruption` when nothing at all
 /// can be read; what writing the new database meets.
 pub fn salvage(
     from: impl AsRef<Path>,
@@ -109,12 +109,19 @@ pub fn salvage(
         .memory_bytes(options.memory_bytes)
         .checkpoint_interval_ms(0)
         .storage(Some(storage.clone()));
-    let db = Database::open(&to, target)?;
-    let salvaged = fill(db, &engine, &tolerated, progress);
-    if salvaged.is_err() {
-        discard(&*storage, to.as_ref());
+    for directory in directories(to.as_ref()) {
+        // All files there are removed when it fails.
+        if storage.list(&directory).is_ok_and(|names| !names.is_empty()) {
+            return Err(Error::invalid(format!("the new database has files already, path={}", directory.display())));
+        }
     }
-    salvaged
+    let salvaged = Database::open(&to, target).and_then(|db| fill(db, &engine, &tolerated, progress));
+    salvaged.inspect_err(|error| {
+        // With these it is somebody else's, who was faster.
+        if !matches!(error.kind(), ErrorKind::AlreadyOpen | ErrorKind::InvalidArgument) {
+            discard(&*storage, to.as_ref());
+        }
+    })
 }
 
 /// Writes all that is readable to `db`, which is new, and closes it.
@@ -151,12 +158,17 @@ fn fill(
 /// failure of this.
 fn discard(storage: &dyn Storage, directory: &Path) {
     let _ = storage.remove(&directory.join(DATA_FILE));
-    for directory in [&directory.join(LOG_DIRECTORY), directory] {
-        for name in storage.list(directory).unwrap_or_default() {
+    for directory in directories(directory) {
+        for name in storage.list(&directory).unwrap_or_default() {
             let _ = storage.remove(&directory.join(name));
         }
-        let _ = storage.sync_dir(directory);
+        let _ = storage.sync_dir(&directory);
     }
+}
+
+/// Where a database in `directory` has its files.
+fn directories(directory: &Path) -> [PathBuf; 2] {
+    [directory.join(LOG_DIRECTORY), directory.to_path_buf()]
 }
 
 /// Bytes of a transaction of the new database.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage, read_file};
+use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage, read_file};
 use fronddb::{CheckOptions, Database, ErrorKind, LogAction, TreeOptions, check, log_records, salvage};
 
 use crate::damage::{data_file, read};
@@ -174,4 +174,20 @@ fn a_salvage_that_fails_leaves_nothing_that_opens() {
         nth += 1;
     }
     assert!(failed > 3, "failed={failed} of {nth}");
+}
+
+#[test]
+fn a_salvage_into_a_directory_with_files_is_refused_and_leaves_them() {
+    let (storage, _) = in_the_log();
+    for file in ["/new/letter", "/new/log/letter"].map(Path::new) {
+        let copy = storage.snapshot();
+        copy.create_dir_all(file.parent().unwrap()).unwrap();
+        copy.open(file, OpenMode { create: true, ..OpenMode::default() }).unwrap().write_at(&[7; 4096], 0).unwrap();
+        let plan = FaultPlan::new();
+        plan.add(FaultRule::from(CallClass::Write, 2, Fault::NoSpace).on("/new/"));
+        let faulty = with(Arc::new(FaultStorage::new(Arc::new(copy.clone()), plan)));
+        let refused = salvage(DIRECTORY, "/new", &faulty, &mut |_| {}).map(drop);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument, "{}", file.display());
+        assert!(copy.exists(file).unwrap(), "{}", file.display());
+    }
 }
