@@ -523,7 +523,8 @@ typedef struct frond_fetch {
 /* Moves as frond_cursor_move, packs that row into the buffer, and goes on in the same direction until rows_max rows are
  * packed, the next one does not fit, or the range ends; also behind a row that is peeked at. The cursor is then at the
  * last row packed; if a row did not fit it is at that row, which a following NEXT or PREV packs first. With locks,
- * exactly the rows packed and that one are locked, but for what is peeked at. A buffer too small for one row is no error: rows is 0 and bytes_needed says how much it takes.
+ * exactly the rows packed and that one are locked, but for what is peeked at. A buffer too small for one row is no error: rows is 0 and
+ * bytes_needed says how much it takes. With FROND_FETCH_LENT it ends also when 256 KiB of values are lent: more says whether there is more.
  *
  * Packed layout: for each row its key's length and its value's length (uint32_t, in the machine's byte order), the key,
  * the value, and zeros up to a multiple of 8 bytes, counted from the start of the buffer. */
@@ -760,7 +761,7 @@ frond_status frond_db_set_log_sync_period_ms(frond_db *db, uint64_t period_ms);
 
 /* One thing that a check found. */
 typedef struct frond_finding {
-  const char *file;    /* relative to the database's directory */
+  const char *file;    /* relative to the database's directory; of a log elsewhere, with its directory's name alone */
   const char *message; /* what is wrong, in words */
   uint64_t offset;     /* in the file, in bytes; UINT64_MAX when not known */
   uint32_t tree;       /* the tree concerned, of several the first; 0 when not known */
@@ -780,8 +781,8 @@ typedef struct frond_check_progress {
 /* Told now and then in the thread that checks; progress is lent for the call. False ends the check. */
 typedef bool (*frond_check_fn)(void *context, const frond_check_progress *progress);
 
-/* Reads and checks everything stored. *findings (may be NULL) is the number of damages; damage is no error. report and
- * progress may be NULL, context is for both. Others go on meanwhile. FROND_CANCELLED when progress ended it; what was
+/* Reads and checks all trees and large values; frond_check, of a database that is not open, also the log, the superblocks and the
+ * space map. *findings (may be NULL) is the number of damages; damage is no error. report and progress may be NULL, context is for both. Others go on meanwhile. FROND_CANCELLED when progress ended it; what was
  * found until then has been reported, and *findings is left alone. */
 frond_status frond_db_check(frond_db *db, frond_finding_fn report, frond_check_fn progress, void *context,
                             uint64_t *findings);
@@ -1020,7 +1021,7 @@ typedef struct frond_offline_options {
  * no error, also when it keeps the database from opening. *json is all of it as a JSON object, to be freed with
  * frond_string_free. options, findings and json may be NULL. */
 frond_status frond_check(const char *path, const frond_offline_options *options, uint64_t *findings, char **json);
-/* Writes what is readable of the database in from to a new one in to, which must not exist: the newest committed state of
+/* Writes what is readable of the database in from to a new one in to, where no files may be: the newest committed state of
  * every row that no damage hides. *rows is how many. from is only read. options, rows and json may be NULL.
  * FROND_CORRUPTION when nothing at all can be read. When it fails, what it made in to is removed but for empty directories; a process
  * that is killed leaves there a database that opens and is not complete. */

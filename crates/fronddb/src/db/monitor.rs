@@ -53,7 +53,7 @@ pub struct LockInfo {
 /// One thing that a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// File, relative to the database's directory.
+    /// File, relative to the database's directory; of a log elsewhere, with its directory's name alone.
     pub file: String,
     /// Offset in it, in bytes, where known.
     pub offset: Option<u64>,
