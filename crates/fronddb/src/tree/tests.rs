@@ -167,6 +167,15 @@ impl Harness {
         self.tree.publish(input, || Ok(())).expect("publish");
     }
 
+    /// Checks everything now, after all work that there is, and opened again.
+    fn check_to_the_end(&mut self) {
+        self.check();
+        while self.tree.work_step(&self.retention(), 0.0).expect("work") {}
+        self.check();
+        self.reopen();
+        self.check();
+    }
+
     /// Stops without warning right after a publication, and opens what is stored.
     fn reopen(&mut self) {
         self.reopen_on(&|storage| storage);
@@ -1082,11 +1091,7 @@ fn a_drop_lets_seals_in_while_it_reads() {
         assert_eq!(harness.tree.begin_alone(&retention, &job).expect("reads").is_some(), !partly);
         assert!(harness.tree.seal_step(&retention).expect("seal").is_some(), "partly={partly}");
         harness.tree.do_job(&retention, &job).expect("drop");
-        harness.check();
-        while harness.tree.work_step(&harness.retention(), 0.0).expect("work") {}
-        harness.check();
-        harness.reopen();
-        harness.check();
+        harness.check_to_the_end();
     }
 }
 

@@ -64,14 +64,6 @@ fn waiting(harness: &Harness, job: &Job, pivots: &[Arc<[u8]>]) -> Option<Vec<usi
     lowers.map(|lower| plan::slot_at(&root, &name(lower)).map(|(slot, _)| slot.buffer().len())).collect()
 }
 
-fn check_to_the_end(mut harness: Harness) {
-    harness.check();
-    while harness.tree.work_step(&harness.retention(), 0.0).expect("work") {}
-    harness.check();
-    harness.reopen();
-    harness.check();
-}
-
 #[test]
 fn seals_go_on_while_a_flush_parts_a_node() {
     let (mut harness, lower) = with_wide_child();
@@ -85,7 +77,7 @@ fn seals_go_on_while_a_flush_parts_a_node() {
     }
     harness.tree.do_job(&harness.retention(), &job).expect("flush");
     assert_eq!(waiting(&harness, &job, &pivots), Some(vec![2; 1 + pivots.len()]), "what came meanwhile");
-    check_to_the_end(harness);
+    harness.check_to_the_end();
 }
 
 /// Calls back when it is asked for the first time, as the merge rules do in the midst of a seal.
@@ -123,7 +115,7 @@ fn a_node_is_parted_while_a_seal_writes() {
         let retention = Retention { snapshots: vec![CommitNumber(harness.now)], statuses: &asked };
         assert!(harness.tree.seal_step(&retention).expect("seal").is_some());
         assert!(asked.0.load(Ordering::Relaxed), "the node was parted in the midst");
-        check_to_the_end(harness);
+        harness.check_to_the_end();
     }
 }
 
@@ -137,7 +129,7 @@ fn a_node_is_not_parted_below_a_range_delete_that_may_lie_on_both_sides() {
     assert!(harness.tree.seal_step(&harness.retention()).expect("seal").is_some());
     harness.tree.do_job(&harness.retention(), &job).expect("flush");
     assert_eq!(waiting(&harness, &job, &pivots), None);
-    check_to_the_end(harness);
+    harness.check_to_the_end();
 }
 
 #[test]
