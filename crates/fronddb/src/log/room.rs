@@ -39,7 +39,12 @@ impl Log {
         let mut boundaries = self.boundaries.lock();
         if at != boundaries.latest {
             if self.pool.prepared() <= boundaries.pending.len() {
-                self.prepare_for_rotation(boundaries.pending.len(), must_follow)?;
+                let claimed = boundaries.pending.len();
+                match self.prepare_unless(|| self.pool.prepared() > claimed) {
+                    // Level 0 can be emptied all the same, which is what makes space; nothing can be appended until then.
+                    Err(error) if error.kind() == ErrorKind::NoSpace && !must_follow => {}
+                    result => result?,
+                }
             }
             boundaries.latest = at;
             boundaries.pending.push_back(at);
@@ -52,17 +57,10 @@ impl Log {
         Ok(Lsn(at))
     }
 
-    /// Makes sure that there is a segment more than the `claimed` ones; who prepares one just now is waited for.
-    fn prepare_for_rotation(&self, claimed: usize, must_follow: bool) -> Result<()> {
+    /// Waits for who prepares a segment just now, and prepares one if there are not enough then.
+    fn prepare_unless(&self, are_enough: impl FnOnce() -> bool) -> Result<()> {
         let seen = self.pool.next_number();
-        if self.pool.prepared() > claimed {
-            return Ok(());
-        }
-        match self.pool.prepare_after(seen) {
-            // Level 0 can be emptied all the same, which is what makes space; nothing can be appended until then.
-            Err(error) if error.kind() == ErrorKind::NoSpace && !must_follow => Ok(()),
-            result => result,
-        }
+        if are_enough() { Ok(()) } else { self.pool.prepare_after(seen) }
     }
 
     pub(super) fn is_boundary(&self, position: u64) -> bool {
@@ -171,11 +169,7 @@ impl Log {
             kept == 0 || self.pool.prepared() > kept
         };
         while !may_take() {
-            // Who prepares one just now is waited for.
-            let seen = self.pool.next_number();
-            if !may_take() {
-                self.pool.prepare_after(seen)?;
-            }
+            self.prepare_unless(may_take)?;
         }
         self.pool.enlarge_next(bytes)
     }
