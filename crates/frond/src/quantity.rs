@@ -7,7 +7,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     parse(text.trim_end_matches("iB").trim_end_matches('B'), 1 << 10)
 }
 
-/// Parses a count: a number, or with k, M, G (powers of 1000); `_` and `,` may group digits.
+/// Parses a count: a number, or with k, M, G (powers of 1000).
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     parse(text, 1_000)
 }
@@ -18,8 +18,13 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| format!("not a time in seconds: {text:?}"))
 }
 
+/// `_` may stand between digits anywhere, `,` only where it groups thousands: `1,5G` may mean one and a half.
 fn parse(text: &str, thousand: u64) -> Result<u64, String> {
     let wrong = || format!("not a number with an optional K, M, G or T: {text:?}");
+    let mut groups = text.split(',').skip(1);
+    if groups.any(|group| group.bytes().take_while(u8::is_ascii_digit).count() != 3) {
+        return Err(format!("{text:?}: a comma groups thousands here (1,500,000); a fraction takes a point (1.5)"));
+    }
     let digits: String = text.chars().filter(|character| !matches!(character, '_' | ',')).collect();
     let (number, unit) = match digits.char_indices().next_back() {
         Some((at, unit)) if unit.is_ascii_alphabetic() => (&digits[..at], unit.to_ascii_uppercase()),
@@ -99,7 +104,9 @@ mod tests {
         assert_eq!(parse_bytes("4096"), Ok(4096));
         assert_eq!(parse_count("2_000k"), Ok(2_000_000));
         assert_eq!(parse_count("20M"), Ok(20_000_000));
-        for wrong in ["", "M", "-1", "1x", "99999999999T"] {
+        assert_eq!(parse_count("1,234,567"), Ok(1_234_567));
+        assert_eq!(parse_count("1,500k"), Ok(1_500_000));
+        for wrong in ["", "M", "-1", "1x", "99999999999T", "1,5G", "1,", "1,2345"] {
             assert!(parse_bytes(wrong).is_err(), "{wrong}");
         }
     }

@@ -53,6 +53,57 @@ fn one_row() -> Place {
 }
 
 #[test]
+fn a_plug_run_that_met_a_full_disk_does_not_say_that_rows_were_lost() {
+    let place = Place::new();
+    let said = run_failing(&place, "write", "db/data.frond", ENOSPC, "plug --rows 30K --rate max --results plug");
+    assert_eq!(said.code, 19, "{}{}", said.out, said.err);
+    for part in ["make room", "the loading process ended by itself: exit status: 19"] {
+        assert!(said.err.contains(part), "{}", said.err);
+    }
+}
+
+/// Two trees in several leaves, so that an estimate reads what the catalog does not.
+fn two_large_trees() -> Place {
+    let place = Place::new();
+    let options = fronddb::Options::new().create_if_missing(true).memory_bytes(16 << 20);
+    let db = fronddb::Database::open(place.path("demo"), options).expect("open");
+    let mut state = 1u64;
+    for name in ["left", "right"] {
+        let tree = db.create_tree(name, &fronddb::TreeOptions::default()).expect("create");
+        for transaction in 0..30u32 {
+            let mut batch = fronddb::WriteBatch::new();
+            for row in 0..1000u32 {
+                let mut value = Vec::new();
+                for _ in 0..100 {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    value.extend_from_slice(&(state >> 8).to_le_bytes());
+                }
+                batch.put(&tree, &(transaction * 1000 + row).to_be_bytes(), &value).expect("put");
+            }
+            db.write(&batch, fronddb::TxnOptions::default()).expect("write");
+        }
+    }
+    db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).expect("compact");
+    db.close().expect("close");
+    place
+}
+
+#[test]
+fn a_tree_whose_size_cannot_be_told_is_listed_beside_the_others() {
+    let place = two_large_trees();
+    let failing = |reads, line| run_failing_after(reads, &place, "read", "data.frond", EIO, line);
+    let listed = (0..200).map(|reads| (reads, failing(reads, "trees demo"))).find(|(_, said)| said.out.contains('?'));
+    let (reads, said) = listed.expect("some read is an estimate's");
+    assert_ne!(said.code, 0);
+    said.complained(&["estimate tree", "offset="]);
+    let json: serde_json::Value = serde_json::from_str(&failing(reads, "trees demo --json").out).expect("JSON");
+    for (at, name) in ["left", "right"].iter().enumerate() {
+        let line = said.out.lines().find(|line| line.starts_with(name)).expect("listed");
+        assert_eq!(line.contains('?'), json[at]["rows"].is_null(), "{line}");
+    }
+}
+
+#[test]
 fn a_full_disk_is_19_and_with_room_it_works() {
     let place = Place::new();
     run_failing(&place, "write", "other/data.frond", ENOSPC, "create other t").failed(19, &["no space", "make room"]);

@@ -28,7 +28,7 @@ const LINE_MAX: u64 = 4 * ((256 << 20) + (64 << 10));
 enum IfExists {
     /// Give it the new one
     Replace,
-    /// Keep the old one
+    /// Keep the old one, unseen: how many were kept is not counted
     Keep,
     /// Stop with exit code 14
     Fail,
@@ -108,7 +108,9 @@ impl Load {
         drop(progress);
         loaded.map_err(|failure| failure.then(format_args!("rows loaded before it: {committed}")))?;
         self.target.close(db)?;
-        note(&format!("{} rows loaded", count(committed)));
+        let kept =
+            if self.if_exists == IfExists::Keep { ", or left as they were where their key had a value" } else { "" };
+        note(&format!("{} rows loaded{kept}", count(committed)));
         Ok(())
     }
 

@@ -20,7 +20,7 @@ Examples:
   frond salvage demo demo-rescued && echo nothing was lost
 
 The damaged database is only read. In the new one each row has its newest readable version: where the damage hid a newer
-version or a delete, that is an older one.")]
+version or a delete, that is an older one. Interrupted, it leaves what it wrote as NEW.PID.partial, which may be removed.")]
 pub(crate) struct Salvage {
     #[command(flatten)]
     target: Target,

@@ -1,7 +1,8 @@
 //! The parent while the child loads: what it is told, what it shows, when it kills.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use frond_bench::generate::Random;
 use super::loader::PlugLoad;
 use super::timeline::Timeline;
 use super::{Rate, Run, TRANSACTION_ROWS};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, NEGATIVE, Outcome};
 use crate::output::note;
 use crate::progress::Progress;
 use crate::quantity::{bytes, count, micros};
@@ -103,8 +104,8 @@ pub(crate) fn load_and_kill(
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                let status = victim.0.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-                return Err(Failure::negative(format!("the loading process ended by itself: {status}")));
+                let status = victim.0.wait().map_err(|error| Failure::files("wait for the loading process", &error))?;
+                return Err(ended_by_itself(status));
             }
         }
         let reached = match goal {
@@ -137,6 +138,14 @@ pub(crate) fn load_and_kill(
     watched.bytes_written = last.bytes;
     watched.commit_p99_micros = last.commit_p99;
     Ok(watched)
+}
+
+/// Nothing was lost by it, so its exit code is handed on, and a signal as shells show it.
+fn ended_by_itself(status: ExitStatus) -> Failure {
+    const OF_SIGNALS: i32 = 128;
+    let code = status.code().or_else(|| status.signal().map(|signal| OF_SIGNALS + signal));
+    let code = code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(NEGATIVE);
+    Failure::new(code, format!("the loading process ended by itself: {status}; what it says is above"))
 }
 
 fn start(run: &Run, rate: Rate, rows: u64) -> Outcome<Victim> {
