@@ -37,6 +37,8 @@ bool report(void *context, const frond_bulk_progress *now)
 
 Bulk_load::~Bulk_load()
 {
+  if (told)
+    thd_progress_end(told);
   for (const Load &load : loads)
     frond_bulk_free(load.bulk);
 }
@@ -103,8 +105,21 @@ frond_status Bulk_load::add(size_t number, frond_slice key, frond_slice value)
   return frond_bulk_add(loads[number].bulk, key, value);
 }
 
+void Bulk_load::tell(THD *thd, uint stages)
+{
+  if (thd->progress.arena == thd->stmt_arena)
+    return;
+  thd_progress_init(thd, stages);
+  thd_progress_report(thd, 0, 1); /* the stage is not shown before; how many rows will come is unknown */
+  told= thd;
+}
+
 frond_status Bulk_load::finish(THD *thd, uint *key_number, frond_row *duplicate)
 {
+  if (told)
+    thd_progress_next_stage(thd);
+  else
+    tell(thd, 1); /* it was for another partition's load to tell, which has ended */
   Progress progress= {thd, 0, rows_added * loads.size()};
   for (const Load &load : loads) {
     frond_status status= frond_bulk_finish(load.bulk, report, &progress, duplicate);

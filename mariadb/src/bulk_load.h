@@ -51,6 +51,10 @@ public:
   static frond_status begin(frond_txn *txn, const Table_share *share, const TABLE_SHARE *table, uint tables,
                             std::unique_ptr<Bulk_load> *load);
 
+  /* Shows the statement's progress in the process list until the load's end, unless somebody does already: the server in ALTER TABLE and
+     LOAD DATA. The first stage is the gathering of rows, the second finish(). */
+  void tell(THD *thd) { tell(thd, 2); }
+
   /* Adds an entry to target `number`. Of a table the tree of rows is 0, then come its other indexes in the order of their
      key numbers. */
   frond_status add(size_t number, frond_slice key, frond_slice value);
@@ -62,6 +66,7 @@ public:
   frond_status finish(THD *thd, uint *key_number, frond_row *duplicate);
 
 private:
+  void tell(THD *thd, uint stages);
   static std::vector<Target> targets_of(const Table_share *share, const TABLE_SHARE *table);
 
   struct Load {
@@ -69,6 +74,7 @@ private:
     uint key_number;
   };
   std::vector<Load> loads;
+  THD *told= nullptr; /* whose progress ends with this */
   uint64_t rows_added= 0;
 };
 

@@ -787,8 +787,12 @@ int ha_frond::begin_load()
   if (error)
     return error;
   uint tables= table->part_info ? table->part_info->get_tot_partitions() : 1;
-  if (copying)
-    return failure(Bulk_load::begin(txn(), share, table_share, tables, &load));
+  if (copying) {
+    error= failure(Bulk_load::begin(txn(), share, table_share, tables, &load));
+    if (load)
+      load->tell(ha_thd());
+    return error;
+  }
   /* Others may be writing to it: then this statement writes beside them. */
   frond_status status= Bulk_load::look_free(share, table_share);
   if (status != FROND_OK)
@@ -798,6 +802,8 @@ int ha_frond::begin_load()
     return error;
   status= Bulk_load::begin(txn(), share, table_share, tables, &load);
   session->set_wait(statement_wait_ms);
+  if (load)
+    load->tell(ha_thd());
   /* Its snapshot may have rows there that others have deleted since. */
   if (status == FROND_OK && !session->read_committed() && thd_test_options(ha_thd(), OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN)) {
     session->overtook(share->primary);
