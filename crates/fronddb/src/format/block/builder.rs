@@ -58,8 +58,8 @@ impl Default for Layout {
     }
 }
 
-/// Below this many strings planes are not worth their headers.
-const PLANES_MIN: usize = 8;
+/// Below this many strings planes are not worth their headers, and layouts are the same.
+pub const PLANES_MIN: usize = 8;
 
 /// Strings end to end.
 #[derive(Debug, Default)]
@@ -250,6 +250,11 @@ impl EntryBlockBuilder {
         const HEAD_BYTES: usize = 16;
         let longer = (self.prefix - self.prefix_with(message.key)) * self.count().saturating_sub(1);
         self.size() + longer + message.key.len() + message.payload.len() + HEAD_BYTES
+    }
+
+    /// Bytes of all payloads.
+    pub fn payload_bytes(&self) -> usize {
+        self.payloads.bytes.len()
     }
 
     /// Messages added so far.

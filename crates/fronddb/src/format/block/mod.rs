@@ -39,7 +39,7 @@ pub mod index;
 pub mod ranges;
 mod stored;
 
-pub use builder::{BLOCK_BYTES_MAX, EntryBlockBuilder, Layout};
+pub use builder::{BLOCK_BYTES_MAX, EntryBlockBuilder, Layout, PLANES_MIN};
 pub use entries::{EntryBlock, EntryCursor, Payload};
 pub use index::{IndexBlock, IndexBuilder, IndexEntry};
 pub use ranges::{RangeBlock, RangeList, RangeLists};
