@@ -1,7 +1,8 @@
 //! A private stock MariaDB server with the plugin of this checkout, as mariadb/tools/server.sh starts it, but as our own
 //! child: so that it can be killed at any moment and its start be timed to the millisecond.
 //!
-//! Everything of it lies in one directory: data, socket, error log. Dropping the handle kills the process.
+//! Everything of it lies in one directory: data, socket, error log. Dropping the handle kills the process, and so does the
+//! end of this one by a signal: the server stands in a process group of its own, which Ctrl-C does not reach.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use frond_load::child::dies_with_us;
 use frond_load::wire::{Connection, Failure};
 
 /// A server that does not answer by then is taken for hung.
@@ -121,7 +123,7 @@ impl Server {
         self.directory.join("error.log")
     }
 
-    /// Starts the process and returns at once.
+    /// Starts the process and returns at once. It ends with the calling thread.
     pub(crate) fn launch(&mut self) -> Result<(), String> {
         assert!(self.child.is_none(), "it runs already");
         let _ = fs::remove_file(self.socket());
@@ -132,8 +134,10 @@ impl Server {
             .map_err(|error| format!("cannot write {}: {error}", self.error_log().display()))?;
         let errors = log.try_clone().map_err(|error| error.to_string())?;
         let usr = self.installation.prefix.join("usr");
-        let mut command = Command::new(self.installation.program("mariadbd"));
+        let mut words = dies_with_us().iter().map(PathBuf::from).chain([self.installation.program("mariadbd")]);
+        let mut command = Command::new(words.next().unwrap_or_default());
         command
+            .args(words)
             .args(["--no-defaults", "--skip-networking", "--plugin-load-add=ha_frond"])
             .args(["--default-storage-engine=FROND", "--max-connections=300", "--innodb-buffer-pool-size=64M"])
             .arg(format!("--basedir={}", usr.display()))
@@ -237,5 +241,41 @@ fn as_root(command: &mut Command) {
     let is_root = fs::metadata("/proc/self").is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0);
     if is_root {
         command.arg("--user=root");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn a_server_dies_with_who_started_it_even_when_nobody_drops_it() {
+        if dies_with_us().is_empty() {
+            println!("there is no setpriv on this machine");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let prefix = directory.path().join("prefix");
+        let program = prefix.join("usr/sbin/mariadbd");
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::write(&program, "#!/bin/sh\nexec sleep 20\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let out = directory.path().to_owned();
+        let installation = Installation { prefix, plugin_dir: out.clone(), out: out.clone() };
+        let starter = std::thread::spawn(|| {
+            let mut server = Server { installation, directory: out, options: Vec::new(), child: None };
+            server.launch().unwrap();
+            let child = server.child.take().unwrap();
+            // Until then it is the wrapper, which may not have asked for the signal yet.
+            while fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap() != "sleep\n" {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            child
+        });
+        let status = starter.join().unwrap().wait().unwrap();
+        assert_eq!(status.signal(), Some(9), "{status}");
     }
 }

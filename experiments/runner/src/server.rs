@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use frond_load::child::dies_with_us;
 use frond_load::wire::{Connection, Failure as SqlFailure};
 use rustix::fs::{Advice, fadvise};
 
@@ -339,12 +340,6 @@ fn command(installation: &Installation, cage: &Cage, directory: &Path, settings:
     command.args(common_settings().iter().chain(&own).map(|setting| &setting.option));
     command.current_dir(directory).process_group(0);
     command
-}
-
-/// The wrapper that makes a program die with this process, where the machine has it.
-pub(crate) fn dies_with_us() -> &'static [&'static str] {
-    let setpriv = ["/usr/bin/setpriv", "/bin/setpriv"].iter().any(|path| Path::new(path).exists());
-    if setpriv { &["setpriv", "--pdeathsig", "KILL", "--"] } else { &[] }
 }
 
 /// As root the server wants to be told that this is meant.

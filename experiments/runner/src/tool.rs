@@ -5,9 +5,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use frond_load::child::dies_with_us;
+
 use crate::cleanup;
 use crate::failure::{Failure, While};
-use crate::server::{Server, dies_with_us};
+use crate::server::Server;
 
 /// A program under way.
 pub(crate) struct Running {
