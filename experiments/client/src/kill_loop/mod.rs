@@ -1,7 +1,8 @@
 //! A server under mixed concurrent SQL is killed with SIGKILL at random moments, many times in a row.
 //!
-//! Each round: workers, one connection and thread each, run until the connection breaks; the server is started again
-//! (sometimes killed once more in mid-recovery); what each worker knows and what the tables hold are compared.
+//! Each round: workers, one connection and thread each, run until the connection breaks, which is not before one of them has
+//! something acknowledged; the server is started again (sometimes killed once more in mid-recovery); what each worker knows
+//! and what the tables hold are compared.
 //!
 //! What is checked after each restart
 //!   K1  every acknowledged transaction is there; the one in flight is there as a whole or not at all; nothing else is
@@ -16,7 +17,8 @@
 //! Start-up is timed from the launch of the process to the first SELECT on a FROND table, against starts after an orderly stop.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -39,6 +41,8 @@ const BINLOG_NAME: &str = "binlog";
 const CLEAN_STOP_EVERY: u64 = 8;
 /// Percentage of restarts that are killed once more while they recover.
 const KILLED_AGAIN_PERCENT: u64 = 20;
+/// A server under which nothing gets done by then is taken for hung.
+const ACKNOWLEDGED_SECONDS_MAX: u64 = 60;
 
 #[derive(Debug, Args)]
 pub(crate) struct KillLoop {
@@ -201,25 +205,19 @@ impl Run<'_> {
     fn work(&mut self) -> Result<(), String> {
         let socket = self.server.socket();
         let pause = Duration::from_millis(20 + self.random.below(self.command.work_ms_max.max(21) - 20));
+        let (tell, first) = mpsc::channel();
         let findings: Vec<String> = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .workers
                 .iter_mut()
                 .map(|worker| {
-                    let socket = &socket;
-                    scope.spawn(move || {
-                        let Ok(mut connection) = Connection::open(socket, DATABASE) else { return None };
-                        loop {
-                            match worker.step(&mut connection) {
-                                Ok(()) => {}
-                                Err(Trouble::Lost) => return None,
-                                Err(Trouble::Finding(words)) => return Some(format!("{}: {words}", worker.name())),
-                            }
-                        }
-                    })
+                    let (socket, tell) = (&socket, tell.clone());
+                    scope.spawn(move || run_worker(worker.as_mut(), socket, &tell))
                 })
                 .collect();
+            drop(tell);
             std::thread::sleep(pause);
+            let begun = wait_for_work(&first, ACKNOWLEDGED_SECONDS_MAX);
             let alive = self.server.is_running();
             self.server.kill();
             let mut findings: Vec<String> = threads
@@ -228,6 +226,8 @@ impl Run<'_> {
                 .collect();
             if !alive {
                 findings.push(format!("the server ended by itself\n{}", self.server.last_words()));
+            } else {
+                findings.extend(begun.err());
             }
             findings
         });
@@ -322,6 +322,34 @@ impl Run<'_> {
     }
 }
 
+/// Runs until the connection breaks, and tells of the first thing acknowledged. Gives what is wrong.
+fn run_worker(worker: &mut dyn Worker, socket: &Path, tell: &Sender<()>) -> Option<String> {
+    let mut connection = Connection::open(socket, DATABASE).ok()?;
+    let before = worker.acknowledged();
+    let mut told = false;
+    loop {
+        match worker.step(&mut connection) {
+            Ok(()) => {}
+            Err(Trouble::Lost) => return None,
+            Err(Trouble::Finding(words)) => return Some(format!("{}: {words}", worker.name())),
+        }
+        if !told && worker.acknowledged() > before {
+            let _ = tell.send(());
+            told = true;
+        }
+    }
+}
+
+/// Waits until some worker has something acknowledged: a round that changes nothing proves nothing, and one that cannot is
+/// that of a server which came back with all refused or locked.
+fn wait_for_work(first: &Receiver<()>, seconds_max: u64) -> Result<(), String> {
+    match first.recv_timeout(Duration::from_secs(seconds_max)) {
+        Ok(()) => Ok(()),
+        Err(RecvTimeoutError::Timeout) => Err(format!("nothing was acknowledged within {seconds_max} s")),
+        Err(RecvTimeoutError::Disconnected) => Err("no worker got anything acknowledged".into()),
+    }
+}
+
 fn create(connection: &mut Connection, mixed: bool) -> Result<(), Failure> {
     connection.run(format!("CREATE DATABASE {DATABASE}"))?;
     connection.run(format!("USE {DATABASE}"))?;
@@ -329,4 +357,19 @@ fn create(connection: &mut Connection, mixed: bool) -> Result<(), Failure> {
     bank::create(connection, if mixed { "InnoDB" } else { "FROND" })?;
     churn::create(connection)?;
     xa::create(connection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_counts_when_something_was_acknowledged() {
+        let (tell, first) = mpsc::channel();
+        assert!(wait_for_work(&first, 0).is_err(), "nothing yet");
+        tell.send(()).unwrap();
+        assert_eq!(wait_for_work(&first, 0), Ok(()));
+        drop(tell);
+        assert!(wait_for_work(&first, 600).is_err(), "all workers have lost their connections");
+    }
 }
