@@ -110,11 +110,21 @@ impl RandomSql {
         }
         options.extend(self.server_options.iter().cloned());
         println!("random-sql: seed={} cases={} connections={}", self.seed, self.cases, self.connections);
-        let mut server = Server::create(&installation, &self.directory, &options)?;
+        let server = Server::create(&installation, &self.directory, &options)?;
+        match self.run_cases(server) {
+            Ok(()) => {
+                let _ = std::fs::remove_dir_all(&self.directory);
+                Ok(())
+            }
+            Err(error) => Err(format!("{error}\nthe server's directory is kept: {}", self.directory.display())),
+        }
+    }
+
+    fn run_cases(&self, mut server: Server) -> Result<(), String> {
         server.start()?;
         let (mut found, mut unjudged, mut stale) = (0, 0, 0);
         for seed in self.seed..self.seed + self.cases {
-            match self.case(seed, &server)? {
+            match self.case(seed, &server).map_err(|error| format!("seed={seed}: {error}"))? {
                 Verdict::Same(_) => {}
                 Verdict::Unjudged => unjudged += 1,
                 Verdict::Stale => stale += 1,
@@ -129,13 +139,12 @@ impl RandomSql {
         }
         server.stop()?;
         if found > 0 {
-            return Err(format!("{found} cases differ; the server's directory is kept: {}", self.directory.display()));
+            return Err(format!("{found} cases differ"));
         }
         println!(
             "random-sql: all the same; of {} cases {unjudged} ended early at a lock, {stale} where InnoDB answers otherwise after FLUSH TABLES",
             self.cases
         );
-        let _ = std::fs::remove_dir_all(&self.directory);
         Ok(())
     }
 
