@@ -30,6 +30,14 @@ require_stock() {
     [ -e "$stock/headers.done" ] || die "there is no stock server in $stock: run 'make server' or 'make plugin' first"
 }
 
+# True when the process has ended: it is gone, or waits as a zombie for a parent that may never ask. A process that was killed
+# can show a dead first thread while others have not let go of its files yet.
+has_ended() {
+    local fields
+    fields=$(awk '/^(State|Threads):/ { printf "%s ", $2 }' "/proc/$1/status" 2>/dev/null) || return 0
+    [[ -z $fields || $fields == [ZX]" 1 " ]]
+}
+
 # The options that every program of the private server needs: as root mariadbd wants to be told that this is meant.
 as_user=()
 if [ "$(id -u)" -eq 0 ]; then

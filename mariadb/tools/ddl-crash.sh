@@ -153,7 +153,7 @@ kill_server() {
     local pid
     pid=$(cat "$FROND_DATA.run/pid")
     kill -9 "$pid"
-    while [ -e "/proc/$pid" ]; do sleep 0.02; done
+    until has_ended "$pid"; do sleep 0.02; done
 }
 
 require_stock

@@ -25,10 +25,13 @@ if [ "${#socket}" -gt 100 ]; then
 fi
 client=("$prefix/usr/bin/mariadb" --no-defaults --socket="$socket" --user=root --database=test)
 
+# The file outlives a machine that went down, and its number may be that of the machine's own server by now: ours is the one on
+# our data.
 server_pid() {
     local pid
     pid=$(cat "$pid_file" 2>/dev/null) || return 1
-    [[ "$(readlink "/proc/$pid/exe" 2>/dev/null)" == */mariadbd* ]] && echo "$pid"
+    [[ "$(readlink "/proc/$pid/exe" 2>/dev/null)" == */mariadbd* ]] || return 1
+    grep -qzxF -e "--datadir=$data" "/proc/$pid/cmdline" 2>/dev/null && echo "$pid"
 }
 
 answers() {
@@ -94,8 +97,7 @@ start() {
     echo "$pid" >"$pid_file"
     local deadline=$((SECONDS + wait_seconds))
     until answers; do
-        # Any program will do: on a busy machine the child may not be mariadbd yet. One that has ended has none.
-        if ! readlink -q "/proc/$pid/exe" >/dev/null; then
+        if has_ended "$pid"; then
             rm -f "$pid_file"
             show_error_log
             die "the server did not come up"
@@ -123,7 +125,7 @@ stop() {
     fi
     say "stopping it, pid=$pid"
     kill "$pid"
-    while [ -e "/proc/$pid" ]; do
+    until has_ended "$pid"; do
         if [ "$((waited += 1))" -gt "$((wait_seconds * 10))" ]; then
             show_error_log
             die "it does not stop, pid=$pid"

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# The parts of tools/ that judge a run, without a server.
+# The parts of tools/ that judge a run or end a process, without a server: a shell that sleeps stands for mariadbd.
 
 set -euo pipefail
 tools=$(cd "$(dirname "$0")/../tools" && pwd)
 work=$(realpath "$(mktemp -d)")
+started=()
 tests=0
 failed=0
 
 finish() {
+    [ ${#started[@]} -eq 0 ] || kill -9 "${started[@]}" 2>/dev/null || true
     rm -rf "$work"
 }
 trap finish EXIT
@@ -76,6 +78,41 @@ check "but those after the test that failed by name" \
     judged "$shutdown suite.named" "" "2026-01-01 [Warning] something" "" "$total" "$end"
 check "unless no test expects them" \
     not_judged "$shutdown suite.named" "" "2026-01-01 [Warning] something" "Attempting backtrace" "" "$total" "$end"
+
+# --- server.sh
+
+export FROND_SERVER_DIR=$work/stock FROND_DATA=$work/data FROND_SERVER_WAIT=3
+mkdir -p "$work/data.run" "$work/stock/prefix/usr/sbin" "$work/other" "$work/stock/prefix/usr/bin"
+touch "$work/stock/headers.done"
+cp "$BASH" "$work/stock/prefix/usr/sbin/mariadbd"
+cp "$BASH" "$work/other/mariadbd"
+ln -s "$(type -P true)" "$work/stock/prefix/usr/bin/mariadb-admin"
+mkfifo "$work/never"
+
+# server PROGRAM OPTION...: starts one whose parent never asks how it ended; its pid goes to the pid file.
+server() {
+    bash -c '"$1" -c "read -r line <>\"\$0\"" "${@:2}" & echo $! >"$0"; exec sleep 60' "$work/data.run/pid" "$1" "$work/never" "${@:2}" &
+    started+=($!)
+    disown
+    until [ -s "$work/data.run/pid" ] && readlink "/proc/$(<"$work/data.run/pid")/exe" | grep -qx "$1"; do sleep 0.01; done
+    pid=$(<"$work/data.run/pid")
+    started+=("$pid")
+}
+
+status_is() { local status=0; "$tools/server.sh" status >/dev/null 2>&1 || status=$?; [ "$status" -eq "$1" ]; }
+stops() { "$tools/server.sh" stop >/dev/null 2>&1; }
+runs() { readlink -q "/proc/$pid/exe" >/dev/null; }
+ended() { ! runs; }
+
+server "$work/other/mariadbd" --datadir=/var/lib/mysql
+check "another server with the pid of a stale file is not ours" status_is 3
+check "to stop ours" stops
+check "does not touch it" runs
+rm "$work/data.run/pid"
+server "$work/stock/prefix/usr/sbin/mariadbd" "--datadir=$work/data"
+check "the one on our data is" status_is 0
+check "it is stopped, though its parent leaves a zombie" stops
+check "and has ended" ended
 
 echo "1..$tests"
 [ "$failed" -eq 0 ] || { echo "# $failed of $tests failed"; exit 1; }
