@@ -1,7 +1,8 @@
 //! Programs that put load on the server: run to their end or killed, their output taken as they go.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -11,12 +12,23 @@ use crate::cleanup;
 use crate::failure::{Failure, While};
 use crate::server::Server;
 
+/// A line that a program printed, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) at: Instant,
+    pub(crate) text: String,
+}
+
+/// The lines of both outputs, in the order in which they came.
+type Lines = Arc<Mutex<Vec<Line>>>;
+
 /// A program under way.
 pub(crate) struct Running {
     child: Child,
     name: String,
+    lines: Lines,
     /// Readers of its two outputs: a full pipe would stop it.
-    output: Vec<JoinHandle<String>>,
+    readers: Vec<JoinHandle<()>>,
 }
 
 /// Starts a program with its output kept.
@@ -25,16 +37,19 @@ pub(crate) fn launch(program: &str, arguments: &[String]) -> Result<Running, Fai
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = cleanup::spawn(&mut command).or_say(format!("cannot run {program}"))?;
-    let mut output: Vec<_> = child.stdout.take().map(reader).into_iter().collect();
-    output.extend(child.stderr.take().map(reader));
-    Ok(Running { child, name: program.rsplit('/').next().unwrap_or(program).into(), output })
+    let lines = Lines::default();
+    let mut readers: Vec<_> = child.stdout.take().map(|pipe| reader(pipe, &lines)).into_iter().collect();
+    readers.extend(child.stderr.take().map(|pipe| reader(pipe, &lines)));
+    Ok(Running { child, name: program.rsplit('/').next().unwrap_or(program).into(), lines, readers })
 }
 
-fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+fn reader(pipe: impl Read + Send + 'static, lines: &Lines) -> JoinHandle<()> {
+    let lines = Arc::clone(lines);
     std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let _ = pipe.read_to_end(&mut text);
-        String::from_utf8_lossy(&text).into_owned()
+        for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
+            let line = Line { at: Instant::now(), text: String::from_utf8_lossy(&line).into_owned() };
+            lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        }
     })
 }
 
@@ -68,14 +83,25 @@ impl Running {
     }
 
     /// Ends it; gives what it printed until then.
-    pub(crate) fn kill(mut self) -> String {
+    pub(crate) fn kill(mut self) -> Vec<Line> {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.printed()
+        self.lines()
+    }
+
+    /// When it last printed a line that begins so.
+    pub(crate) fn last_at(&self, begins: &str) -> Option<Instant> {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().rfind(|line| line.text.starts_with(begins)).map(|line| line.at)
+    }
+
+    fn lines(&mut self) -> Vec<Line> {
+        self.readers.drain(..).for_each(|reader| drop(reader.join()));
+        std::mem::take(&mut self.lines.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn printed(&mut self) -> String {
-        self.output.drain(..).map(|reader| reader.join().unwrap_or_default()).collect()
+        text(&self.lines())
     }
 
     /// Waits for the end; anything but success is a failure with the program's last words and the server's.
@@ -89,6 +115,11 @@ impl Running {
         let last = lines[lines.len().saturating_sub(12)..].join("\n");
         Err(format!("{name} failed:\n{last}\nthe server's last words:\n{}", server.last_words()))
     }
+}
+
+/// What was printed, without the times.
+pub(crate) fn text(lines: &[Line]) -> String {
+    lines.iter().flat_map(|line| [line.text.as_str(), "\n"]).collect()
 }
 
 impl Drop for Running {
