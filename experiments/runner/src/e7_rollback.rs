@@ -1,7 +1,8 @@
 //! Experiment 7: rolling back a large transaction, and a kill in the middle of rolling back.
 //!
 //! `insert`: the transaction inserts the rows; `update`: it changes an indexed column of every row. After the kill two
-//! times are taken: until a SELECT on the table is answered, and until a changed row can be updated (no row left locked).
+//! times are taken: until a SELECT on the table is answered, and until the rows that the transaction touched are free: one
+//! that it changed can be updated, one that it inserted can be inserted anew (neither there nor locked).
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -50,11 +51,11 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
 
     let connection = open(&server, &change, &mut finding, "second_change_seconds")?;
     kill_in_rollback(server, connection, &mut finding)?;
-    let launched = Instant::now();
     let server = context.start(directory.path(), &settings, QUERY)?;
+    let ready = Instant::now();
     finding.set("ready_seconds", server.ready_seconds);
-    wait_until_free(&server, base)?;
-    finding.set("free_seconds", launched.elapsed().as_secs_f64());
+    wait_until_free(&server, &probes(part.variant, rows))?;
+    finding.set("free_seconds", server.ready_seconds + ready.elapsed().as_secs_f64());
     if state(&server)? != sum {
         finding.faults.push("the table is not what it was before the interrupted transaction".into());
     }
@@ -87,25 +88,56 @@ fn state(server: &Server) -> Result<(i64, i64), Failure> {
 
 fn kill_in_rollback(server: Server, mut connection: Connection, finding: &mut Finding) -> Result<(), Failure> {
     let (tell, told) = mpsc::channel();
-    let rolling = std::thread::spawn(move || tell.send(connection.run("ROLLBACK").is_ok()));
-    let over = told.recv_timeout(KILL_AFTER).is_ok();
+    let rolling = std::thread::spawn(move || tell.send(connection.run("ROLLBACK").map(|_| ())));
+    let over = match told.recv_timeout(KILL_AFTER) {
+        Ok(answer) => answer.map(|()| true).or_say(format!("the rollback failed\n{}", server.last_words()))?,
+        Err(_) => false,
+    };
     server.kill();
     rolling.join().map_err(|_| "the client that rolls back panicked".to_string())?.ok();
     finding.set("over_before_kill", f64::from(u8::from(over)));
     Ok(())
 }
 
-/// Updates the first, a middle and the last of the changed rows that must be there; each must succeed.
-fn wait_until_free(server: &Server, base: u64) -> Result<(), Failure> {
+/// Statements that want the first, a middle and the last row that the transaction touched.
+fn probes(variant: &str, rows: u64) -> [String; 3] {
+    let touched = [1, rows / 2 + 1, rows];
+    match variant {
+        "insert" => touched.map(|at| format!("INSERT INTO r VALUES ({}, 0, '')", at + 1)),
+        _ => touched.map(|id| format!("UPDATE r SET w = w WHERE id = {id}")),
+    }
+}
+
+/// Each statement must succeed, now or later, and is taken back.
+fn wait_until_free(server: &Server, probes: &[String]) -> Result<(), Failure> {
     let begin = Instant::now();
-    for id in [1, base / 2 + 1, base] {
+    for probe in probes {
         let mut connection = server.connect("test")?;
-        while let Err(error) = connection.run(format!("UPDATE r SET w = w WHERE id = {id}")) {
+        connection.run("BEGIN").or_say("a transaction could not begin")?;
+        while let Err(error) = connection.run(probe) {
             if error.is_lost() || begin.elapsed() > Duration::from_secs(FREE_SECONDS_MAX) {
-                return Err(format!("a row stays locked after the kill: id={id}: {error}"));
+                return Err(format!("a row is not free after the kill: {probe}: {error}"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        connection.run("ROLLBACK").or_say("the rollback failed")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_that_are_tried_are_those_that_the_transaction_touched() {
+        assert_eq!(insert(2, 1_001).rsplit("FROM ").next(), Some("seq_2_to_1001"));
+        let ids = |variant: &str| probes(variant, 1_000).map(|probe| first_number(&probe));
+        assert_eq!(ids("insert"), [2, 502, 1_001]);
+        assert_eq!(ids("update"), [1, 501, 1_000]);
+    }
+
+    fn first_number(text: &str) -> u64 {
+        text.split(|c: char| !c.is_ascii_digit()).find(|word| !word.is_empty()).unwrap().parse().unwrap()
+    }
 }
