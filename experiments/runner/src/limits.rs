@@ -9,6 +9,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::cleanup::{Group, Janitor, remove_group};
 use crate::failure::{Failure, While};
 
@@ -24,6 +26,26 @@ pub(crate) struct Limits {
     pub(crate) bandwidth: Option<u64>,
     /// Bytes of memory, with the page cache.
     pub(crate) memory: Option<u64>,
+}
+
+/// Which of them a run could set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct InForce {
+    pub(crate) io: bool,
+    pub(crate) memory: bool,
+}
+
+impl InForce {
+    /// What a run went without; `None` when both were set.
+    pub(crate) fn complaint(self) -> Option<String> {
+        let without = match (self.io, self.memory) {
+            (true, true) => return None,
+            (false, true) => "I/O",
+            (true, false) => "memory",
+            (false, false) => "I/O and memory",
+        };
+        Some(format!("the run had no limit of {without}"))
+    }
 }
 
 /// The run's group.
@@ -72,12 +94,12 @@ impl Cage {
         cage
     }
 
-    pub(crate) fn limits_io(&self) -> bool {
-        self.io.is_some() && self.device.is_some()
-    }
-
-    pub(crate) fn limits_memory(&self) -> bool {
-        if self.version2 { self.io.is_some() } else { self.memory.is_some() }
+    /// What it can limit.
+    pub(crate) fn in_force(&self) -> InForce {
+        InForce {
+            io: self.io.is_some() && self.device.is_some(),
+            memory: if self.version2 { self.io.is_some() } else { self.memory.is_some() },
+        }
     }
 
     /// What is not limited and why, for the report; `None` when all is.
@@ -273,7 +295,7 @@ mod tests {
         fs::write(root.path().join("cgroup.controllers"), "io memory").unwrap();
         fs::create_dir_all(root.path().join("slice/scope")).unwrap();
         let cage = Cage::make_in(root.path(), OWN, Some("8:0".into()));
-        assert!(cage.limits_io() && cage.limits_memory());
+        assert_eq!(cage.in_force(), InForce { io: true, memory: true });
         let scope = root.path().join("slice/scope");
         assert_eq!(fs::read_to_string(scope.join("cgroup.subtree_control")).unwrap(), "+io +memory");
         let lines = io_lines(true, "8:0", &Limits { iops: Some(2000), ..Limits::default() });
@@ -284,7 +306,7 @@ mod tests {
     fn without_rights_or_device_it_says_so() {
         let root = tempfile::tempdir().unwrap();
         let cage = Cage::make_in(root.path(), OWN, None);
-        assert!(!cage.limits_io() && !cage.limits_memory());
+        assert_eq!(cage.in_force(), InForce { io: false, memory: false });
         let complaint = cage.complaint().unwrap();
         assert!(complaint.contains("blkio") && complaint.contains("memory") && complaint.contains("block device"));
         cage.apply(&Limits { iops: Some(1), ..Limits::default() }).unwrap();

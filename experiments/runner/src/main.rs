@@ -40,7 +40,7 @@ use clap::{Parser, ValueEnum};
 use context::Context;
 use engine::Engine;
 use failure::{Failure, While};
-use limits::Cage;
+use limits::{Cage, InForce};
 use machine::Machine;
 use plan::{Experiment, Finding, Part, parts};
 use progress::Progress;
@@ -118,34 +118,35 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     let mut engines = arguments.engines.clone();
     engines.sort();
     engines.dedup();
-    let installation = Installation::find(&checkout, &engines)?;
-    installation.require(Engine::Blackhole)?;
+    let installation = Installation::find(&checkout)?;
     let folder = out.join(arguments.scale.key());
-    let identity = identity(&checkout, arguments.scale, &sizing, &installation);
-    let state = match arguments.report_only {
-        true => State::existing(&folder, &identity)?,
-        false => State::open(&folder, &identity, arguments.fresh)?,
-    };
     let mut missing = Vec::new();
     let parts = feasible(parts(&sizing, &experiments, &engines), &out, &mut missing);
     let whole = plan::parts(&sizing, Experiment::value_variants(), Engine::value_variants());
+    let identify =
+        |installation: &Installation, limits| identity(&checkout, &sizing, arguments.scale, installation, limits);
 
-    let context = Context {
-        installation,
-        cage: Cage::make(&out),
-        sizing,
-        datasets: out.join("datasets"),
-        work: out.join("work"),
-        out: out.clone(),
+    let (state, identity) = if arguments.report_only {
+        let (state, identity) = State::existing(&folder, identify(&installation, InForce::default()))?;
+        missing.extend(identity.limits.complaint());
+        missing.iter().for_each(|line| println!("experiments: {line}"));
+        (state, identity)
+    } else {
+        let needed: Vec<Engine> = engines.iter().copied().chain([Engine::Blackhole]).collect();
+        let context = Context {
+            installation: installation.keep_plugins(&out.join("plugins"), &needed)?,
+            cage: Cage::make(&out),
+            sizing,
+            datasets: out.join("datasets"),
+            work: out.join("work"),
+            out: out.clone(),
+        };
+        let identity = identify(&context.installation, context.cage.in_force());
+        missing.extend(context.cage.complaint().map(|why| format!("limits are not all in force: {why}")));
+        missing.iter().for_each(|line| println!("experiments: {line}"));
+        (go_on(arguments, &context, &folder, &identity, &parts)?, identity)
     };
-    let _ = fs::remove_dir_all(&context.work);
-    missing.extend(context.cage.complaint().map(|why| format!("limits are not all in force: {why}")));
-    missing.iter().for_each(|line| println!("experiments: {line}"));
     let machine = known_machine(&folder, &out, arguments.scale)?;
-    if !arguments.report_only {
-        enough_space(&out, &sizing)?;
-        measure(&context, &state, &parts)?;
-    }
     let findings: Vec<Finding> = parts.iter().filter_map(|part| state.read(part)).collect();
     let report = report::Report {
         scale: arguments.scale,
@@ -156,13 +157,27 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
         left_out: whole.len() - parts.len(),
         parts,
         findings,
-        limits_io: context.cage.limits_io(),
-        limits_memory: context.cage.limits_memory(),
     };
     let written = report.write(&folder)?;
     println!("experiments: {}", written.sentence);
     println!("experiments: the report is {}", written.path.display());
     Ok(written.whole)
+}
+
+/// Measures what the run kept in the folder has not measured yet, if it is the same run.
+fn go_on(
+    arguments: &Arguments,
+    context: &Context,
+    folder: &Path,
+    identity: &Identity,
+    parts: &[Part],
+) -> Result<State, Failure> {
+    let state = State::open(folder, identity, arguments.fresh)?;
+    known_machine(folder, &context.out, arguments.scale)?;
+    let _ = fs::remove_dir_all(&context.work);
+    enough_space(&context.out, &context.sizing)?;
+    measure(context, &state, parts)?;
+    Ok(state)
 }
 
 fn sizing(arguments: &Arguments) -> Sizing {
@@ -174,7 +189,7 @@ fn sizing(arguments: &Arguments) -> Sizing {
     }
 }
 
-fn identity(checkout: &Path, scale: Scale, sizing: &Sizing, installation: &Installation) -> Identity {
+fn identity(checkout: &Path, sizing: &Sizing, scale: Scale, installation: &Installation, limits: InForce) -> Identity {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").arg("-C").arg(checkout).args(arguments).output();
         output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string()).unwrap_or_default()
@@ -183,7 +198,7 @@ fn identity(checkout: &Path, scale: Scale, sizing: &Sizing, installation: &Insta
     if !git(&["status", "--porcelain", "--untracked-files=no"]).is_empty() {
         commit.push_str(" with changes");
     }
-    Identity::new(scale, sizing, commit, installation.plugin_digest(), installation.version())
+    Identity::new(scale, sizing, commit, installation.plugin_digest(), installation.version(), limits)
 }
 
 /// Leaves out what has no tool on this machine, and says so.

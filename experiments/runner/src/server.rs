@@ -35,38 +35,38 @@ pub(crate) struct Installation {
 
 impl Installation {
     /// `FROND_SERVER_DIR` or the checkout's own fetched server, and the plugin built in this checkout.
-    pub(crate) fn find(checkout: &Path, engines: &[Engine]) -> Result<Self, Failure> {
+    pub(crate) fn find(checkout: &Path) -> Result<Self, Failure> {
         let target = checkout.join("target/mariadb");
         let stock = std::env::var_os("FROND_SERVER_DIR").map_or_else(|| target.join("stock"), PathBuf::from);
         if !stock.join("prefix/usr/sbin/mariadbd").exists() {
             return Err(format!("there is no stock server in {}: run 'make plugin' first", stock.display()));
         }
         let stock = fs::canonicalize(&stock).or_say("cannot find the stock server")?;
-        let installation = Installation { stock, plugins: target.join("plugin") };
-        engines.iter().try_for_each(|&engine| installation.require(engine))?;
-        Ok(installation)
+        Ok(Installation { stock, plugins: target.join("plugin") })
     }
 
-    /// Links the engine's plugin if it is one of the server's own.
-    pub(crate) fn require(&self, engine: Engine) -> Result<(), Failure> {
-        let Some(plugin) = engine.plugin() else { return Ok(()) };
-        let file = self.plugins.join(format!("{plugin}.so"));
-        if file.exists() { Ok(()) } else { self.link_stock_plugin(plugin, &file) }
+    /// Puts the engines' plugins into a folder of the run's own, the server's by links: FROND's may be built anew while the
+    /// run goes on.
+    pub(crate) fn keep_plugins(self, folder: &Path, engines: &[Engine]) -> Result<Self, Failure> {
+        let _ = fs::remove_dir_all(folder);
+        fs::create_dir_all(folder).or_say("cannot create the folder of plugins")?;
+        for plugin in engines.iter().filter_map(|engine| engine.plugin()) {
+            let name = format!("{plugin}.so");
+            let (built, stock) = (self.plugins.join(&name), self.stock.join("prefix/usr/lib/mysql/plugin").join(&name));
+            let kept = if stock.exists() {
+                std::os::unix::fs::symlink(&stock, folder.join(&name))
+            } else {
+                fs::copy(&built, folder.join(&name)).map(|_| ())
+            };
+            kept.or_say(format!("the plugin is missing: {plugin}; run 'make plugin' first"))?;
+        }
+        Ok(Installation { plugins: folder.into(), ..self })
     }
 
     /// Tells builds of FROND's plugin apart; empty where there is none.
     pub(crate) fn plugin_digest(&self) -> String {
         let file = fs::read(self.plugins.join("ha_frond.so"));
         file.map_or(String::new(), |bytes| format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&bytes)))
-    }
-
-    fn link_stock_plugin(&self, plugin: &str, file: &Path) -> Result<(), Failure> {
-        let own = self.stock.join("prefix/usr/lib/mysql/plugin").join(format!("{plugin}.so"));
-        if !own.exists() {
-            return Err(format!("the plugin is missing: {plugin}; run 'make plugin' first"));
-        }
-        fs::create_dir_all(&self.plugins).or_say("cannot create the folder of plugins")?;
-        std::os::unix::fs::symlink(&own, file).or_say(format!("cannot link the plugin {plugin}"))
     }
 
     pub(crate) fn version(&self) -> String {
@@ -395,4 +395,30 @@ pub(crate) fn size_on_disk(directory: &Path) -> u64 {
         };
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_that_is_built_anew_does_not_change_the_run() {
+        let root = tempfile::tempdir().unwrap();
+        let (stock, built) = (root.path().join("stock"), root.path().join("built"));
+        let own = stock.join("prefix/usr/lib/mysql/plugin");
+        [&own, &built].iter().for_each(|folder| fs::create_dir_all(folder).unwrap());
+        fs::write(own.join("ha_rocksdb.so"), "stock").unwrap();
+        fs::write(built.join("ha_frond.so"), "one").unwrap();
+        let found = Installation { stock, plugins: built.clone() };
+        let kept = root.path().join("kept");
+        let engines = [Engine::Frond, Engine::Innodb, Engine::Rocksdb];
+        let installation = found.clone().keep_plugins(&kept, &engines).unwrap();
+        let digest = installation.plugin_digest();
+        assert_eq!(digest, found.plugin_digest());
+        fs::write(built.join("ha_frond.so"), "two").unwrap();
+        assert_ne!(digest, found.plugin_digest());
+        assert_eq!(digest, installation.plugin_digest());
+        assert_eq!(fs::read(installation.plugins.join("ha_rocksdb.so")).unwrap(), b"stock");
+        assert!(found.keep_plugins(&kept, &[Engine::Blackhole]).unwrap_err().contains("ha_blackhole"));
+    }
 }

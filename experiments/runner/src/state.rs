@@ -1,7 +1,7 @@
 //! A run's folder: what it was asked for, and each finished part at once, so that an interrupted run goes on.
 //!
-//! `run.json` says what the figures depend on: scale, sizes, engines, commit, the built plugin. A run goes on only if these
-//! are the same; otherwise it begins anew and says so. Who only reads a run never changes its folder. A lock keeps two runs in one checkout apart.
+//! `run.json` says what the figures depend on: scale, sizes, commit, the built plugin, which limits were in force. A run goes
+//! on only if these are the same; otherwise it begins anew and says so. Who only reads a run never changes its folder. A lock keeps two runs in one checkout apart.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, While};
+use crate::limits::InForce;
 use crate::plan::{Finding, Part};
 use crate::scale::{Scale, Sizing};
 
@@ -22,6 +23,7 @@ pub(crate) struct Identity {
     /// Of FROND's plugin, the file as it was built.
     pub(crate) plugin_digest: String,
     pub(crate) server_version: String,
+    pub(crate) limits: InForce,
 }
 
 impl Identity {
@@ -31,9 +33,10 @@ impl Identity {
         commit: String,
         plugin_digest: String,
         server_version: String,
+        limits: InForce,
     ) -> Self {
         let sizing = serde_json::to_value(sizing).unwrap_or_default();
-        Identity { scale, sizing, commit, plugin_digest, server_version }
+        Identity { scale, sizing, commit, plugin_digest, server_version, limits }
     }
 
     /// That of the run that a folder holds.
@@ -60,7 +63,9 @@ impl State {
             Some(kept) if kept == *identity && !fresh => {}
             Some(_) | None => {
                 if parts.exists() && !fresh {
-                    eprintln!("experiments: what was measured before was another commit or size; beginning anew");
+                    eprintln!(
+                        "experiments: what was measured before was another commit, plugin or size, or had other limits; beginning anew"
+                    );
                 }
                 let _ = fs::remove_dir_all(folder);
             }
@@ -70,16 +75,16 @@ impl State {
         Ok(State { parts })
     }
 
-    /// The folder as a run of this identity left it; there must be one.
-    pub(crate) fn existing(folder: &Path, identity: &Identity) -> Result<Self, Failure> {
-        match Identity::of(folder) {
-            Some(kept) if kept == *identity => Ok(State { parts: folder.join(PARTS) }),
-            Some(kept) => Err(format!(
-                "nothing of this commit, plugin and size was measured; what is kept is of another, commit={}",
-                kept.commit
-            )),
-            None => Err(format!("nothing was measured in {}", folder.display())),
+    /// The folder as a run of this identity left it, with the limits that the run had: those of who only reads do not matter.
+    pub(crate) fn existing(folder: &Path, identity: Identity) -> Result<(Self, Identity), Failure> {
+        let kept = Identity::of(folder).ok_or_else(|| format!("nothing was measured in {}", folder.display()))?;
+        if (Identity { limits: kept.limits, ..identity }) == kept {
+            return Ok((State { parts: folder.join(PARTS) }, kept));
         }
+        Err(format!(
+            "nothing of this commit, plugin and size was measured; what is kept is of another, commit={}",
+            kept.commit
+        ))
     }
 
     /// A part that is finished and did not fail.
@@ -126,8 +131,10 @@ mod tests {
     use crate::engine::Engine;
     use crate::plan::Experiment;
 
+    const ALL: InForce = InForce { io: true, memory: true };
+
     fn identity(commit: &str) -> Identity {
-        Identity::new(Scale::Smoke, &Scale::Smoke.sizing(), commit.into(), "d".into(), "1".into())
+        Identity::new(Scale::Smoke, &Scale::Smoke.sizing(), commit.into(), "d".into(), "1".into(), ALL)
     }
 
     fn part() -> Part {
@@ -159,15 +166,26 @@ mod tests {
     fn who_only_reads_finds_the_run_asked_for_or_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("smoke");
-        assert!(State::existing(&folder, &identity("a")).is_err_and(|why| why.contains("nothing was measured")));
+        assert!(State::existing(&folder, identity("a")).is_err_and(|why| why.contains("nothing was measured")));
         assert!(!folder.exists());
         let state = State::open(&folder, &identity("a"), false).unwrap();
         state.keep(&part(), &Finding::new(&part())).unwrap();
-        assert!(State::existing(&folder, &identity("b")).is_err_and(|why| why.contains("commit=a")));
+        assert!(State::existing(&folder, identity("b")).is_err_and(|why| why.contains("commit=a")));
         let mut rebuilt = identity("a");
         rebuilt.plugin_digest = "e".into();
-        assert!(State::existing(&folder, &rebuilt).is_err());
-        assert!(State::existing(&folder, &identity("a")).unwrap().finished(&part()).is_some());
+        assert!(State::existing(&folder, rebuilt).is_err());
+        assert!(State::existing(&folder, identity("a")).unwrap().0.finished(&part()).is_some());
+    }
+
+    #[test]
+    fn a_run_with_other_limits_keeps_nothing_and_who_reads_is_told_those_of_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let unlimited = Identity { limits: InForce { io: false, memory: true }, ..identity("a") };
+        State::open(folder.path(), &unlimited, false).unwrap().keep(&part(), &Finding::new(&part())).unwrap();
+        let (state, kept) = State::existing(folder.path(), identity("a")).unwrap();
+        assert!(state.finished(&part()).is_some());
+        assert_eq!(kept.limits, unlimited.limits);
+        assert!(State::open(folder.path(), &identity("a"), false).unwrap().finished(&part()).is_none());
     }
 
     #[test]

@@ -42,8 +42,6 @@ pub(crate) struct Report {
     /// How many more parts all experiments on all engines would have: not asked for, or without a tool on this machine.
     pub(crate) left_out: usize,
     pub(crate) findings: Vec<Finding>,
-    pub(crate) limits_io: bool,
-    pub(crate) limits_memory: bool,
 }
 
 const WHOLE: &str = "report.html";
@@ -157,7 +155,7 @@ impl Report {
     }
 
     fn how_to_read(&self) -> String {
-        let volume = match self.limits_io {
+        let volume = match self.identity.limits.io {
             true => format!(
                 "a control group allows the server {} reads and as many writes per second, and {} per second each way",
                 Unit::Count.print(self.sizing.iops as f64),
@@ -165,7 +163,7 @@ impl Report {
             ),
             false => "<b>this machine did not permit it: these runs had no limit</b>".into(),
         };
-        let memory = match self.limits_memory {
+        let memory = match self.identity.limits.memory {
             true => format!("bounded to {} with page cache", Unit::Bytes.print(self.sizing.memory_bytes as f64)),
             false => "<b>not bounded, because this machine did not permit it</b>".into(),
         };

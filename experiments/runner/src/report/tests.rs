@@ -1,6 +1,7 @@
 //! What a report says of wins, losses, wrong results and missing parts.
 
 use super::*;
+use crate::limits::InForce;
 use crate::measure::Work;
 use crate::plan::{Experiment, parts};
 
@@ -22,10 +23,11 @@ fn report(change: impl Fn(&mut Finding)) -> Report {
             finding
         })
         .collect();
+    let limits = InForce { io: true, memory: true };
     Report {
         scale: Scale::Smoke,
         sizing,
-        identity: Identity::new(Scale::Smoke, &sizing, "abc".into(), "d".into(), "10.11".into()),
+        identity: Identity::new(Scale::Smoke, &sizing, "abc".into(), "d".into(), "10.11".into(), limits),
         machine: Machine {
             cores: 2.0,
             processor: "cpu".into(),
@@ -41,8 +43,6 @@ fn report(change: impl Fn(&mut Finding)) -> Report {
         parts,
         left_out: 0,
         findings,
-        limits_io: true,
-        limits_memory: true,
     }
 }
 
@@ -119,6 +119,16 @@ fn a_wrong_result_stands_on_top_and_fails_the_run() {
     assert!(!written.whole);
     let fault = html.find("acknowledged rows are lost").unwrap();
     assert!(fault < html.find("How to read it").unwrap());
+}
+
+#[test]
+fn a_run_without_limits_says_so() {
+    let mut report = report(|_| {});
+    let (_, html) = written(&report);
+    assert!(html.contains("a control group allows the server") && html.contains("bounded to"));
+    report.identity.limits = InForce { io: false, memory: false };
+    let (_, html) = written(&report);
+    assert!(html.contains("these runs had no limit") && html.contains("not bounded"));
 }
 
 #[test]
