@@ -58,6 +58,13 @@ impl Purchase {
         format!("{}.{:02}", self.price_cents / 100, self.price_cents % 100)
     }
 
+    /// The date and time as SQL.
+    pub fn date(&self) -> String {
+        let mut out = Vec::new();
+        print_second(self.second, &mut out);
+        String::from_utf8(out).expect("digits and signs")
+    }
+
     /// `(…)` of a VALUES list.
     fn print(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"('");
