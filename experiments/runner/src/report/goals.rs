@@ -159,6 +159,17 @@ impl Judge<'_> {
             let goal = format!("≥ {factor:.1} × the better rival");
             self.compare(format!("TPC-C {title}, tpmC"), &goal, ratio, |ratio| ratio >= factor);
             self.start(E5, variant, &format!("TPC-C {title}, after the kill"));
+            if let Some(consistent) = values.number(E5, Engine::Frond, variant, "consistent") {
+                // Of every run.
+                let holds = consistent.low > 0.0;
+                let seen = if holds { "they hold" } else { "violated" };
+                self.tell(
+                    format!("TPC-C {title}, consistency conditions after the kill"),
+                    "they hold",
+                    seen.into(),
+                    Some(holds),
+                );
+            }
         }
     }
 

@@ -143,6 +143,27 @@ fn a_goal_that_is_missed_is_told() {
 }
 
 #[test]
+fn consistency_after_the_kill_is_a_goal_of_every_run() {
+    let judged = |seen: &[f64]| {
+        let findings: Vec<Finding> = (0..)
+            .zip(seen)
+            .map(|(repeat, &consistent)| {
+                let (engine, variant) = (Engine::Frond, "memory");
+                let part = Part { experiment: Experiment::E5, engine, variant, repeat, dataset: None, seconds: 1.0 };
+                let mut finding = Finding::new(&part);
+                finding.set("consistent", consistent);
+                finding
+            })
+            .collect();
+        let goals = goals::goals(&Values(&findings), &Scale::Smoke.sizing());
+        goals.into_iter().find(|goal| goal.what.contains("consistency conditions")).and_then(|goal| goal.reached)
+    };
+    assert_eq!(judged(&[1.0, 1.0, 1.0]), Some(true));
+    assert_eq!(judged(&[1.0, 0.0, 1.0]), Some(false));
+    assert_eq!(judged(&[]), None);
+}
+
+#[test]
 fn dates_are_right() {
     assert_eq!(civil(0), (1970, 1, 1));
     assert_eq!(civil(20_777), (2026, 11, 20));
