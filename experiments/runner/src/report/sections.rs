@@ -249,7 +249,8 @@ impl Section<'_> {
             "<h2>3. Durable insertion against transaction size</h2><p>Rows per second into a table in memory. “Sync off”: a \
              commit is written but not synced, which is done within a second or so (InnoDB and MyRocks: 2; FROND: \
              WRITE). Published (TokuDB, beyond memory): 1,000 rows per transaction 10,000 rows/s, 10,000 rows 15,000, \
-             without sync 17,000.</p>{}{}{}",
+             without sync 17,000. With one row per transaction and 16 clients these take up to a quarter of the CPU themselves \
+             (their share is below), elsewhere less than 15 %: that holds back the faster engine more.</p>{}{}{}",
             self.table(&lines),
             folded("Worst second, p99.9, bytes written and CPU of each", &self.table(&beside)),
             self.plots.transaction_size(self.sizing)
@@ -277,7 +278,15 @@ impl Section<'_> {
             beside.push(rate());
             beside.extend(self.beside(place, "transaction"));
             let cpu = |engine| self.values.work(E4, engine, "memory", &name, Work::cpu_us_per_unit);
-            if let Some(floor) = cpu(Engine::Blackhole) {
+            // What throws rows away may be slower than what keeps them, on a machine that others share: then it is no floor.
+            let rate_of = |engine| self.values.work(E4, engine, "memory", &name, Work::rate).map(|rate| rate.median);
+            let fastest = self
+                .engines
+                .iter()
+                .filter(|engine| **engine != Engine::Blackhole)
+                .filter_map(|engine| rate_of(*engine));
+            let is_floor = rate_of(Engine::Blackhole) > fastest.reduce(f64::max);
+            if let Some(floor) = cpu(Engine::Blackhole).filter(|_| is_floor) {
                 let own = |engine| {
                     cpu(engine).filter(|_| engine != Engine::Blackhole).map(|cpu| cpu.map(|cpu| cpu - floor.median))
                 };
