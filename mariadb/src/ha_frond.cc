@@ -859,7 +859,7 @@ void ha_frond::show_duplicate(uint index, const frond_row &duplicate)
 int ha_frond::write_row(const uchar *record)
 {
   /* CREATE TEMPORARY SEQUENCE writes its row into a table that nobody has locked. */
-  if (unlikely(!session || !session->has_transaction())) {
+  if (unlikely(!session || !session->txn())) {
     int error= begin_statement(ha_thd(), true);
     if (error)
       return error;

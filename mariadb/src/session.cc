@@ -116,8 +116,21 @@ int64_t Session::statement_wait_ms(THD *thd)
   return lock_wait_ms(thd);
 }
 
+/* A prepared branch is the session's no more, and stays for XA COMMIT or XA ROLLBACK. Where it still is, the server refuses tables before
+   we are asked, but for those of functions. */
+int Session::let_go(THD *thd)
+{
+  if (thd->transaction->xid_state.check_has_uncommitted_xa())
+    return HA_ERR_WRONG_COMMAND;
+  forget();
+  return 0;
+}
+
 int Session::statement_begin(THD *thd, int64_t wait_ms, bool again)
 {
+  if (unlikely(phase == Phase::prepared))
+    if (int error= let_go(thd))
+      return error;
   const bool begins= phase == Phase::idle;
   int error= begins ? begin(thd, 0, wait_ms) : set_wait(wait_ms);
   if (error)
@@ -296,6 +309,9 @@ void Session::commit_ordered(THD *thd, bool all)
 
 int Session::start_consistent_snapshot(THD *thd)
 {
+  if (phase == Phase::prepared)
+    if (int error= let_go(thd))
+      return error;
   if (phase != Phase::idle)
     return 0;
   uint32_t flags= thd_tx_isolation(thd) == ISO_REPEATABLE_READ ? FROND_TXN_CONSISTENT_SNAPSHOT : 0;

@@ -6,7 +6,8 @@
      idle      → active     statement_begin
      active    → idle       commit, rollback
      active    → prepared   prepare (the engine's handle has ended; the XID finds the transaction)
-     prepared  → idle       commit_ordered or commit, rollback, detach
+     prepared  → idle       commit_ordered or commit, rollback; or let_go at what the session does next, where the server has handed the branch
+                            to whoever decides it (COM_RESET_CONNECTION, COM_CHANGE_USER: engines are not told)
 
    The statement's mark is a savepoint, set before the first write of a statement inside a larger transaction, so that
    reading statements pay nothing.
@@ -105,6 +106,7 @@ private:
   enum class Phase { idle, active, prepared };
 
   int begin(THD *thd, uint32_t flags, int64_t wait_ms);
+  int let_go(THD *thd);
   void end_statement();
   void forget();
   void rows_undone();
