@@ -331,7 +331,8 @@ int ha_frond::rename_table(const char *from, const char *to)
 
 int ha_frond::truncate()
 {
-  frond_status status= in_ddl_transaction(ha_thd(), [this](frond_txn *txn) {
+  bool restarts= false; /* the counter, also after a restart of the server */
+  frond_status status= in_ddl_transaction(ha_thd(), [this, &restarts](frond_txn *txn) {
     frond_status done= frond_tree_truncate(txn, share->primary);
     for (const Index_tree &index : share->indexes)
       if (done == FROND_OK && index.tree)
@@ -350,9 +351,14 @@ int ha_frond::truncate()
     return done;
   });
   if (status == FROND_OK) {
-    share->definition.auto_increment_start= 0;
+    if (restarts)
+      share->definition.auto_increment_start= 0;
     share->set_auto_increment(1);
     share->all_changed();
   }
   return handler_error(status);
 }
+      restarts= done == FROND_OK;
+      /* On a full disk the rows go all the same: then the counter begins at its old start again when the table is next opened. */
+      if (done == FROND_NO_SPACE)
+        done= FROND_OK;

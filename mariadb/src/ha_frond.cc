@@ -962,7 +962,7 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
   /* The old number goes with the old row. */
   const uint64_t number= auto_increment_of(old_record);
   if (number != auto_increment_of(new_record))
-    error= share->keep_auto_increment(number);
+    error= handler_error(share->keep_auto_increment(number));
   if (!error)
     error= run_writes(old_record, new_record);
   if (!error && moved)
@@ -988,10 +988,13 @@ int ha_frond::delete_row(const uchar *record)
       add_deletion(index, record, primary_key);
   bool overtaken;
   int error= look_overtaken(primary_key, &overtaken);
-  if (!error)
-    error= share->keep_auto_increment(auto_increment_of(record));
-  if (!error)
-    error= run_writes(record, nullptr);
+  if (error)
+    return error;
+  frond_status status= share->keep_auto_increment(auto_increment_of(record));
+  /* The deletion itself makes space. */
+  if (status != FROND_OK && status != FROND_NO_SPACE)
+    return handler_error(status);
+  error= run_writes(record, nullptr);
   if (!error)
     count_row(false);
   return error;

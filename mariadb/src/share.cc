@@ -550,9 +550,11 @@ void Table_share::set_auto_increment(uint64_t value)
   counters->kept= 0;
 }
 
-int Table_share::keep_auto_increment(uint64_t value)
+frond_status Table_share::keep_auto_increment(uint64_t value)
 {
-  return value <= counters->kept.load(std::memory_order_relaxed) ? 0 : handler_error(counters->keep(value, FROND_WAIT_DEFAULT));
+  if (value <= counters->kept.load(std::memory_order_relaxed))
+    return FROND_OK;
+  return counters->keep(value, FROND_WAIT_DEFAULT);
 }
 
 frond_status Counters::keep(uint64_t value, int64_t lock_wait_ms)

@@ -10,7 +10,7 @@
          for: it lies before the deletion in the log. So a restart never hands out a deleted row's value again, and inserts
          pay nothing for that. It is raised in the same way after a rollback of inserted rows (that of a prepared transaction of
          another session raises those of all tables), and when the table is closed: so a restart does not hand out their values
-         again either.
+         again either. On a full disk a row is deleted although the value cannot be kept: that is tried again at the next.
      S3  hidden primary keys count up from the last one found at open, and are never given twice: a row is written over
          whatever has its key.
      S4  a table's counters stay in memory until it is dropped, while its Table_share may come and go under open transactions.
@@ -126,7 +126,7 @@ public:
   /* Sets the counter, as TRUNCATE and ALTER do. */
   void set_auto_increment(uint64_t value);
   /* Before a row with this value is deleted (S2). */
-  int keep_auto_increment(uint64_t value);
+  frond_status keep_auto_increment(uint64_t value);
 
   uint64_t next_hidden_key() { return counters->hidden_key.fetch_add(1, std::memory_order_relaxed); }
 

@@ -103,6 +103,8 @@ done
 
 build_tree
 mkdir -p "$(dirname "$vardir")"
+# What a test that failed has left mounted.
+awk -v files="$files/" 'index($2, files) == 1 { print $2 }' /proc/mounts | xargs -r umount
 rm -rf "$vardir"
 [ -z "$memory" ] || ln -s "$memory" "$vardir"
 log=$vardir.log
