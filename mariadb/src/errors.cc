@@ -4,9 +4,22 @@
 #include "server.h"
 
 #include "errors.h"
+
+#include <functional>
+#include <string_view>
+
 #include "status.h"
 
 namespace frond {
+
+/* The damage that this thread met last and the engine did not; and what the engine had said last then. */
+static thread_local bool met_undecodable= false;
+static thread_local size_t engine_said= 0;
+
+static size_t hash_of_message()
+{
+  return std::hash<std::string_view>()(last_message());
+}
 
 int handler_error(frond_status status)
 {
@@ -52,6 +65,20 @@ const char *last_message()
   const char *message;
   frond_last_error(&message);
   return message;
+}
+
+int undecodable()
+{
+  met_undecodable= true;
+  engine_said= hash_of_message();
+  return HA_ERR_CRASHED;
+}
+
+const char *error_words(int error)
+{
+  if (error == HA_ERR_CRASHED && met_undecodable && engine_said == hash_of_message())
+    return "what is stored is no row or entry of this table; CHECK TABLE may tell more";
+  return last_message();
 }
 
 bool engine_words_wanted(int error)

@@ -21,6 +21,12 @@ int statement_error(THD *thd, frond_status status);
 /* The engine's words for the failure that this thread met last. */
 const char *last_message();
 
+/* HA_ERR_CRASHED, of what is no row or entry although the engine finds nothing wrong with it. */
+int undecodable();
+
+/* The words for an HA_ERR_* number that this thread was given last by one of these. */
+const char *error_words(int error);
+
 /* Whether the server's own text for a handler error says less than the engine's. */
 bool engine_words_wanted(int error);
 

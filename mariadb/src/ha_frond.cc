@@ -90,8 +90,18 @@ ulong ha_frond::index_flags(uint index, uint, bool) const
 bool ha_frond::get_error_message(int error, String *text)
 {
   if (engine_words_wanted(error))
-    text->append(last_message(), strlen(last_message()));
+    text->append(error_words(error), strlen(error_words(error)));
   return false;
+}
+
+/* The server's words for damage name no place, and advise a repair that there is not. */
+void ha_frond::print_error(int error, myf flags)
+{
+  if (error != HA_ERR_CRASHED)
+    return handler::print_error(error, flags);
+  flags&= ~(ME_WARNING | ME_NOTE);
+  my_printf_error(ER_NOT_KEYFILE, "Table '%s' is damaged: %s", flags | ME_ERROR_LOG, table_share->table_name.str,
+                  error_words(error));
 }
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -1114,17 +1124,17 @@ int ha_frond::read_index_columns(uint index, const frond_row &entry, frond_slice
 {
   const uchar *restore_end= entry.value.data + entry.value.size, *restore_index= restore;
   if (codecs[index]->decode(entry.key.data, entry.key.size, &restore, restore_end, record) == 0)
-    return HA_ERR_CRASHED;
+    return undecodable();
   if (has_primary_key() &&
       codecs[table_share->primary_key]->decode(primary.data, primary.size, &restore, restore_end, record) == 0)
-    return HA_ERR_CRASHED;
+    return undecodable();
   if (!share->indexes[index].clustering)
     return 0;
   int error= rows.decode(primary.data, primary.size, restore, restore_end - restore, wanted_columns(), record);
   /* A row has no virtual columns, and makes them NULL. */
   if (!error && has_virtual_part(index) &&
       codecs[index]->decode(entry.key.data, entry.key.size, &restore_index, restore_end, record) == 0)
-    return HA_ERR_CRASHED;
+    return undecodable();
   return error;
 }
 
@@ -1158,7 +1168,7 @@ int ha_frond::read_virtual_parts(uint index, frond_slice key, const uchar *resto
     if (!field->stored_in_db())
       bitmap_set_bit(&parts, field->field_index);
   }
-  return codecs[index]->decode(key.data, key.size, &restore, restore_end, &parts, record) ? 0 : HA_ERR_CRASHED;
+  return codecs[index]->decode(key.data, key.size, &restore, restore_end, &parts, record) ? 0 : undecodable();
 }
 
 /* Whether the record is to have the virtual columns of the index from the entry: the server computes them in neither case, and compares
@@ -1227,7 +1237,7 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
   frond_slice primary;
   const uchar *restore;
   if (!entry_primary_key(index, entry, &primary, &restore))
-    return HA_ERR_CRASHED;
+    return undecodable();
   if (unlikely(!locking() && session->has_overtaken(share->primary))) {
     bool seen;
     int error= is_entry_seen(index, entry.key, primary, record, &seen);
@@ -1469,7 +1479,7 @@ int ha_frond::check_entry(uint index, uchar *record, bool *skip)
   const uchar *restore;
   *skip= !entry.value.data || skipped;
   if (!*skip && !entry_primary_key(index, entry, &primary, &restore))
-    return HA_ERR_CRASHED;
+    return undecodable();
   if (!*skip)
     *skip= !same(primary, slice(primary_key));
   if (*skip || !takes_entry_columns(index, record))

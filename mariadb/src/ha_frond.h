@@ -77,6 +77,7 @@ public:
   uint8 table_cache_type() override { return HA_CACHE_TBL_NOCACHE; }
   const key_map *keys_to_use_for_scanning() override { return &key_map_full; }
   bool get_error_message(int error, String *text) override;
+  void print_error(int error, myf flags) override;
 
   /* Opening */
   int open(const char *name, int mode, uint test_if_locked) override;

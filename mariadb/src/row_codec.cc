@@ -2,6 +2,7 @@
 
 #include "row_codec.h"
 
+#include "errors.h"
 #include "field.h"
 
 namespace frond {
@@ -612,15 +613,15 @@ int Row_codec::decode(const uchar *key, size_t key_size, const uchar *value,
   at= read_varint(at, end, &version);
   const Row_plan *plan= at == nullptr ? nullptr : plan_of(version);
   if (plan == nullptr || size_t(end - at) < plan->null_bytes)
-    return HA_ERR_CRASHED;
+    return undecodable();
   copy_short(record, m_defaults, m_null_bytes);
   if (!decode_steps(*plan, at, at + plan->null_bytes, end, wanted, m_defaults, record))
-    return HA_ERR_CRASHED;
+    return undecodable();
   if (!plan->defaults.empty())
     decode_defaults(*plan, m_defaults, record);
   if (wants_key(wanted) &&
       m_primary->decode(key, key_size, nullptr, nullptr, wanted, record) == 0)
-    return HA_ERR_CRASHED;
+    return undecodable();
   return 0;
 }
 

@@ -420,7 +420,7 @@ int ha_frond::check(THD *thd, HA_CHECK_OPT *options)
   Table_check check(*this, thd, snapshot);
   int error= check.run(options->flags);
   if (error == HA_ERR_CRASHED)
-    tell(thd, table, "check", "error", last_message());
+    tell(thd, table, "check", "error", error_words(error));
   frond_txn_rollback(snapshot);
   if (error == HA_ERR_CRASHED || check.findings() > 0)
     return HA_ADMIN_CORRUPT;
