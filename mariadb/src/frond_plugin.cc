@@ -82,7 +82,7 @@ int savepoint_set(handlerton *, THD *thd, void *place)
 
 int savepoint_rollback(handlerton *, THD *thd, void *place)
 {
-  return Session::of(thd)->savepoint_rollback(*static_cast<uint32_t *>(place));
+  return Session::of(thd)->savepoint_rollback(thd, *static_cast<uint32_t *>(place));
 }
 
 /* The engine's mark stays until the transaction ends: with it would go all later ones, which the server may still come back to. */

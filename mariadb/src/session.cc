@@ -248,6 +248,19 @@ int Session::commit(THD *thd, bool all)
   return handler_error(status);
 }
 
+/* After the attempt to roll back to a mark. The server takes it for done, and has taken the changes out of the binary log: where it has
+   failed the transaction ends, because a commit of it would keep what nobody else has. */
+int Session::undone_to_mark(THD *thd, frond_status status)
+{
+  rows_undone();
+  if (status == FROND_OK)
+    return 0;
+  int error= handler_error(status);
+  abandon();
+  thd->mark_transaction_to_rollback(true);
+  return error;
+}
+
 int Session::rollback(THD *thd, bool all)
 {
   if (!is_whole(thd, all)) {
@@ -255,9 +268,8 @@ int Session::rollback(THD *thd, bool all)
     if (has_mark && status == FROND_OK)
       frond_savepoint_release(transaction, mark);
     end_statement();
-    rows_undone();
     /* A deadlock's victim was rolled back whole when it was chosen. */
-    return status == FROND_CLOSED ? 0 : handler_error(status);
+    return undone_to_mark(thd, status == FROND_CLOSED ? frond_status{FROND_OK} : status);
   }
   frond_status status= FROND_OK;
   if (phase == Phase::active)
@@ -327,15 +339,13 @@ int Session::savepoint_set(uint32_t *savepoint)
   return phase == Phase::active ? handler_error(frond_savepoint_set(transaction, savepoint)) : 0;
 }
 
-int Session::savepoint_rollback(uint32_t savepoint)
+int Session::savepoint_rollback(THD *thd, uint32_t savepoint)
 {
   if (phase != Phase::active || savepoint == UINT32_MAX)
     return 0;
   if (mark > savepoint) /* a function's savepoint comes after the mark of the statement that calls it */
     has_mark= false;
-  frond_status status= frond_savepoint_rollback(transaction, savepoint);
-  rows_undone();
-  return handler_error(status);
+  return undone_to_mark(thd, frond_savepoint_rollback(transaction, savepoint));
 }
 
 void Session::kill()

@@ -64,7 +64,7 @@ public:
   int start_consistent_snapshot(THD *thd);
 
   int savepoint_set(uint32_t *savepoint);
-  int savepoint_rollback(uint32_t savepoint);
+  int savepoint_rollback(THD *thd, uint32_t savepoint);
 
   /* A temporary table goes while the transaction may hold locks in it: its trees are dropped when the transaction ends. */
   void drop_at_end(const std::string &table) { dropped.push_back(table); }
@@ -107,6 +107,7 @@ private:
 
   int begin(THD *thd, uint32_t flags, int64_t wait_ms);
   int let_go(THD *thd);
+  int undone_to_mark(THD *thd, frond_status status);
   void end_statement();
   void forget();
   void rows_undone();
