@@ -8,6 +8,7 @@
 
 #include "alter.h"
 #include "ddl.h"
+#include "decisions.h"
 #include "errors.h"
 #include "ha_frond.h"
 #include "information_schema.h"
@@ -131,6 +132,9 @@ int decide_by_xid(XID *xid, bool commits)
   frond_slice id= frond_bytes(bytes.data(), bytes.size());
   frond_status status= commits ? frond_db_commit_prepared(database, id, FROND_DURABILITY_SYNC)
                                : frond_db_rollback_prepared(database, id);
+  /* Those of users stay with the server, to be decided once more; its own it decides by the binary log when it starts, and forgets. */
+  if (xid->get_my_xid())
+    keep_undone_decision(status, bytes, commits);
   drop_kept();
   if (status == FROND_NOT_FOUND)
     return XAER_NOTA;
@@ -150,12 +154,9 @@ int rollback_by_xid(handlerton *, XID *xid)
   return outcome;
 }
 
-/* The binary log wants to forget what is committed: make it durable, by one sync. Where that fails nothing will be durable any more before
-   a restart, which decides by the binary log what was committed: so the server is never told to forget it. */
 void commit_checkpoint_request(void *cookie)
 {
-  if (frond_db_sync_log(database) == FROND_OK)
-    commit_checkpoint_notify_ha(cookie);
+  answer_checkpoint_request(cookie);
 }
 
 bool flush_logs(handlerton *)
@@ -311,6 +312,7 @@ int init(void *p)
 int deinit(void *)
 {
   end_large_pages();
+  make_last_decisions();
   frond_tree_close(auto_increment_tree);
   auto_increment_tree= nullptr;
   frond_status status= close_database();

@@ -4,6 +4,7 @@
 #include "session.h"
 
 #include "ddl.h"
+#include "decisions.h"
 #include "errors.h"
 #include "plugin.h"
 #include "share.h"
@@ -223,6 +224,20 @@ bool Session::waits_for_disk(THD *thd, bool all) const
   return info.is_started() && info.is_trx_read_write();
 }
 
+/* The second phase, or what commit_ordered has left of it. */
+frond_status Session::commit_prepared()
+{
+  /* Outside of the group's order there is time to make room in a full log. */
+  const bool again= ordered && ordered_status == FROND_NO_SPACE;
+  frond_status status= ordered_status;
+  if (!ordered || again)
+    status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), durability);
+  keep_undone_decision(status, xid, true);
+  if (status == FROND_OK && ordered && !again && durability == FROND_DURABILITY_SYNC && !is_decision_kept_by_power_loss())
+    status= frond_db_sync_log(database);
+  return status;
+}
+
 int Session::commit(THD *thd, bool all)
 {
   if (!is_whole(thd, all)) {
@@ -235,16 +250,13 @@ int Session::commit(THD *thd, bool all)
   Disk_wait waits(thd, waits_for_disk(thd, all));
   if (phase == Phase::active)
     status= frond_txn_commit(transaction);
-  else if (phase == Phase::prepared && !ordered)
-    status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), durability);
-  else if (phase == Phase::prepared) {
-    status= ordered_status;
-    if (status == FROND_OK && durability == FROND_DURABILITY_SYNC && !is_decision_kept_by_power_loss())
-      status= frond_db_sync_log(database);
-  }
+  else if (phase == Phase::prepared)
+    status= commit_prepared();
   if (status != FROND_OK)
     rows_undone();
   forget();
+  if (unlikely(has_kept_decisions) && status == FROND_OK)
+    retry_decisions();
   return handler_error(status);
 }
 
@@ -274,8 +286,10 @@ int Session::rollback(THD *thd, bool all)
   frond_status status= FROND_OK;
   if (phase == Phase::active)
     status= frond_txn_rollback(transaction);
-  else if (phase == Phase::prepared)
+  else if (phase == Phase::prepared) {
     status= frond_db_rollback_prepared(database, frond_bytes(xid.data(), xid.size()));
+    keep_undone_decision(status, xid, false);
+  }
   rows_undone();
   forget();
   return handler_error(status);

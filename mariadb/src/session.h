@@ -107,6 +107,7 @@ private:
 
   int begin(THD *thd, uint32_t flags, int64_t wait_ms);
   int let_go(THD *thd);
+  frond_status commit_prepared();
   int undone_to_mark(THD *thd, frond_status status);
   void end_statement();
   void forget();

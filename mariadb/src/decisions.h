@@ -1,0 +1,36 @@
+/* Decisions about prepared transactions that the engine could not write down, for want of space in the log.
+
+   The server has decided, and the binary log with it, and both count on the engine, which still has the transaction prepared: its rows are locked, and
+   its name is known here alone. So the decision is kept, and made again: by commits that succeed, once in a while; whenever the
+   server wants to forget a binary log; and at the end.
+
+     X1  while a decision is kept the server is not told that it may forget a binary log: after a crash the decision is in that.
+
+   Any thread. Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef FROND_MARIADB_DECISIONS_H
+#define FROND_MARIADB_DECISIONS_H
+
+#include <atomic>
+#include <string>
+
+#include "frond.h"
+
+namespace frond {
+
+/* The engine has answered a decision about a prepared transaction with `status`: keeps the decision where it is not made. */
+void keep_undone_decision(frond_status status, const std::string &xid, bool commits);
+
+extern std::atomic<bool> has_kept_decisions;
+
+/* Makes what is kept, if it was not tried just now. */
+void retry_decisions();
+
+/* The binary log wants to forget what is committed: answers when it may, now or later. */
+void answer_checkpoint_request(void *cookie);
+
+/* The last time, before the database is closed. */
+void make_last_decisions();
+
+} // namespace frond
+
+#endif
