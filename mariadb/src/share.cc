@@ -416,7 +416,14 @@ bool Table_share::take_index_sampling(uint64_t rows_now)
          then / OTHER_TABLE_FACTOR > rows_now + SMALL_TABLE_ROWS;
   else
     due= index_statistics_version() == 0 || changed_since > then / 4 + SMALL_TABLE_ROWS;
-  return due && !key_sampling.exchange(true, std::memory_order_acquire);
+  return due && my_interval_timer() >= key_sampling_after.load(std::memory_order_relaxed) &&
+         !key_sampling.exchange(true, std::memory_order_acquire);
+}
+
+void Table_share::give_up_index_sampling()
+{
+  key_sampling_after= my_interval_timer() + REFRESH_NANOS;
+  key_sampling.store(false, std::memory_order_release);
 }
 
 void Table_share::set_index_statistics(const Key_statistics &statistics)

@@ -105,9 +105,10 @@ public:
 
   /* Statistics of indexes. Those of ANALYZE, and those that the table was opened with, serve until as many rows have changed as
      there were; where there are none that fit, a caller to whom take_index_sampling says true reads a few places and calls
-     set_index_statistics, whatever came of it. */
+     set_index_statistics; or give_up_index_sampling, where it did not get there: then somebody else tries a little later. */
   bool take_index_sampling(uint64_t rows_now);
   void set_index_statistics(const Key_statistics &statistics);
+  void give_up_index_sampling();
   /* In the definition too, for good. */
   frond_status keep_analyzed_statistics(const Key_statistics &statistics);
   /* What is in use already, into the definition for the next opening; no matter if that cannot be done now. */
@@ -176,6 +177,7 @@ private:
   frond_status write_statistics(const Key_statistics &statistics, const frond_txn_options &options);
   std::atomic<uint64_t> key_statistics_version{0};
   std::atomic<bool> key_sampling{false};         /* somebody is at it */
+  std::atomic<uint64_t> key_sampling_after{0};   /* nobody before then, in nanoseconds */
   std::atomic<bool> key_statistics_kept{false};  /* they are those of ANALYZE, or of the opening */
   std::atomic<uint64_t> key_sampled_rows{0}, key_sampled_changes{0};
 };

@@ -499,7 +499,11 @@ void ha_frond::read_index_statistics(uint info_flag)
       status= sample_indexes(snapshot, QUICK_SAMPLING, &found);
       frond_txn_rollback(snapshot);
     }
-    share->set_index_statistics(found);
+    /* A statement that is killed while it looks must not take away what is known. */
+    if (status == FROND_OK)
+      share->set_index_statistics(found);
+    else
+      share->give_up_index_sampling();
     /* A smaller table is read again as fast. */
     if (status == FROND_OK && found.rows > QUICK_SAMPLING.whole_rows_max && !table_share->tmp_table)
       share->keep_sampled_statistics(found);
