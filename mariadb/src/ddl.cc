@@ -203,13 +203,37 @@ int drop_table(THD *thd, const char *path)
   return ddl_error(status);
 }
 
+/* Of ZSTD in a table with COMPRESSION and without COMPRESSION_LEVEL. */
+static constexpr int32_t LEVEL= 1;
+
 void table_codec(const ha_table_option_struct *options, frond_codec *codec, int32_t *level)
 {
   default_codec(codec, level);
-  if (!options || options->compression == 0)
+  if (!options)
     return;
-  *codec= options->compression;
-  *level= static_cast<int32_t>(options->compression_level);
+  if (options->compression != 0) {
+    *codec= options->compression;
+    *level= LEVEL;
+  }
+  if (options->compression_level != 0)
+    *level= static_cast<int32_t>(options->compression_level);
+}
+
+/* The codec that a tree has stays, but where COMPRESSION itself has changed. */
+static void change_options(const ha_table_option_struct *before, const ha_table_option_struct *now, frond_tree_options *options)
+{
+  if (before->compression != now->compression)
+    table_codec(now, &options->codec, &options->codec_level);
+  else
+    options->codec_level= now->compression_level != 0 ? static_cast<int32_t>(now->compression_level) : LEVEL;
+}
+
+/* Only ZSTD has levels. */
+static void warn_of_level(const ha_table_option_struct *options, frond_codec codec)
+{
+  if (options && options->compression_level != 0 && codec != FROND_CODEC_ZSTD)
+    push_warning_printf(current_thd, Sql_condition::WARN_LEVEL_WARN, WARN_OPTION_IGNORED, ER_THD(current_thd, WARN_OPTION_IGNORED),
+                        "COMPRESSION_LEVEL");
 }
 
 frond_status change_codec(frond_txn *txn, const Table_share &share, const Table_definition &definition,
@@ -229,7 +253,9 @@ frond_status change_codec(frond_txn *txn, const Table_share &share, const Table_
     if (status != FROND_OK)
       return status;
     status= frond_tree_get_options(txn, tree, &options);
-    table_codec(now, &options.codec, &options.codec_level);
+    change_options(before, now, &options);
+    if (name == share.name)
+      warn_of_level(now, options.codec);
     if (status == FROND_OK)
       status= frond_tree_set_options(txn, tree, &options);
     frond_tree_close(tree);
@@ -280,6 +306,9 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
       clustering|= 1ULL << key;
   std::string name= tree_name(path);
   uint64_t id;
+  frond_tree_options options= {};
+  table_codec(info->option_struct, &options.codec, &options.codec_level);
+  warn_of_level(info->option_struct, options.codec);
   frond_status status= in_ddl_transaction(ha_thd(), [&](frond_txn *txn) {
     frond_status created= new_table_id(txn, &id);
     if (created != FROND_OK)
@@ -289,8 +318,6 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
       definition.auto_increment_start= info->auto_increment_value;
     Bytes metadata;
     definition.encode(metadata);
-    frond_tree_options options= {};
-    table_codec(info->option_struct, &options.codec, &options.codec_level);
     options.metadata= frond_bytes(metadata.data(), metadata.size());
     frond_tree *tree;
     created= frond_tree_create(txn, name.c_str(), &options, &tree);
@@ -347,6 +374,10 @@ int ha_frond::truncate()
       definition.auto_increment_start= 0;
       if (done == FROND_OK)
         done= write_definition(txn, share->primary, definition);
+      restarts= done == FROND_OK;
+      /* On a full disk the rows go all the same: then the counter begins at its old start again when the table is next opened. */
+      if (done == FROND_NO_SPACE)
+        done= FROND_OK;
     }
     return done;
   });
@@ -358,7 +389,3 @@ int ha_frond::truncate()
   }
   return handler_error(status);
 }
-      restarts= done == FROND_OK;
-      /* On a full disk the rows go all the same: then the counter begins at its old start again when the table is next opened. */
-      if (done == FROND_NO_SPACE)
-        done= FROND_OK;

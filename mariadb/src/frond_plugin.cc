@@ -210,7 +210,7 @@ int signal_ddl_recovery_done(handlerton *)
 
 ha_create_table_option table_options[]= {
   HA_TOPTION_ENUM("COMPRESSION", compression, "DEFAULT,NONE,LZ4,ZSTD", 0),
-  HA_TOPTION_NUMBER("COMPRESSION_LEVEL", compression_level, 1, 1, 22, 1),
+  HA_TOPTION_NUMBER("COMPRESSION_LEVEL", compression_level, 0, 0, 22, 1),
   HA_TOPTION_END,
 };
 

@@ -51,7 +51,7 @@ struct Sampling;
 /* Options of a table and of an index, as CREATE TABLE takes them; the members are the server's to fill. */
 struct ha_table_option_struct {
   uint compression; /* 0 default, 1 none, 2 lz4, 3 zstd */
-  ulonglong compression_level;
+  ulonglong compression_level; /* 0 not given */
 };
 struct ha_index_option_struct {
   bool clustering;
