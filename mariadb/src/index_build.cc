@@ -36,6 +36,12 @@ constexpr uint ROUNDS_MAX= 50;
 
 constexpr frond_slice NOTHING= {nullptr, 0};
 
+int tell_notes_lost()
+{
+  my_error(ER_TEMP_FILE_WRITE_FAILURE, MYF(0));
+  return HA_ERR_GENERIC;
+}
+
 } // namespace
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -51,8 +57,15 @@ Touched_entries::~Touched_entries()
 bool Touched_entries::add(const Bytes &notes)
 {
   std::lock_guard<std::mutex> guard(latch);
+  if (lost)
+    return false;
   recent.append_bytes(notes);
-  return recent.size() < NOTES_BYTES_MAX || spill();
+  if (recent.size() < NOTES_BYTES_MAX || spill())
+    return true;
+  /* The build has failed: its writers neither wait for the disk again nor fill the memory. */
+  lost= true;
+  Bytes().swap(recent);
+  return false;
 }
 
 bool Touched_entries::spill()
@@ -256,6 +269,8 @@ int Index_build::run(THD *thd, TABLE *table_arg, const Row_codec &rows_arg, cons
   primary= primary_arg;
   thd_progress_init(thd, 3);
   int error= build_error(load(thd, rows_about));
+  if (error == HA_ERR_ABORTED_BY_USER && notes_lost.load(std::memory_order_acquire))
+    error= tell_notes_lost();
   thd_progress_next_stage(thd);
   if (!error)
     error= catch_up(thd, false);
@@ -337,7 +352,7 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint6
     said->inc_current_row_for_warning();
     if (all->rows() % ROWS_PER_REPORT == 0) {
       thd_progress_report(thd, all->rows(), std::max(all->rows(), rows_about));
-      if (status == FROND_OK && thd_kill_level(thd) != THD_IS_NOT_KILLED)
+      if (status == FROND_OK && (thd_kill_level(thd) != THD_IS_NOT_KILLED || notes_lost.load(std::memory_order_relaxed)))
         status= FROND_CANCELLED;
     }
   }
@@ -544,10 +559,8 @@ int Index_build::catch_up(THD *thd, bool last)
 {
   Bytes taken;
   for (uint round= 0; last || round < ROUNDS_MAX; round++) {
-    if (notes_lost.load(std::memory_order_acquire) || !touched.take(&taken)) {
-      my_error(ER_TEMP_FILE_WRITE_FAILURE, MYF(0));
-      return HA_ERR_GENERIC;
-    }
+    if (notes_lost.load(std::memory_order_acquire) || !touched.take(&taken))
+      return tell_notes_lost();
     if (taken.empty())
       return 0;
     int error= set_right(thd, Note::parse(taken), last);

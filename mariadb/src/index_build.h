@@ -59,6 +59,7 @@ private:
   Bytes recent;
   File file= -1;
   std::deque<std::pair<my_off_t, size_t>> spilled; /* pieces of the file */
+  bool lost= false; /* notes could not be kept */
   my_off_t file_end= 0;
 };
 
