@@ -98,6 +98,20 @@ pub struct RangeDelete {
 impl RangeDelete {
     /// True when `key` lies in the interval.
     pub fn covers(&self, key: &[u8]) -> bool {
-        self.start.as_slice() <= key && key < self.end.as_slice()
+        self.start.as_slice() <= key && self.ends_above(key)
     }
+
+    /// True when the interval ends above `key`, wherever it begins.
+    #[inline]
+    pub fn ends_above(&self, key: &[u8]) -> bool {
+        #[cfg(test)]
+        LOOKS.set(LOOKS.get() + 1);
+        key < self.end.as_slice()
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has compared a key with the end of a range-delete.
+    pub(crate) static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }

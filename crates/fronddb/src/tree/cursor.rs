@@ -9,20 +9,21 @@
 //! Backward, the messages of a key come oldest first, so they are copied out and turned round.
 //!
 //! Where two rows in a row came from one source, the rows that follow in its block are counted up to where another source
-//! has something to say. If the block is all puts with one stamp, the cursor goes through such a *stretch* without looking at
+//! or a range-delete has something to say. If the block is all puts with one stamp, the cursor goes through such a *stretch* without looking at
 //! other sources or resolving anything.
 //!
-//! Visible range-deletes of the leaf range are collected once; a source all of whose messages are older
+//! Visible range-deletes of the leaf range are found once, and asked by key; a source all of whose messages are older
 //! than a range-delete jumps over its interval.
 //!
 //! The order of the sources is kept as in [`super::merge`].
 //!
 //! Rooms: `leaf` (the merged sources of one leaf range), `passing` and `chain` (passing over keys without a row, over dead ones),
-//! `scratch`, `undecided` (what others are changing just now).
+//! `ranges` (range-deletes), `scratch`, `undecided` (what others are changing just now).
 
 mod chain;
 mod leaf;
 mod passing;
+mod ranges;
 mod scratch;
 mod undecided;
 
@@ -467,8 +468,8 @@ impl TreeCursor {
         self.head = first.head;
         self.reader.clear();
         let view = self.view.view();
-        for range in leaf.ranges.iter().filter(|range| range.covers(&self.key)) {
-            self.reader.range_delete(&view, range.seq, range.stamp);
+        if !leaf.ranges.is_empty() {
+            leaf.ranges.covering(&self.key).for_each(|range| self.reader.range_delete(&view, range.seq, range.stamp));
         }
         let mut found = None;
         let mut is_newest = true;
@@ -570,8 +571,8 @@ impl TreeCursor {
         self.key.extend_from_slice(leaf.streams[first.rank as usize].source.key());
         self.reader.clear();
         let view = self.view.view();
-        for range in leaf.ranges.iter().filter(|range| range.covers(&self.key)) {
-            self.reader.range_delete(&view, range.seq, range.stamp);
+        if !leaf.ranges.is_empty() {
+            leaf.ranges.covering(&self.key).for_each(|range| self.reader.range_delete(&view, range.seq, range.stamp));
         }
         let mut decided = false;
         let mut is_newest = true;

@@ -3,6 +3,7 @@
 mod estimate;
 mod heirs;
 mod parting;
+mod ranges;
 mod rent;
 
 use std::collections::BTreeMap;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::ranges::Ranges;
 use crate::base::Result;
 use crate::base::key::{KeyRange, head};
-use crate::format::message::RangeDelete;
 use crate::format::visibility::View;
 use crate::memtable::Level0;
 use crate::run::CursorMode;
@@ -46,7 +46,7 @@ pub(super) struct Leaf {
     /// Valid sources by position; the next one in the direction of travel is last.
     pub(super) order: Vec<Place>,
     /// Visible range-deletes that touch the range.
-    pub(super) ranges: Vec<RangeDelete>,
+    pub(super) ranges: Ranges,
 }
 
 impl Leaf {
@@ -92,16 +92,13 @@ impl Leaf {
         };
         let touches =
             |first: &[u8], last: &[u8]| last >= lower.as_slice() && upper.as_deref().is_none_or(|upper| first < upper);
-        let mut ranges: Vec<RangeDelete> = Vec::new();
-        let sees = |range: &&RangeDelete| view.sees(range.stamp, true);
+        let mut ranges = Ranges::default();
         let mut streams = Vec::with_capacity(runs.len() + 2);
         // The slot in whose buffer each stream's run lies.
         let mut pays = Vec::with_capacity(runs.len() + 2);
         for level0 in version.level0() {
             if level0.has_range_deletes() {
-                level0.range_deletes(|lists| {
-                    ranges.extend(lists.meeting(&lower, upper.as_deref()).filter(sees).cloned());
-                });
+                level0.range_deletes(|lists| ranges.add_all(lists, view, &lower, upper.as_deref()));
             }
             let seq_max = level0.seq_bounds().map_or(0, |(_, max)| max);
             let seq_max = if matches!(level0, Level0::Active(_)) { u64::MAX } else { seq_max };
@@ -112,7 +109,7 @@ impl Leaf {
         for (run, slot) in runs {
             let meta = run.meta();
             if run.has_range_deletes() {
-                ranges.extend(run.range_deletes()?.meeting(&lower, upper.as_deref()).filter(sees).cloned());
+                ranges.add(&run.range_deletes()?, view, &lower, upper.as_deref());
             }
             if meta.messages > 0 && touches(&meta.first_key, &meta.last_key) {
                 streams.push(Stream { source: Source::Run(run.cursor_within(mode, &wanted)), seq_max: meta.max_seq });
@@ -143,7 +140,7 @@ impl Leaf {
     pub(super) fn place(&mut self, rank: u32, direction: Direction) -> Result<()> {
         let stream = &mut self.streams[rank as usize];
         if !self.ranges.is_empty() {
-            jump(stream, &self.ranges, direction)?;
+            jump(stream, &mut self.ranges, direction)?;
         }
         if !stream.source.valid() {
             return Ok(());
@@ -191,16 +188,9 @@ impl Leaf {
     pub(super) fn uniform_ahead(&self) -> usize {
         let Some((current, others)) = self.order.split_last() else { return 0 };
         let Source::Run(cursor) = &self.streams[current.rank as usize].source else { return 0 };
-        if !self.ranges.is_empty() {
-            return 0;
-        }
-        let upper = self.upper.as_deref();
+        let Some(gap_end) = self.ranges.known_gap_end(cursor.key()) else { return 0 };
         let other = others.last().map(|place| self.streams[place.rank as usize].source.key());
-        let limit = match (other, upper) {
-            (Some(other), Some(upper)) => Some(other.min(upper)),
-            (other, upper) => other.or(upper),
-        };
-        cursor.uniform_ahead(limit)
+        cursor.uniform_ahead(lower_of(lower_of(other, self.upper.as_deref()), gap_end))
     }
 
     #[inline]
@@ -210,14 +200,27 @@ impl Leaf {
     }
 }
 
-fn jump(stream: &mut Stream, ranges: &[RangeDelete], direction: Direction) -> Result<()> {
+/// Of two bounds (`None`: no bound).
+#[inline]
+fn lower_of<'a>(one: Option<&'a [u8]>, other: Option<&'a [u8]>) -> Option<&'a [u8]> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+fn jump(stream: &mut Stream, ranges: &mut Ranges, direction: Direction) -> Result<()> {
     let Stream { source, seq_max } = stream;
-    let dead = |key: &[u8]| ranges.iter().find(|range| *seq_max < range.seq && range.covers(key));
     while source.valid() {
-        let Some(range) = dead(source.key()) else { return Ok(()) };
-        match direction {
-            Direction::Forward => source.seek(&range.end)?,
-            Direction::Backward => source.seek_before(&range.start)?,
+        let Some(dead) = ranges.covering_above(source.key(), *seq_max) else { return Ok(()) };
+        let border = match direction {
+            Direction::Forward => dead.map(|range| range.end.as_slice()).max(),
+            Direction::Backward => dead.map(|range| range.start.as_slice()).min(),
+        };
+        match (border, direction) {
+            (None, _) => return Ok(()),
+            (Some(end), Direction::Forward) => source.seek(end)?,
+            (Some(start), Direction::Backward) => source.seek_before(start)?,
         }
     }
     Ok(())
