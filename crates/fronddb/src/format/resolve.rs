@@ -32,8 +32,23 @@ use crate::base::{CommitNumber, Result, TxnId};
 #[derive(Debug, Default)]
 pub struct KeyReader {
     deleted_below: u64,
-    pending: SmallVec<[(Kind, Vec<u8>); 0]>,
+    /// Newest first.
+    pending: SmallVec<[Pending; 0]>,
 }
+
+/// What is to be done with the older value.
+#[derive(Debug)]
+enum Pending {
+    /// It counts where there is no value.
+    Insert(Vec<u8>),
+    /// An update as it is stored.
+    Update(Vec<u8>),
+    /// So many updates.
+    Updates(Program, usize),
+}
+
+/// Operations to which updates are taken together while a reader collects them: each new one is compared with those before it.
+const PENDING_OPS_MAX: usize = 256;
 
 /// Where the value of a key comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,10 +98,40 @@ impl KeyReader {
         match message.kind {
             Kind::Put => Found::Here,
             Kind::Delete | Kind::SingleDelete => Found::Absent,
-            Kind::InsertIfAbsent | Kind::Update => {
-                self.pending.push((message.kind, message.payload.to_vec()));
+            Kind::InsertIfAbsent => {
+                self.insert(message.payload);
                 Found::Undecided { by: None }
             }
+            Kind::Update => {
+                self.pending.push(Pending::Update(message.payload.to_vec()));
+                self.take_together();
+                Found::Undecided { by: None }
+            }
+        }
+    }
+
+    fn insert(&mut self, payload: &[u8]) {
+        // Of inserts next to each other only the oldest may find nothing.
+        if let Some(Pending::Insert(value)) = self.pending.last_mut() {
+            value.clear();
+            value.extend_from_slice(payload);
+        } else {
+            self.pending.push(Pending::Insert(payload.to_vec()));
+        }
+    }
+
+    /// Makes updates next to each other one: so a counter that was added to very often takes no memory for each time. Those that are more wait for
+    /// those that are fewer, as the digits of a binary number do: however long programs get, each operation is moved some log n times.
+    fn take_together(&mut self) {
+        while let [.., newer, older] = &mut self.pending[..]
+            && newer.count() <= older.count()
+            && let (Some((newer, newer_count)), Some((older, older_count))) = (newer.updates(), older.updates())
+            && newer.ops.len() + older.ops.len() <= PENDING_OPS_MAX
+        {
+            older.append(std::mem::take(newer));
+            let together = Pending::Updates(std::mem::take(older), newer_count + older_count);
+            self.pending.truncate(self.pending.len() - 2);
+            self.pending.push(together);
         }
     }
 
@@ -102,14 +147,36 @@ impl KeyReader {
     /// `Corruption` when an update's program is malformed.
     pub fn finish(&mut self, older: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         let mut value = older;
-        while let Some((kind, payload)) = self.pending.pop() {
-            match kind {
-                Kind::Update => value = program::apply(&payload, value)?,
-                _ if value.is_none() => value = Some(payload),
-                _ => {}
-            }
+        while let Some(pending) = self.pending.pop() {
+            value = match pending {
+                Pending::Insert(given) => value.or(Some(given)),
+                Pending::Update(payload) => program::apply(&payload, value)?,
+                Pending::Updates(program, _) => program.apply(value),
+            };
         }
         Ok(value)
+    }
+}
+
+impl Pending {
+    /// Updates in it; more than any of an insert.
+    fn count(&self) -> usize {
+        match self {
+            Pending::Insert(_) => usize::MAX,
+            Pending::Update(_) => 1,
+            Pending::Updates(_, count) => *count,
+        }
+    }
+
+    /// The updates decoded, and how many they are; none where that fails: then applying them fails.
+    fn updates(&mut self) -> Option<(&mut Program, usize)> {
+        if let Pending::Update(payload) = self {
+            *self = Pending::Updates(Program::decode(payload).ok()?, 1);
+        }
+        match self {
+            Pending::Updates(program, count) => Some((program, *count)),
+            _ => None,
+        }
     }
 }
 

@@ -380,6 +380,39 @@ fn an_insert_that_finds_a_value_leaves() {
     assert_eq!(left(true, &[(open(3), insert), (open(3), update), (open(3), insert)]), [2, 1]);
 }
 
+#[test]
+fn a_read_keeps_little_of_very_many_updates_of_the_same_bytes() {
+    let statuses: Vec<Fates> = Vec::new();
+    let (snapshot, own, uncommitted) = (CommitNumber::LATEST, None, Uncommitted::Hidden);
+    let view = View { snapshot, own, uncommitted, statuses: &statuses };
+    let settled = |seq, kind, payload| Owned { seq, stamp: Stamp::Settled, kind, payload };
+    let add = |at: u64| {
+        let (offset, overflow) = (4 * (at % 10) as u32, Overflow::Wrap);
+        let mut payload = Vec::new();
+        let op = Op::Add { offset, width: 4, big_endian: false, signed: false, delta: 1, overflow };
+        Program { ops: vec![op] }.encode(&mut payload);
+        payload
+    };
+    let mut reader = KeyReader::new();
+    for kinds in [&[Kind::Update][..], &[Kind::InsertIfAbsent], &[Kind::Update, Kind::InsertIfAbsent]] {
+        reader.clear();
+        for seq in (0..20_000).rev() {
+            let kind = kinds[usize::from(seq < 10_000) % kinds.len()];
+            let payload = if kind == Kind::Update { add(seq) } else { vec![seq as u8; 40] };
+            let found = reader.message(&view, &settled(seq, kind, payload).borrow());
+            assert_eq!(found, Found::Undecided { by: None });
+        }
+        assert!(reader.pending.len() < 20, "{kinds:?}: pending={}", reader.pending.len());
+        let value = reader.finish(Some(vec![0; 40]).filter(|_| kinds.len() == 1)).expect("well formed");
+        let each = if kinds == [Kind::Update] { 2_000u32 } else { 1_000 };
+        if kinds[0] == Kind::Update {
+            assert_eq!(value, Some([each.to_le_bytes(); 10].concat()));
+        } else {
+            assert_eq!(value, Some(vec![0; 40]));
+        }
+    }
+}
+
 /// These take seconds or forever, according to how time grows with the number of messages.
 #[test]
 fn a_key_with_very_many_versions_is_compacted() {
