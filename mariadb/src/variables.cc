@@ -136,7 +136,7 @@ MYSQL_SYSVAR_ULONG(sync_log_period, sync_log_period, PLUGIN_VAR_RQCMDARG,
                    "0: never because of time", nullptr, update_sync_log_period, 1000, 0, SECONDS_MAX * 1000, 1);
 MYSQL_SYSVAR_ULONG(block_size, block_size, READ_ONLY,
                    "Bytes that are compressed, stored and read together, before compression", nullptr, nullptr, 16 * KIBIBYTE,
-                   KIBIBYTE, MEBIBYTE, KIBIBYTE);
+                   KIBIBYTE, 512 * KIBIBYTE, KIBIBYTE);
 MYSQL_SYSVAR_UINT(filter_bits, filter_bits, READ_ONLY,
                   "Bits per key of the filters that keep reads away from where a key is not. 0: no filters", nullptr, nullptr,
                   10, 0, 32, 1);

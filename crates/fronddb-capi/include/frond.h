@@ -154,7 +154,7 @@ enum {
   FROND_OPTION_RECOVERY_TARGET_MS = 10,    /* keeps a restart below this; 0: no target. Default 200 */
   FROND_OPTION_BACKGROUND_THREADS = 11,    /* threads that seal, flush and compact. Default 2 */
   FROND_OPTION_DIRECT_IO = 12,             /* 0/1: past the operating system's cache. Default 1 */
-  FROND_OPTION_BLOCK_BYTES = 13,           /* uncompressed size of a block. Default 16 KiB */
+  FROND_OPTION_BLOCK_BYTES = 13,           /* uncompressed size of a block, 1 to 512 KiB. Default 16 KiB */
   FROND_OPTION_FILTER_BITS_PER_KEY = 14,   /* size of filters of leaf bases; 0: none; buffers have 14. Default 10 */
   FROND_OPTION_BLOB_BYTES_MIN = 15,        /* values from this size go straight to the data file. Default 64 KiB */
   FROND_OPTION_LOCK_TIMEOUT_MS = 16,       /* how long a lock is waited for. Default 50000 */

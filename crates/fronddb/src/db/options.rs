@@ -15,6 +15,7 @@ use super::report::RecoveryProgress;
 use crate::base::clock::Clock;
 use crate::base::compress::Codec;
 use crate::base::{Error, Result};
+use crate::format::block::BLOCK_BYTES_MAX;
 use crate::io::Storage;
 use crate::tree::TreeTuning;
 
@@ -116,7 +117,7 @@ setters! {
     /// Reads and writes the data file past the operating system's cache where the file system can; where it cannot, a note
     /// at opening says so ([`Options::on_log`]). Default: true.
     direct_io: bool,
-    /// Uncompressed size of a block, in bytes. Default: 16 KiB.
+    /// Uncompressed size of a block, in bytes: 1 KiB to 512 KiB. Default: 16 KiB.
     block_bytes: usize,
     /// Size of the filters of leaf bases, in bits per key; 0: none. Default: 10. Runs in buffers have 14 whatever it is.
     filter_bits_per_key: u8,
@@ -214,7 +215,7 @@ impl Options {
             (self.level0_bytes <= self.memory_bytes / 4, "level0_bytes", self.level0_bytes as u64),
             ((1 << 20..=16 << 30).contains(&self.log_segment_bytes), "log_segment_bytes", self.log_segment_bytes),
             ((1..=64).contains(&self.background_threads), "background_threads", self.background_threads as u64),
-            ((1 << 10..=1 << 20).contains(&self.block_bytes), "block_bytes", self.block_bytes as u64),
+            ((1 << 10..=BLOCK_BYTES_MAX).contains(&self.block_bytes), "block_bytes", self.block_bytes as u64),
             (self.filter_bits_per_key <= 32, "filter_bits_per_key", u64::from(self.filter_bits_per_key)),
             ((1 << 10..=16 << 20).contains(&self.blob_bytes_min), "blob_bytes_min", self.blob_bytes_min as u64),
             (!(self.read_only && self.create_if_missing), "create_if_missing (with read_only)", 1),
@@ -397,5 +398,17 @@ impl CursorOptions {
             upper: Bound::Excluded(upper.into()),
             ..CursorOptions::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_block_is_the_largest_that_is_written() {
+        assert!(Options::new().block_bytes(BLOCK_BYTES_MAX).validate().is_ok());
+        let error = Options::new().block_bytes(BLOCK_BYTES_MAX + 1).validate().expect_err("would be clamped");
+        assert_eq!(error.kind(), crate::base::ErrorKind::InvalidArgument);
     }
 }
