@@ -8,7 +8,7 @@ use super::{CodecTable, CursorMode, Run, RunCounters, RunOptions, RunWriter, rea
 use crate::base::checksum::key_hash;
 use crate::base::compress::Codec;
 use crate::base::key::KeyRange;
-use crate::base::memory::MemoryBudget;
+use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::random::{Random, mix};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{ErrorKind, RunId, TreeId, TxnId, key};
@@ -680,4 +680,31 @@ fn speed_of_runs() {
     }
     let each = start.elapsed() / 50_000.0;
     println!("small run of 13,000 messages: {each:.0} us, {:.0} ns a message", each * 1000.0 / 13_000.0);
+}
+
+#[test]
+fn a_writer_keeps_no_memory_of_a_block_far_larger_than_others() {
+    let world = world();
+    let budget = world.cache.budget().clone();
+    let write = |bytes: usize| {
+        let payload = Random(bytes as u64).bytes(bytes);
+        let message = Message {
+            kind: Kind::Put,
+            key: &[0, 0, 0, 1, 5],
+            stamp: Stamp::Settled,
+            seq: 0,
+            payload: &payload,
+            blob: false,
+        };
+        let mut writer = RunWriter::new(&world.store, RunId(7), &world.options, 0);
+        writer.add(&message).expect("adds");
+        writer.finish().expect("writes");
+    };
+    write(100);
+    let before = budget.used(Purpose::Work);
+    write(8 << 20);
+    let after = budget.used(Purpose::Work);
+    assert!(after <= before, "before={before} after={after}");
+    let scratch = world.options.codecs.take_scratch();
+    assert!(scratch.memory_bytes() <= after, "what is kept is counted");
 }

@@ -48,8 +48,9 @@ const RANGES_BYTES_MAX: usize = if cfg!(test) { 16 << 10 } else { 16 << 20 };
 const CHUNK_PART: usize = 128;
 const CHUNK_BYTES_MIN: usize = 128 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
-/// Larger working memory for hashes than this is not kept.
-const HASH_BYTES_KEPT: usize = 256 << 10;
+/// Larger working memory of one sort than this, or than so many blocks, is not kept: one large row or filter would hold it for good.
+const SCRATCH_BYTES_KEPT: usize = 256 << 10;
+const SCRATCH_BLOCKS_KEPT: usize = 8;
 
 /// Working memory of a writer, kept for the next one.
 #[derive(Debug, Default)]
@@ -74,16 +75,41 @@ const COMPRESSOR_BYTES: usize = 256 << 10;
 const BUILDER_BLOCKS: usize = 8;
 
 impl Scratch {
-    /// Tells the budget what it takes, with a chunk of `chunk_bytes`.
-    fn recount(&mut self, budget: &MemoryBudget, block_bytes: usize, chunk_bytes: usize) {
-        let bytes = chunk_bytes
-            + BUILDER_BLOCKS * block_bytes
+    /// Bytes that it takes without the chunk, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.builder.memory_bytes()
             + self.raw.capacity()
             + self.sealed.capacity()
             + self.hashes.memory_bytes()
             + self.waiting.capacity() * size_of::<Waiting>()
-            + COMPRESSOR_BYTES;
+            + self.separators.capacity()
+            + COMPRESSOR_BYTES
+    }
+
+    /// Tells the budget what it takes, with a chunk of `chunk_bytes`, or will take at least.
+    fn recount(&mut self, budget: &MemoryBudget, block_bytes: usize, chunk_bytes: usize) {
+        let to_come = (BUILDER_BLOCKS * block_bytes).saturating_sub(self.builder.memory_bytes());
+        let bytes = chunk_bytes + self.memory_bytes() + to_come;
         self.charge.get_or_insert_with(|| Charge::new(budget, Purpose::Work, 0)).set(bytes);
+    }
+
+    /// Lets go what a block or run far larger than others has left behind.
+    fn shrink(&mut self, block_bytes: usize) {
+        let kept_max = SCRATCH_BYTES_KEPT.max(SCRATCH_BLOCKS_KEPT * block_bytes);
+        for buffer in [&mut self.raw, &mut self.sealed, &mut self.separators] {
+            if buffer.capacity() > kept_max {
+                *buffer = Vec::new();
+            }
+        }
+        if self.builder.memory_bytes() > kept_max {
+            self.builder = EntryBlockBuilder::default();
+        }
+        if self.hashes.memory_bytes() > SCRATCH_BYTES_KEPT {
+            self.hashes = Hashes::default();
+        }
+        if self.chunk.capacity() > CHUNK_BYTES_MAX {
+            self.chunk = PageBuf::default();
+        }
     }
 }
 
@@ -445,9 +471,7 @@ impl RunWriter {
         }
         let RunWriter { output, mut scratch, mut meta, unresolved, options, heirs, .. } = self;
         (meta.extents, scratch.chunk, scratch.blocks) = output.finish();
-        if scratch.hashes.memory_bytes() > HASH_BYTES_KEPT {
-            scratch.hashes = Hashes::default();
-        }
+        scratch.shrink(options.block_bytes);
         scratch.recount(options.cache.budget(), options.block_bytes, scratch.chunk.capacity());
         options.codecs.put_scratch(scratch);
         meta.unresolved = unresolved.into_iter().collect();

@@ -90,6 +90,10 @@ impl Strings {
         self.ends.len()
     }
 
+    fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<u32>()
+    }
+
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut start = 0;
         self.ends.iter().map(move |end| {
@@ -162,6 +166,15 @@ impl EntryBlockBuilder {
         self.prefix = 0;
         self.key_bytes = 0;
         self.last_start = 0;
+    }
+
+    /// Bytes really allocated, about.
+    pub fn memory_bytes(&self) -> usize {
+        let words = [&self.stamps, &self.steps, &self.seqs, &self.ints];
+        let words: usize = words.iter().map(|list| list.capacity() * size_of::<u64>()).sum();
+        let Planes { plane, bodies, scratch } = &self.planes;
+        let planes = plane.capacity() + bodies.capacity() + scratch.capacity();
+        self.tags.capacity() + self.keys.memory_bytes() + self.payloads.memory_bytes() + words + planes
     }
 
     /// Adds a message: its key above the last one's, or the same key and an older message. Returns true
