@@ -870,7 +870,7 @@ fn a_node_that_cannot_be_read_keeps_no_other_part_from_being_compacted() {
             harness.write(
                 &key(number),
                 Kind::Put,
-                format!("{round} {number} {:0100}", u32::from(number) * 7919).as_bytes(),
+                format!("{round} {number} {:080}", u32::from(number) * 7919).as_bytes(),
             );
         }
         harness.seal_all();
