@@ -1,6 +1,7 @@
 //! New versions: the only place where the current version changes.
 //!
-//! Every function here runs under the `state` latch, does no I/O and cannot fail.
+//! Every function here runs under the `state` latch, does no I/O and cannot fail. What follows an installation, and may take
+//! long, is [`release`](super::release)'s.
 
 use std::sync::Arc;
 
@@ -28,29 +29,13 @@ impl BeTree {
         self.install(&mut state, |number, grafts| Version::new(number, active, sealed, root, grafts));
     }
 
-    /// Puts a new version in place and hands the space to the store that no older version can read.
+    /// Puts a new version in place. Space that no version reads any more is left to [`super::release`]: writers may be waiting
+    /// for the latch, and it takes as long as the cache holds blocks of it.
     pub(super) fn install(&self, state: &mut State, next: impl FnOnce(u64, u64) -> Version) {
         let number = self.version.load().number + 1;
         let version = Arc::new(next(number, state.grafts));
         state.past.push_back((number, Arc::downgrade(&version)));
         self.version.store(version);
-        self.release_retired(state);
-    }
-
-    /// Hands retired space to the store as far as no version that may read it lives.
-    pub(super) fn release_retired(&self, state: &mut State) {
-        while state.past.front().is_some_and(|(_, version)| version.strong_count() == 0) {
-            state.past.pop_front();
-        }
-        let oldest = state.past.front().map_or(u64::MAX, |(number, _)| *number);
-        while state.retired.front().is_some_and(|retired| retired.since <= oldest) {
-            let Some(retired) = state.retired.pop_front() else { break };
-            for extent in &retired.extents {
-                self.env.cache.remove_range(*extent);
-            }
-            self.env.store.release(&retired.extents);
-            retired.txns.iter().for_each(|txns| self.env.holders.run_released(txns));
-        }
     }
 
     /// `extents` are read by no version from the next one on.

@@ -34,7 +34,8 @@
 //! # Latches
 //!
 //! `state` (reservations, retired space, installation) → the list of what readers paid for, the store's and the cache's own. `sealing` and
-//! `publishing` are held for the length of a seal and a publication and come before `state`.
+//! `publishing` are held for the length of a seal and a publication, `releasing` while retired space is handed to the store; all three come
+//! before `state`, `releasing` behind `publishing`.
 //!
 //! # Failure
 //!
@@ -42,7 +43,7 @@
 //! that cannot be read is left alone: what is written into it stays in its buffer, where runs become one when there are too many.
 //!
 //! Rooms, in reading order: [`tuning`], [`node`], [`source`], [`merge`], [`compact`] (the merge rules on
-//! streams), [`plan`] (what next), [`split`] (of nodes), [`step`] (flush, compaction, drop, seal, join), [`pass`] (compacting a range on request), [`rent`] (flushing for readers), [`graft`], [`install`] (new versions),
+//! streams), [`plan`] (what next), [`split`] (of nodes), [`step`] (flush, compaction, drop, seal, join), [`pass`] (compacting a range on request), [`rent`] (flushing for readers), [`graft`], [`install`] (new versions), [`release`] (of their space),
 //! [`publish`], [`read`] (get), [`cursor`], [`dead`] (what scans may jump over), [`estimate`], [`border`], [`verify`], [`salvage`],
 //! [`shape`].
 
@@ -59,6 +60,7 @@ pub mod pass;
 pub mod plan;
 pub mod publish;
 pub mod read;
+mod release;
 pub mod rent;
 pub mod salvage;
 pub mod shape;
@@ -216,6 +218,8 @@ pub struct BeTree {
     /// Held while a memtable is written: what readers had looked up in the cache when the last one began.
     sealing: Mutex<u64>,
     publishing: Mutex<publish::LastPublished>,
+    /// Held while space that left [`State::retired`] is on its way to the store.
+    releasing: Mutex<()>,
     counters: step::TreeCounters,
     dead: dead::DeadRanges,
     noted: rent::Noted,
@@ -250,6 +254,7 @@ impl BeTree {
             state: Mutex::new(state),
             sealing: Mutex::default(),
             publishing: Mutex::new(publish::LastPublished::new(saved)),
+            releasing: Mutex::default(),
             counters: step::TreeCounters::default(),
             dead: dead::DeadRanges::default(),
             noted: rent::Noted::default(),

@@ -161,7 +161,7 @@ impl BeTree {
             Ok(published) => {
                 last.root = Some(captured.version.root.clone());
                 drop(captured);
-                self.release_retired(&mut self.state.lock());
+                self.release_all();
                 Ok(published)
             }
             Err(error) => {

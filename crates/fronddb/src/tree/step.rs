@@ -198,6 +198,7 @@ impl BeTree {
                 self.leave_if_damaged(&mut state, &name, error, job.gathers);
             }
         }
+        self.release_some();
         done
     }
 

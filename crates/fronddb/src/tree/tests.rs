@@ -4,6 +4,7 @@ mod estimate;
 mod heirs;
 mod parting;
 mod ranges;
+mod release;
 mod rent;
 
 use std::collections::BTreeMap;

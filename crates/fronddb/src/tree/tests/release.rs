@@ -1,0 +1,31 @@
+//! Space that versions have left.
+
+use super::*;
+use crate::base::random::Random;
+
+#[test]
+fn an_installation_frees_nothing_and_a_publication_all() {
+    let (mut harness, mut random) = (Harness::new(), Random(7));
+    for number in 0..2000 {
+        harness.write(&key(number), Kind::Put, &random.bytes(300));
+    }
+    harness.seal_all();
+    harness.compact(Vec::new(), None);
+    harness.check();
+    let env = harness.tree.env().clone();
+    let blocks = || env.cache.statistics().blocks;
+    let reader = harness.tree.version();
+    harness.delete_range(key(0), key(2000));
+    harness.seal_all();
+    while harness.tree.work_step(&harness.retention(), 0.0).expect("work") {}
+    (0..3).for_each(|_| harness.publish());
+    let (before, used) = (blocks(), env.store.statistics().used_bytes);
+    assert!(before > 10, "what the reader may want stays, blocks={before}");
+    drop(reader);
+    harness.switch();
+    assert_eq!(blocks(), before, "writers wait for the switch");
+    (0..3).for_each(|_| harness.publish());
+    assert_eq!(blocks(), 0);
+    let left = env.store.statistics().used_bytes;
+    assert!(left < used / 2, "used={used} left={left}");
+}
