@@ -240,6 +240,14 @@ impl Cache {
         self.shard(offset).contains(offset)
     }
 
+    /// The block at `offset`, if it is here decoded. To look at it here is no use.
+    pub fn glance(&self, offset: u64) -> Option<CachedBlock> {
+        match self.shard(offset).peek(offset)? {
+            (Form::Decoded(block), _) => Some(block),
+            (Form::Packed { .. }, _) => None,
+        }
+    }
+
     /// The messages at `offset`, if they are here, and whether they are in use: true of all as long as nothing has to go. To look at
     /// them here is no use.
     ///
@@ -293,7 +301,8 @@ impl Cache {
         }
     }
 
-    /// The block at `offset`; what `load` gives if it is not here. Two threads that miss load once.
+    /// The block at `offset`; what `load` gives if it is not here. Two threads that miss load once. The block has the highest of the
+    /// priorities with which it was asked for.
     ///
     /// # Errors
     /// Those of `load`.
@@ -304,7 +313,7 @@ impl Cache {
         priority: Priority,
         load: impl FnOnce() -> Result<CachedBlock>,
     ) -> Result<CachedBlock> {
-        match self.shard(offset).lookup_or_reserve(offset) {
+        match self.shard(offset).lookup_or_reserve(offset, priority) {
             Looked::Found(block) => Ok(block),
             Looked::Packed { .. } => Err(Error::internal(format!("cache holds messages, offset={offset}"))),
             Looked::Reserved => self.load(offset, priority, || Ok((load()?, None))),
@@ -543,7 +552,7 @@ impl Cache {
         decode: impl Fn(&[u8]) -> Result<EntryBlock>,
         read: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<Arc<EntryBlock>>) -> Result<Arc<EntryBlock>>,
     ) -> Result<Arc<EntryBlock>> {
-        let block = match self.shard(offset).lookup_or_reserve(offset) {
+        let block = match self.shard(offset).lookup_or_reserve(offset, Priority::Low) {
             Looked::Found(block) => block,
             Looked::Packed { stored, hot } => return self.unpack(offset, &stored, hot, priority, decode),
             Looked::Reserved => self.load(offset, priority, || {

@@ -208,7 +208,7 @@ const SWEEP_MAX: usize = 64;
 impl Shard {
     #[inline]
     pub(super) fn lookup(&self, offset: u64) -> Option<CachedBlock> {
-        match self.table.lock().find(offset)? {
+        match self.table.lock().find(offset, Priority::Low)? {
             Looked::Found(block) => Some(block),
             Looked::Packed { .. } | Looked::Reserved => None,
         }
@@ -253,11 +253,12 @@ impl Shard {
         Some((held.form.clone(), table.counts[held.at as usize] & ROUNDS > 0))
     }
 
+    /// The block at `offset`, which has at least this priority from now on.
     #[inline]
-    pub(super) fn lookup_or_reserve(&self, offset: u64) -> Looked {
+    pub(super) fn lookup_or_reserve(&self, offset: u64, priority: Priority) -> Looked {
         let mut table = self.table.lock();
         loop {
-            match table.find(offset) {
+            match table.find(offset, priority) {
                 Some(Looked::Packed { stored, .. }) => {
                     return Looked::Packed { stored, hot: table.count_decode(offset) };
                 }
@@ -440,10 +441,13 @@ impl Shard {
 }
 
 impl Table {
-    /// The block at `offset`, used unless it has to be decoded first.
+    /// The block at `offset`, used unless it has to be decoded first, and of this `priority` at least.
     #[inline]
-    fn find(&mut self, offset: u64) -> Option<Looked> {
-        let held = self.by_offset.get(&offset)?;
+    fn find(&mut self, offset: u64, priority: Priority) -> Option<Looked> {
+        let held = self.by_offset.get_mut(&offset)?;
+        if held.priority < priority {
+            held.priority = priority;
+        }
         let (count, full) = (&mut self.counts[held.at as usize], held.priority as u8 + 1);
         let (block, decodes) = match &held.form {
             Form::Decoded(block) => (block.clone(), 0),

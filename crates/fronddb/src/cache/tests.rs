@@ -265,6 +265,26 @@ fn a_block_that_comes_back_soon_skips_the_line_and_one_of_a_scan_does_not() {
     assert!(!cache.contains(501 * 40_000));
 }
 
+#[test]
+fn a_block_that_a_scan_brought_in_stays_like_others_once_they_ask_for_it() {
+    let lasts = |asked: Priority| {
+        let cache = Cache::new(leaving(896 << 10));
+        let insert = |slot: u64, priority| cache.insert(slot * 40_000, block(slot * 40_000, 10_000), priority);
+        let ask = || cache.get(0, asked, || Err(Error::internal("it is here"))).map(drop).expect("finds it");
+        insert(0, Priority::Low);
+        ask();
+        (1..300).for_each(|slot| insert(slot, Priority::Low)); // so that its probation ends
+        ask();
+        (1_000..9_000)
+            .position(|slot| {
+                insert(slot, Priority::High);
+                !cache.contains(0)
+            })
+            .expect("goes some time")
+    };
+    assert!(lasts(Priority::High) > lasts(Priority::Low));
+}
+
 /// A block's stored form in these tests: what [`unpack`] makes a block of.
 fn stored(offset: u64, version: u64) -> [u8; 16] {
     let mut stored = [0; 16];

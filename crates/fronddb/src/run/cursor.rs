@@ -13,12 +13,13 @@
 //!
 //! The first blocks after a jump stay in the cache like those of point reads, because short scans come back to them, and
 //! to the small runs in buffers above all. What a cursor reads after that is the first to go, and what a long scan reads
-//! does not come into a full cache. Blocks that are cached end a window, but for a long scan few of them in a row are read again: less than
+//! does not come into a full cache. Of the index a long scan leaves blocks that are the first to go, and what does not fill the cache
+//! none. Blocks that are cached end a window, but for a long scan few of them in a row are read again: less than
 //! another read costs.
 
 use super::Run;
 use super::counters::Event;
-use super::path::IndexPath;
+use super::path::{Access, IndexPath, Way};
 use crate::base::key::KeyRange;
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Result, TreeId};
@@ -125,7 +126,7 @@ impl RunCursor {
 
     /// To the first message at or above `key`, which is not below a clipped run.
     fn to(&mut self, key: &[u8]) -> Result<bool> {
-        self.jump(false, |run| IndexPath::seek(run, key))?;
+        self.jump(false, |run, way| IndexPath::seek_by(run, way, key))?;
         if self.entries.seek(key) {
             return Ok(true);
         }
@@ -141,8 +142,8 @@ impl RunCursor {
         if self.run.meta.messages == 0 || key <= self.run.meta.first_key.as_slice() || is_beyond {
             return Ok(self.leave());
         }
-        self.jump(true, |run| {
-            let mut path = IndexPath::seek(run, key)?;
+        self.jump(true, |run, way| {
+            let mut path = IndexPath::seek_by(run, way, key)?;
             if path.is_above(key) {
                 path.prev(run)?;
             }
@@ -298,16 +299,17 @@ impl RunCursor {
         &self.run
     }
 
-    /// Stands nowhere.
+    /// Stands nowhere. The path stays: whoever goes through the index next, and past the cache, finds its blocks by it.
     fn leave(&mut self) -> bool {
-        self.path = None;
         self.entries.clear();
         false
     }
 
     /// Goes to a block anywhere; `backward`: on the way to those before it.
-    fn jump(&mut self, backward: bool, open: impl FnOnce(&Run) -> Result<IndexPath>) -> Result<()> {
-        let path = match open(&self.run) {
+    fn jump(&mut self, backward: bool, open: impl FnOnce(&Run, Way<'_>) -> Result<IndexPath>) -> Result<()> {
+        let access = self.access();
+        let from = self.path.as_ref().filter(|_| access == Access::Bulk);
+        let path = match open(&self.run, Way { access, from }) {
             Ok(path) => path,
             Err(error) => {
                 self.leave();
@@ -322,6 +324,14 @@ impl RunCursor {
         self.window_bytes = if self.mode.is_long { self.mode.read_ahead_bytes } else { 0 };
         self.steps = 0;
         self.load(backward)
+    }
+
+    fn access(&self) -> Access {
+        match self.mode {
+            CursorMode { fill_cache: false, .. } => Access::Bulk,
+            CursorMode { is_long: true, .. } => Access::LongScan,
+            _ => Access::Scan,
+        }
     }
 
     fn enter_next(&mut self) -> Result<bool> {

@@ -7,7 +7,7 @@
 
 use super::Run;
 use super::counters::Event;
-use super::path::IndexPath;
+use super::path::{Access, IndexPath};
 use crate::base::Result;
 use crate::base::key::PREFIX_BYTES;
 use crate::cache::CachedBlock;
@@ -64,7 +64,7 @@ impl Run {
         let rank_at = |path: &IndexPath, key: &[u8]| self.rank(path, key, || self.block_at(path, key, border));
         let span = |low: (u64, u64), high: (u64, u64)| (high.0.saturating_sub(low.0), high.1.saturating_sub(low.1));
         if hi.is_empty() {
-            let top = self.top_index(Event::BlockReadMeta)?;
+            let top = self.top_index(Access::Scan)?;
             return Ok(span(rank_at(&low, lo)?, top.totals_after(top.count())));
         }
         if low.reaches(hi) {
@@ -83,7 +83,7 @@ impl Run {
 
     fn path_to(&self, key: &[u8]) -> Result<IndexPath> {
         if key <= self.meta.first_key.as_slice() && !self.is_clipped() {
-            IndexPath::first(self)
+            IndexPath::first(self, Access::Scan.into())
         } else {
             IndexPath::seek(self, key)
         }

@@ -4,9 +4,53 @@ use super::Run;
 use super::counters::Event;
 use crate::base::key::KeyRange;
 use crate::base::{BlockPtr, Error, Result, TreeId, key};
+use crate::cache::Priority;
 use crate::format::block::{IndexBlock, IndexEntry};
 use std::cmp::Ordering;
 use std::sync::Arc;
+
+/// Who goes through an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// A read of one key.
+    Point,
+    /// A short scan, or whoever comes back.
+    Scan,
+    /// A scan that goes on and on.
+    LongScan,
+    /// A compaction or a scan that fills no cache.
+    Bulk,
+}
+
+impl Access {
+    /// As what blocks that have to be read are counted.
+    pub(super) fn cause(self) -> Event {
+        if self == Access::Point { Event::BlockReadMetaPoint } else { Event::BlockReadMeta }
+    }
+
+    /// How blocks stay in the cache; none: they do not come there.
+    pub(super) fn priority(self) -> Option<Priority> {
+        match self {
+            Access::Point | Access::Scan => Some(Priority::High),
+            Access::LongScan => Some(Priority::Low),
+            Access::Bulk => None,
+        }
+    }
+}
+
+/// How a path comes by its blocks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way<'a> {
+    pub(super) access: Access,
+    /// A path of the same run whose blocks need not be read again.
+    pub(super) from: Option<&'a IndexPath>,
+}
+
+impl From<Access> for Way<'_> {
+    fn from(access: Access) -> Self {
+        Way { access, from: None }
+    }
+}
 
 /// Stands on an entry of the lower (or only) index level.
 #[derive(Debug, Clone)]
@@ -15,43 +59,56 @@ pub(super) struct IndexPath {
     top: Option<(Arc<IndexBlock>, usize)>,
     leaf: Arc<IndexBlock>,
     at: usize,
-    /// As what index blocks that have to be read are counted.
-    cause: Event,
+    access: Access,
 }
 
 impl IndexPath {
-    fn open(run: &Run, cause: Event, choose: impl Fn(&IndexBlock) -> usize) -> Result<IndexPath> {
-        let root = run.top_index(cause)?;
+    fn open(run: &Run, way: Way<'_>, choose: impl Fn(&IndexBlock) -> usize) -> Result<IndexPath> {
+        let access = way.access;
+        let root = run.top_index(access)?;
         if root.level() == 0 {
             let at = choose(&root);
-            return Ok(IndexPath { top: None, leaf: root, at, cause });
+            return Ok(IndexPath { top: None, leaf: root, at, access });
         }
         let part = choose(&root);
-        let leaf = lower(run, &root, part, cause)?;
+        let known = way.from.and_then(|path| path.lower_at(root.entry(part).ptr));
+        let leaf = known.map_or_else(|| lower(run, &root, part, access), Ok)?;
         let at = choose(&leaf);
-        Ok(IndexPath { top: Some((root, part)), leaf, at, cause })
+        Ok(IndexPath { top: Some((root, part)), leaf, at, access })
+    }
+
+    /// The lower index block at `ptr`, if it stands in that.
+    fn lower_at(&self, ptr: BlockPtr) -> Option<Arc<IndexBlock>> {
+        let (top, part) = self.top.as_ref()?;
+        (top.entry(*part).ptr == ptr).then(|| self.leaf.clone())
     }
 
     /// The block where a search for `key` begins ([`IndexBlock::find`]).
     #[inline]
     pub(super) fn seek(run: &Run, key: &[u8]) -> Result<IndexPath> {
-        IndexPath::open(run, Event::BlockReadMeta, |index| index.find(key))
+        IndexPath::seek_by(run, Access::Scan.into(), key)
     }
 
     /// The same for a point read.
     #[inline]
     pub(super) fn seek_point(run: &Run, key: &[u8]) -> Result<IndexPath> {
-        IndexPath::open(run, Event::BlockReadMetaPoint, |index| index.find(key))
+        IndexPath::seek_by(run, Access::Point.into(), key)
+    }
+
+    /// The same in another way.
+    #[inline]
+    pub(super) fn seek_by(run: &Run, way: Way<'_>, key: &[u8]) -> Result<IndexPath> {
+        IndexPath::open(run, way, |index| index.find(key))
     }
 
     /// The first block.
-    pub(super) fn first(run: &Run) -> Result<IndexPath> {
-        IndexPath::open(run, Event::BlockReadMeta, |_| 0)
+    pub(super) fn first(run: &Run, way: Way<'_>) -> Result<IndexPath> {
+        IndexPath::open(run, way, |_| 0)
     }
 
     /// The last block.
-    pub(super) fn last(run: &Run) -> Result<IndexPath> {
-        IndexPath::open(run, Event::BlockReadMeta, |index| index.count() - 1)
+    pub(super) fn last(run: &Run, way: Way<'_>) -> Result<IndexPath> {
+        IndexPath::open(run, way, |index| index.count() - 1)
     }
 
     /// Goes to the next block; false, and stays, at the last one.
@@ -62,7 +119,7 @@ impl IndexPath {
         }
         match &mut self.top {
             Some((top, part)) if *part + 1 < top.count() => {
-                self.leaf = lower(run, top, *part + 1, self.cause)?;
+                self.leaf = lower(run, top, *part + 1, self.access)?;
                 *part += 1;
                 self.at = 0;
                 Ok(true)
@@ -79,7 +136,7 @@ impl IndexPath {
         }
         match &mut self.top {
             Some((top, part)) if *part > 0 => {
-                self.leaf = lower(run, top, *part - 1, self.cause)?;
+                self.leaf = lower(run, top, *part - 1, self.access)?;
                 *part -= 1;
                 self.at = self.leaf.count() - 1;
                 Ok(true)
@@ -174,7 +231,7 @@ impl Run {
         match IndexPath::seek(self, &after) {
             Ok(path) => path.next_separator().map(<[u8]>::to_vec),
             Err(_) => {
-                let top = self.top_index(Event::BlockReadMeta).ok()?;
+                let top = self.top_index(Access::Scan).ok()?;
                 let next = top.find(&after) + 1;
                 (next < top.count()).then(|| top.separator(next).to_vec())
             }
@@ -182,9 +239,9 @@ impl Run {
     }
 }
 
-fn lower(run: &Run, top: &IndexBlock, part: usize, cause: Event) -> Result<Arc<IndexBlock>> {
+fn lower(run: &Run, top: &IndexBlock, part: usize, access: Access) -> Result<Arc<IndexBlock>> {
     let ptr = top.entry(part).ptr;
-    let leaf = run.index(ptr, cause)?;
+    let leaf = run.index(ptr, access)?;
     if leaf.level() != 0 {
         let error = Error::corruption(format!("index block of the wrong level, level={}", leaf.level()));
         return Err(run.located(error, ptr, run.tree(), "damaged index"));

@@ -5,7 +5,7 @@
 //! leaves the cache's table alone.
 
 use super::counters::Event;
-use super::path::IndexPath;
+use super::path::{Access, IndexPath};
 use super::shortcut::Shortcut;
 use super::{CursorMode, RunCounters, RunCursor};
 use crate::base::key::KeyRange;
@@ -109,11 +109,15 @@ impl Run {
         key::tree_of(&self.meta.first_key)
     }
 
-    /// An index block, through the cache.
+    /// An index block, through the cache or past it.
     #[inline]
-    pub(super) fn index(&self, ptr: BlockPtr, cause: Event) -> Result<Arc<IndexBlock>> {
-        let load = || Ok(CachedBlock::Index(Arc::new(self.read_index(ptr, cause)?)));
-        match self.cache.get(ptr.offset, Priority::High, load)? {
+    pub(super) fn index(&self, ptr: BlockPtr, access: Access) -> Result<Arc<IndexBlock>> {
+        let load = || Ok(CachedBlock::Index(Arc::new(self.read_index(ptr, access.cause())?)));
+        let block = match access.priority() {
+            Some(priority) => self.cache.get(ptr.offset, priority, load),
+            None => self.cache.glance(ptr.offset).map_or_else(load, Ok),
+        };
+        match block? {
             CachedBlock::Index(block) => Ok(block),
             _ => Err(wrong_kind("an index", ptr)),
         }
@@ -121,8 +125,9 @@ impl Run {
 
     /// The top index block.
     #[inline]
-    pub(super) fn top_index(&self, cause: Event) -> Result<Arc<IndexBlock>> {
-        self.front.top.follow(|| self.index(self.meta.index, cause))
+    pub(super) fn top_index(&self, access: Access) -> Result<Arc<IndexBlock>> {
+        let lookup = || self.index(self.meta.index, access);
+        if access == Access::Bulk { self.front.top.borrow(lookup) } else { self.front.top.follow(lookup) }
     }
 
     #[inline]

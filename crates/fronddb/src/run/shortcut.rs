@@ -30,12 +30,20 @@ impl<T> Shortcut<T> {
     #[inline]
     pub(super) fn follow(&self, lookup: impl FnOnce() -> Result<Arc<T>>) -> Result<Arc<T>> {
         // Ordering: only how often the cache is asked depends on it.
-        if !self.uses.fetch_add(1, Ordering::Relaxed).is_multiple_of(USES_PER_LOOKUP)
-            && let Some(block) = self.block.lock().upgrade()
-        {
-            return Ok(block);
+        if self.uses.fetch_add(1, Ordering::Relaxed).is_multiple_of(USES_PER_LOOKUP) {
+            return self.remember(lookup()?);
         }
-        let block = lookup()?;
+        self.borrow(lookup)
+    }
+
+    /// The block, by `lookup` when it is not there any more. Is no use of it.
+    #[inline]
+    pub(super) fn borrow(&self, lookup: impl FnOnce() -> Result<Arc<T>>) -> Result<Arc<T>> {
+        let known = self.block.lock().upgrade();
+        known.map_or_else(|| self.remember(lookup()?), Ok)
+    }
+
+    fn remember(&self, block: Arc<T>) -> Result<Arc<T>> {
         *self.block.lock() = Arc::downgrade(&block);
         Ok(block)
     }

@@ -3,6 +3,7 @@
 mod ahead;
 mod clip;
 mod heirs;
+mod index;
 
 use super::{CodecTable, CursorMode, Run, RunCounters, RunOptions, RunWriter, read_blob, write_blob};
 use crate::base::checksum::key_hash;
@@ -295,7 +296,7 @@ fn a_large_run_has_two_index_levels_and_several_extents() {
     let meta = world.write(&samples).expect("writes");
     let run = world.open(&meta);
     run.verify().expect("is sound");
-    assert_eq!(run.index(meta.index, super::counters::Event::BlockReadMeta).expect("reads").level(), 1);
+    assert_eq!(run.index(meta.index, super::path::Access::Scan).expect("reads").level(), 1);
     assert!(meta.bytes > 6 << 20);
     let mut cursor =
         run.cursor(CursorMode { fill_cache: false, read_ahead_bytes: 256 << 10, is_long: false, asks_ahead: false });

@@ -387,11 +387,11 @@ impl TreeCursor {
     fn open(&mut self, key: Option<&[u8]>) -> Result<()> {
         self.current = Current::None;
         self.last_rank = None;
-        self.leaf = None;
-        let bounds = (self.lower.as_slice(), self.upper.as_deref());
         let CursorOptions { fill_cache, read_ahead_bytes, .. } = self.options;
-        let is_long = self.leaves >= LONG_LEAVES;
-        let mode = CursorMode { fill_cache, read_ahead_bytes, is_long, asks_ahead: true };
+        // Past the cache, what buffers above both leaves have for an index is found where the last cursors hold it.
+        let _before = self.leaf.take().filter(|_| !fill_cache);
+        let bounds = (self.lower.as_slice(), self.upper.as_deref());
+        let mode = CursorMode { fill_cache, read_ahead_bytes, is_long: self.leaves >= LONG_LEAVES, asks_ahead: true };
         let leaf = Leaf::open(&self.tree, &self.view.view(), bounds, mode, self.direction, key)?;
         if !leaf.ranges.is_empty() {
             self.end_chain(false);
