@@ -4,13 +4,15 @@
 //! name things), [`key`] (how a tree id and a key become one string of bytes), [`codec`] (bounds-checked
 //! reading and writing of integers and strings), [`compress`] (block codecs), [`checksum`],
 //! [`page_buf`] (aligned memory for direct I/O), [`clock`], [`metrics`], [`memory`] (the one budget), [`pool`]
-//! (the cache's memory, counted by page), [`processors`] (whether they are idle, how long a thread waited for one), [`scratch`] (what a thread keeps from call to call).
+//! (the cache's memory, counted by page), [`processors`] (whether they are idle, how long a thread waited for one), [`scratch`] (what a thread keeps from call to call),
+//! [`helpers`] (threads that share a piece of work).
 
 pub mod checksum;
 pub mod clock;
 pub mod codec;
 pub mod compress;
 pub mod error;
+pub mod helpers;
 pub mod ids;
 pub mod key;
 pub mod memory;

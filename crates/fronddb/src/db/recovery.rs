@@ -34,6 +34,7 @@ use super::report::{RecoveryPhase, RecoveryProgress, RecoveryReport};
 use super::sessions::Sessions;
 use crate::base::clock::Clock;
 use crate::base::compress::Codec;
+use crate::base::helpers::with_helpers;
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::processors::Processors;
 use crate::base::space::PAGE_BYTES;
@@ -358,16 +359,10 @@ impl Recovery<'_> {
             Ok(reading)
         };
         let read = |tell: bool| read(tell).inspect_err(|_| failed.store(true, Ordering::Relaxed));
-        let readings: Vec<Result<Reading>> =
-            std::thread::scope(|scope| {
-                let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| read(false))).collect();
-                let mut all = vec![read(true)];
-                all.extend(others.into_iter().map(|thread| {
-                    thread.join().unwrap_or_else(|_| Err(Error::internal("panic while reading the log")))
-                }));
-                all
-            });
-        let readings = readings.into_iter().collect::<Result<Vec<_>>>()?;
+        let readings = with_helpers(threads - 1, |number| read(number == 0))
+            .into_iter()
+            .map(|reading| reading.unwrap_or_else(|_| Err(Error::internal("panic while reading the log"))));
+        let readings = readings.collect::<Result<Vec<_>>>()?;
         Ok((readings, reader.into_inner().finish()?))
     }
 

@@ -23,8 +23,10 @@ use super::active::range_bytes;
 use super::sample::RangeSample;
 use super::txn_set::TxnSet;
 use crate::base::TxnId;
+use crate::base::helpers::with_helpers;
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::page_buf::PageBuf;
+use crate::base::sync::Mutex;
 use crate::format::block::RangeLists;
 use crate::format::{Kind, Message, RangeDelete, Stamp};
 
@@ -409,17 +411,18 @@ impl fmt::Debug for SortedMemtable {
     }
 }
 
-/// Does `work` on each item: on as many threads as there are items, or on this one.
-fn each<T: Send>(threads: usize, items: impl Iterator<Item = T>, work: impl Fn(T) + Sync) {
-    if threads < 2 {
-        return items.for_each(work);
-    }
-    std::thread::scope(|scope| {
-        for item in items {
-            let work = &work;
-            scope.spawn(move || work(item));
+/// Does `work` on each item, on up to so many threads.
+fn each<T: Send>(threads: usize, items: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+    let items = Mutex::new(items);
+    let all = with_helpers(threads.saturating_sub(1), |_| {
+        loop {
+            let Some(item) = items.lock().next() else { break };
+            work(item);
         }
     });
+    for done in all {
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    }
 }
 
 /// Merges sorted lists: cuts all of them at the same keys, and merges the pieces between two cuts on a thread each.
