@@ -119,16 +119,10 @@ impl CompareCommand {
     }
 
     fn execute_as(self, command: String) -> Result<()> {
+        self.refuse_to_record_alone()?;
         self.common.prepare()?;
         let machine = machine(&self.common.directory)?;
-        let mut runs: Vec<Vec<Report>> = vec![Vec::new(); self.engines.len()];
-        for _ in 0..self.repeat.max(1) {
-            for (&engine, runs) in self.engines.iter().zip(&mut runs) {
-                let spec = Spec::new(engine, &self.common, &self.workload);
-                let outcome: Outcome = Worker::start(&self.common, &Task::Run(spec.clone()))?.finish()?;
-                runs.push(Report::new(&spec, outcome)?);
-            }
-        }
+        let runs = self.run_all()?;
         let reports = runs.into_iter().filter_map(middling).collect();
         let title = self.title.unwrap_or_else(|| self.workload.name().to_owned());
         let comparison = Comparison { title, command, commit: commit(), machine, reports };
@@ -144,6 +138,30 @@ impl CompareCommand {
             print(&format!("{mark:>12}  {}  {:?}  got {:.3?}", goal.what, goal.bound, goal.got))?;
         }
         print_chart(&comparison)
+    }
+
+    /// The runs of each engine.
+    fn run_all(&self) -> Result<Vec<Vec<Report>>> {
+        let mut runs: Vec<Vec<Report>> = vec![Vec::new(); self.engines.len()];
+        for _ in 0..self.repeat.max(1) {
+            for (&engine, runs) in self.engines.iter().zip(&mut runs) {
+                let spec = Spec::new(engine, &self.common, &self.workload);
+                let outcome: Outcome = Worker::start(&self.common, &Task::Run(spec.clone()))?.finish()?;
+                runs.push(Report::new(&spec, outcome)?);
+            }
+        }
+        Ok(runs)
+    }
+
+    /// A recorded comparison is not replaced by one engine's figures, without ratios and goals.
+    fn refuse_to_record_alone(&self) -> Result<()> {
+        if self.record.is_none() || self.engines.len() > 1 {
+            return Ok(());
+        }
+        Err(Error::usage(
+            "only one engine, and what is recorded compares: build with `--features rocksdb` (Debian's librocksdb-dev); \
+             without recording, `suite --quick` and `compare` run it alone",
+        ))
     }
 }
 
@@ -166,17 +184,30 @@ impl SuiteCommand {
             print(&format!("\n{}", entry.title))?;
             let compare = CompareCommand {
                 engines: EngineName::compared(),
-                common: self.common.clone(),
+                common: self.common_for(entry),
                 repeat: self.repeat,
                 record: (!self.quick).then(|| entry.name.to_owned()),
                 title: Some(entry.title.to_owned()),
                 json: None,
-                workload: parse_workload(if self.quick { entry.quick } else { entry.line })?,
+                workload: parse_workload(self.line_of(entry))?,
             };
-            let line = if self.quick { entry.quick } else { entry.line };
-            compare.execute_as(format!("frond-bench compare --memory {} {line}", self.common.memory))?;
+            compare.execute_as(self.command_of(entry))?;
         }
         Ok(())
+    }
+
+    fn common_for(&self, entry: &Entry) -> Common {
+        Common { memory: self.common.memory.or(Some(entry.memory)), ..self.common.clone() }
+    }
+
+    fn line_of(&self, entry: &Entry) -> &'static str {
+        if self.quick { entry.quick } else { entry.line }
+    }
+
+    /// The command to repeat one comparison.
+    fn command_of(&self, entry: &Entry) -> String {
+        let repeat = if self.repeat > 1 { format!("--repeat {} ", self.repeat) } else { String::new() };
+        format!("frond-bench compare {} {repeat}{}", self.common_for(entry).arguments(), self.line_of(entry))
     }
 }
 
@@ -275,4 +306,62 @@ fn print_chart(comparison: &Comparison) -> Result<()> {
 fn print(text: &str) -> Result<()> {
     use std::io::Write;
     writeln!(std::io::stdout(), "{text}").at("standard output")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    enum Line {
+        Compare(CompareCommand),
+        Suite(SuiteCommand),
+    }
+
+    fn suite(arguments: &str) -> SuiteCommand {
+        let words = format!("frond-bench suite {arguments}");
+        match Line::try_parse_from(words.split(' ')).expect("the line is understood") {
+            Line::Suite(suite) => suite,
+            Line::Compare(_) => unreachable!("the line names the suite"),
+        }
+    }
+
+    fn comparison(command: &str) -> CompareCommand {
+        match Line::try_parse_from(command.split(' ')).expect("a recorded command is understood") {
+            Line::Compare(compare) => compare,
+            Line::Suite(_) => unreachable!("the line names a comparison"),
+        }
+    }
+
+    #[test]
+    fn a_recorded_command_has_every_setting_that_made_the_figures() {
+        let suite = suite("--codec lz4 --seed 7 --set rocksdb.background_jobs=1 --set frond.a=b --repeat 3");
+        let repeated = comparison(&suite.command_of(&SUITE[0]));
+        let common = suite.common_for(&SUITE[0]);
+        assert_eq!(format!("{:?}", repeated.common), format!("{common:?}"));
+        assert_eq!(repeated.repeat, 3);
+    }
+
+    #[test]
+    fn the_suite_alone_repeats_the_sections_each_with_its_memory() {
+        let memory = |line: &str, name: &str| {
+            let entry = SUITE.iter().find(|entry| entry.name == name).expect("it is in the suite");
+            comparison(&suite(line).command_of(entry)).common.memory_bytes() >> 20
+        };
+        assert_eq!((memory("--quiet", "iibench"), memory("--quiet", "reads-beyond")), (256, 64));
+        assert_eq!(memory("--memory 100", "reads-beyond"), 100);
+    }
+
+    #[test]
+    fn one_engine_alone_is_not_recorded() {
+        let directory = std::env::temp_dir().join(format!("frond-bench-alone-{}", std::process::id()));
+        let mut alone = comparison("frond-bench compare --engines model --quiet commit");
+        alone.common.directory = directory.clone();
+        alone.record = Some("never".to_owned());
+        let refused = alone.execute().expect_err("there is nothing to compare with").to_string();
+        assert!(refused.contains("rocksdb"), "{refused}");
+        assert!(!directory.exists(), "nothing was run");
+    }
 }

@@ -55,7 +55,7 @@ fn write_summary(comparisons: &[Comparison], out: &mut String) -> std::fmt::Resu
 fn write_section(comparison: &Comparison, plot: Option<&str>, out: &mut String) -> std::fmt::Result {
     writeln!(out, "## {}\n", comparison.title)?;
     writeln!(out, "`{}`  ", comparison.command)?;
-    writeln!(out, "commit {}, {}\n", comparison.commit, comparison.machine)?;
+    writeln!(out, "commit {}, {}{}\n", comparison.commit, comparison.machine, settings(&comparison.reports))?;
     let goals = goals(comparison);
     if !goals.is_empty() {
         writeln!(out, "| must reach | bound | measured | |\n|---|---:|---:|---|")?;
@@ -67,6 +67,16 @@ fn write_section(comparison: &Comparison, plot: Option<&str>, out: &mut String) 
         writeln!(out, "\n![rate over time]({plot})")?;
     }
     Ok(())
+}
+
+/// The codec, and what was set for single engines.
+fn settings(reports: &[Report]) -> String {
+    let mut words = reports.first().map_or_else(String::new, |report| format!(", codec {}", report.codec));
+    for report in reports.iter().filter(|report| !report.tuning.is_empty()) {
+        let tuning: Vec<String> = report.tuning.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        words += &format!(", {}: {}", report.engine, tuning.join(" "));
+    }
+    words
 }
 
 fn write_goal(goal: &Goal, out: &mut String) -> std::fmt::Result {

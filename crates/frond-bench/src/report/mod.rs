@@ -50,7 +50,7 @@ impl Report {
             engine: spec.engine.name().to_owned(),
             workload: spec.workload.name().to_owned(),
             parameters: spec.workload.parameters()?,
-            memory_budget_bytes: spec.common.memory << 20,
+            memory_budget_bytes: spec.common.memory_bytes(),
             codec: spec.common.codec.to_string(),
             tuning: spec.common.tuning.clone(),
             outcome,

@@ -28,15 +28,18 @@ use crate::{At, Error, Result};
 /// An empty file in every directory that a run made.
 const MARK: &str = "made-by-frond-bench";
 
+/// The default of [`Common::memory`].
+const MEMORY_MIB: u64 = 256;
+
 /// Settings that every workload has.
 #[derive(Debug, Clone, Serialize, Deserialize, Args)]
 pub struct Common {
     /// Directory for the database: a new or an empty one, or one of an earlier run, which it replaces
     #[arg(long, global = true, default_value = "frond-bench.db")]
     pub directory: PathBuf,
-    /// Memory budget of the engine in MiB
-    #[arg(long, global = true, default_value_t = 256)]
-    pub memory: u64,
+    /// Memory budget of the engine in MiB [default: 256, or what a comparison of the suite is recorded with]
+    #[arg(long, global = true, value_name = "MIB")]
+    pub memory: Option<u64>,
     /// none, lz4 or zstd:<level>
     #[arg(long, global = true, default_value = "zstd:1")]
     pub codec: Codec,
@@ -78,7 +81,7 @@ impl Common {
     pub fn new(directory: &Path) -> Common {
         Common {
             directory: directory.to_path_buf(),
-            memory: 256,
+            memory: None,
             codec: Codec::Zstd(1),
             seed: 1,
             tuning: Vec::new(),
@@ -88,10 +91,30 @@ impl Common {
         }
     }
 
+    /// Memory budget of the engine.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.unwrap_or(MEMORY_MIB) << 20
+    }
+
+    /// These settings as on the command line: the budget, and what is not the default. The places of files, and what
+    /// changes no figure, are left out.
+    pub(crate) fn arguments(&self) -> String {
+        let default = Common::new(&self.directory);
+        let mut words = vec![format!("--memory {}", self.memory_bytes() >> 20)];
+        if self.codec != default.codec {
+            words.push(format!("--codec {}", self.codec));
+        }
+        if self.seed != default.seed {
+            words.push(format!("--seed {}", self.seed));
+        }
+        words.extend(self.tuning.iter().map(|(name, value)| format!("--set {name}={value}")));
+        words.join(" ")
+    }
+
     /// How to open a database with these trees.
     pub fn open_options(&self, trees: &[&str]) -> OpenOptions {
         OpenOptions {
-            memory_bytes: self.memory << 20,
+            memory_bytes: self.memory_bytes(),
             codec: self.codec,
             tuning: self.tuning.iter().cloned().collect(),
             ..OpenOptions::new(&self.directory, trees)

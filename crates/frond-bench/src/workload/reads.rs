@@ -44,7 +44,7 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
     let mut outcome = Outcome::new();
     let engine: E = common.create(&TREES)?;
     let records = Records::new(common.seed, &options.records);
-    let count = records.count_of(((common.memory << 20) as f64 * options.ratio) as u64).max(1);
+    let count = records.count_of((common.memory_bytes() as f64 * options.ratio) as u64).max(1);
     outcome.phases.push(load(&engine, common, &records, count)?);
     outcome.fact("disk size as a multiple of the budget", disk_ratio(&outcome, common), "×");
     if options.compact {
@@ -70,7 +70,7 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
 }
 
 fn disk_ratio(outcome: &Outcome, common: &Common) -> f64 {
-    outcome.phases.last().map_or(0.0, |phase| phase.disk_bytes as f64 / (common.memory << 20) as f64)
+    outcome.phases.last().map_or(0.0, |phase| phase.disk_bytes as f64 / common.memory_bytes() as f64)
 }
 
 fn scan<E: Engine>(engine: &E) -> Result<()> {

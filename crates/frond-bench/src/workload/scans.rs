@@ -37,7 +37,7 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
     let mut outcome = Outcome::new();
     let engine: E = common.create(&TREES)?;
     let records = Records::new(common.seed, &options.records);
-    let count = records.count_of(((common.memory << 20) as f64 * options.ratio) as u64).max(1);
+    let count = records.count_of((common.memory_bytes() as f64 * options.ratio) as u64).max(1);
     outcome.phases.push(load(&engine, common, &records, count)?);
     scan_all(&engine, common, options, &records, count, "loaded", &mut outcome)?;
     update(&engine, common, options, &records, count, &mut outcome)?;

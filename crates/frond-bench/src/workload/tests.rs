@@ -9,7 +9,7 @@ fn run_on_model(line: &str) -> Result<Outcome> {
     let workload = parse_workload(line)?;
     let name = format!("frond-bench-{}-{}", line.replace(' ', ""), std::process::id());
     let directory = std::env::temp_dir().join(name);
-    let common = Common { memory: 1, keep: true, ..Common::new(&directory) };
+    let common = Common { memory: Some(1), keep: true, ..Common::new(&directory) };
     common.remove()?;
     let spec = Spec { engine: EngineName::Model, common, workload };
     let outcome = spec.engine.dispatch(&spec);
