@@ -8,10 +8,10 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::parallel::{parallel, repeat_for};
-use super::records::{RecordOptions, Records, TREES, expect, load};
+use super::records::{FITS, RecordOptions, Records, TREES, expect, load, warm};
 use super::{Common, Outcome};
 use crate::Result;
-use crate::engine::{Cursor, Engine};
+use crate::engine::Engine;
 use crate::generate::Random;
 use crate::measure::Phase;
 
@@ -36,9 +36,6 @@ pub struct Options {
     pub records: RecordOptions,
 }
 
-/// Below this multiple of the budget the table is expected to fit, and is warmed.
-const FITS: f64 = 0.75;
-
 /// Loads, warms where it fits, reads existing keys, reads absent keys.
 pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
     let mut outcome = Outcome::new();
@@ -51,7 +48,7 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
         engine.compact()?;
     }
     if options.ratio < FITS {
-        scan(&engine)?;
+        warm(&engine)?;
     }
     for (name, existing) in [("get existing", true), ("get absent", false)] {
         // Steady state: what the phase before it left in the cache is not what is measured.
@@ -71,16 +68,6 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
 
 fn disk_ratio(outcome: &Outcome, common: &Common) -> f64 {
     outcome.phases.last().map_or(0.0, |phase| phase.disk_bytes as f64 / common.memory_bytes() as f64)
-}
-
-fn scan<E: Engine>(engine: &E) -> Result<()> {
-    let mut cursor = engine.cursor(0)?;
-    let mut more = cursor.seek_first()?;
-    while more {
-        std::hint::black_box(cursor.value());
-        more = cursor.next()?;
-    }
-    Ok(())
 }
 
 #[expect(clippy::too_many_arguments, reason = "one measurement, spelled out where it is called")]

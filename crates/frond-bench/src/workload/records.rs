@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Common;
 use super::parallel::parallel;
-use crate::engine::{Durability, Engine, Transaction};
+use crate::engine::{Cursor, Durability, Engine, Transaction};
 use crate::generate::{Values, mix};
 use crate::measure::{Meter, Phase};
 use crate::{Error, Result};
@@ -82,6 +82,20 @@ pub(super) fn load<E: Engine>(engine: &E, common: &Common, records: &Records, co
         engine.settle()
     })?;
     meter.finish(&common.directory)
+}
+
+/// Below this multiple of the budget a table is expected to fit, and is warmed.
+pub(super) const FITS: f64 = 0.75;
+
+/// Reads all of the table, so that the cache holds what it can.
+pub(super) fn warm<E: Engine>(engine: &E) -> Result<()> {
+    let mut cursor = engine.cursor(0)?;
+    let mut more = cursor.seek_first()?;
+    while more {
+        std::hint::black_box(cursor.value());
+        more = cursor.next()?;
+    }
+    Ok(())
 }
 
 /// Fails unless `found` is `wanted`.

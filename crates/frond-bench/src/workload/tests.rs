@@ -140,7 +140,7 @@ fn point_reads_find_what_is_there_and_nothing_else() -> Result<()> {
 
 #[test]
 fn scans_visit_every_row_both_ways() -> Result<()> {
-    let outcome = run_on_model("scans --ratio 0.2 --seconds 0.02")?;
+    let outcome = run_on_model("scans --ratio 0.2 --seconds 0.02 --passes 3")?;
     assert_eq!(phase(&outcome, "backward, updated").operations, phase(&outcome, "load").operations);
     Ok(())
 }
