@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::measure::peak_memory_of;
 use crate::workload::{Common, Spec, recovery, run};
 use crate::{At, Error, Result};
 
@@ -54,6 +55,11 @@ impl Worker {
         let mut line = String::new();
         self.output.read_line(&mut line).at("output of a child process")?;
         if line.ends_with('\n') { Ok(Some(serde_json::from_str(&line)?)) } else { Ok(None) }
+    }
+
+    /// The largest anonymous memory that it has had.
+    pub fn memory_peak_bytes(&self) -> Result<u64> {
+        peak_memory_of(self.child.id())
     }
 
     /// SIGKILL, and waits until the process is gone; how it ended, should it have been quicker.

@@ -1,8 +1,11 @@
 //! What the operating system says of this process: CPU, bytes, memory. Linux's `/proc`; zero where it is missing.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::{At, Result};
 
 /// Totals since the process began, and the memory it holds now.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,13 +37,33 @@ impl Resources {
             read_bytes: field(&io, "read_bytes:"),
             read_calls: field(&io, "syscr:"),
             memory_bytes: field(&status, "RssAnon:") << 10,
-            memory_peak_bytes: field(&status, "VmHWM:").saturating_sub(field(&status, "RssFile:")) << 10,
+            memory_peak_bytes: peak_in(&status),
         }
     }
 }
 
+fn peak_in(status: &str) -> u64 {
+    field(status, "VmHWM:").saturating_sub(field(status, "RssFile:")) << 10
+}
+
+/// [`Resources::memory_peak_bytes`] of another process that lives.
+pub fn peak_memory_of(process: u32) -> Result<u64> {
+    let path = format!("/proc/{process}/status");
+    std::fs::read_to_string(&path).map(|status| peak_in(&status)).at(path)
+}
+
+/// The largest of the peaks that were reset.
+static PEAK_BEFORE: AtomicU64 = AtomicU64::new(0);
+
+/// The largest memory since the process began, whatever was reset.
+pub fn whole_peak_memory() -> u64 {
+    let now = Resources::now().memory_peak_bytes;
+    PEAK_BEFORE.fetch_max(now, Ordering::Relaxed).max(now)
+}
+
 /// Starts a new peak of [`Resources::memory_peak_bytes`].
 pub fn reset_peak_memory() {
+    whole_peak_memory();
     // A kernel without this keeps the older, higher peak: the report errs on the strict side.
     std::fs::write("/proc/self/clear_refs", "5").unwrap_or_default();
 }
@@ -59,6 +82,15 @@ mod tests {
         assert_eq!(field("rchar: 5\nwrite_bytes: 4096\ncancelled_write_bytes: 1\n", "write_bytes:"), 4096);
         assert_eq!(field("RssAnon:\t    1234 kB\n", "RssAnon:"), 1234);
         assert_eq!(field("", "VmRSS:"), 0);
+    }
+
+    #[test]
+    fn a_peak_that_was_reset_counts_for_the_whole() {
+        let bytes = 64 << 20;
+        drop(std::hint::black_box(vec![1u8; bytes]));
+        reset_peak_memory();
+        assert!(whole_peak_memory() >= bytes as u64);
+        assert!(peak_memory_of(std::process::id()).unwrap() > 0);
     }
 
     #[test]

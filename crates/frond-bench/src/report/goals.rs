@@ -1,5 +1,6 @@
 //! What must be reached, and what was: the engine's speed and memory goals beside RocksDB, read off comparisons.
 
+use super::table::number;
 use super::{Comparison, Report};
 
 /// One requirement.
@@ -53,6 +54,45 @@ pub fn goals(comparison: &Comparison) -> Vec<Goal> {
         goals.push(own("memory peak ÷ budget", Bound::AtMost(MEMORY_SHARE_MAX), Some(share)));
     }
     goals
+}
+
+/// Goals of one comparison beside another, with its title: reopening takes as long whatever the size of the table.
+pub fn goals_between(comparisons: &[Comparison]) -> Vec<(&str, Goal)> {
+    let recoveries: Vec<&Comparison> = comparisons
+        .iter()
+        .filter(|comparison| comparison.workload() == "recovery" && comparison.reports.len() > 1)
+        .collect();
+    let mut goals = Vec::new();
+    for (at, larger) in recoveries.iter().enumerate() {
+        let smaller = recoveries[..at].iter().find(|smaller| differ_in_size(smaller, larger));
+        if let Some(goal) = smaller.and_then(|smaller| as_quick(smaller.reports.first()?, larger.reports.first()?)) {
+            goals.push((larger.title.as_str(), goal));
+        }
+    }
+    goals
+}
+
+/// Were recovery bound to the data, tenfold would take ten times as long; the rest is room for chance in a few kills.
+const EQUAL_WITHIN: f64 = 1.5;
+
+fn as_quick(smaller: &Report, larger: &Report) -> Option<Goal> {
+    let name = "first answer after a kill, mean";
+    let got = larger.fact(name).zip(smaller.fact(name)).map(|(larger, smaller)| larger / smaller);
+    let what = format!("{name}, ÷ that at {} MiB", number(smaller.number("size")?));
+    Some(own(&what, Bound::AtMost(EQUAL_WITHIN), got))
+}
+
+/// The same run, but on more data.
+fn differ_in_size(smaller: &Comparison, larger: &Comparison) -> bool {
+    let (Some(smaller), Some(larger)) = (smaller.reports.first(), larger.reports.first()) else {
+        return false;
+    };
+    let others = |report: &Report| {
+        let mut options = report.parameters.clone();
+        options.remove("size");
+        (options, report.memory_budget_bytes, report.codec.clone())
+    };
+    smaller.number("size") < larger.number("size") && others(smaller) == others(larger)
 }
 
 /// The budget is kept within 5 %.
@@ -145,6 +185,7 @@ fn own(what: &str, bound: Bound, got: Option<f64>) -> Goal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Outcome;
 
     #[test]
     fn a_bound_is_reached_at_its_edge_and_never_by_a_missing_figure() {
@@ -153,5 +194,39 @@ mod tests {
         assert!(own("", Bound::AtMost(1.0), Some(1.0)).reached());
         assert!(!own("", Bound::AtMost(1.0), Some(1.01)).reached());
         assert!(!own("", Bound::AtMost(1.0), None).reached());
+    }
+    fn recovery(size: u64, memory: u64, mean_ms: f64) -> Comparison {
+        let mut outcome = Outcome::new();
+        outcome.fact("first answer after a kill, mean", mean_ms, "ms");
+        let report = Report {
+            engine: "frond".to_owned(),
+            workload: "recovery".to_owned(),
+            parameters: [("size".to_owned(), size.into()), ("kills".to_owned(), 5.into())].into(),
+            memory_budget_bytes: memory,
+            codec: "none".to_owned(),
+            tuning: Vec::new(),
+            outcome,
+        };
+        Comparison {
+            title: format!("{size} MiB"),
+            command: String::new(),
+            commit: String::new(),
+            machine: String::new(),
+            reports: vec![report.clone(), report],
+        }
+    }
+
+    #[test]
+    fn recovery_that_grows_with_the_table_misses_its_goal() {
+        let reached = |small_ms, large_ms| {
+            let both = [recovery(1_024, 64, small_ms), recovery(10_240, 64, large_ms)];
+            let goals = goals_between(&both);
+            assert_eq!((goals.len(), goals[0].0), (1, "10240 MiB"));
+            assert_eq!(goals[0].1.what, "first answer after a kill, mean, ÷ that at 1,024 MiB");
+            goals[0].1.reached()
+        };
+        assert!(reached(20.0, 19.0) && reached(20.0, 30.0));
+        assert!(!reached(20.0, 31.0));
+        assert!(goals_between(&[recovery(1_024, 64, 1.0), recovery(10_240, 32, 1.0)]).is_empty(), "another budget");
     }
 }

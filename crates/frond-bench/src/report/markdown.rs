@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use super::goals::{Bound, Goal, goals};
+use super::goals::{Bound, Goal, goals, goals_between};
 use super::ratio::{ratio, show};
 use super::table::{figures, number};
 use super::{Comparison, Report};
@@ -48,6 +48,10 @@ fn write_summary(comparisons: &[Comparison], out: &mut String) -> std::fmt::Resu
             write!(out, "| {} ", comparison.title)?;
             write_goal(&goal, out)?;
         }
+    }
+    for (title, goal) in goals_between(comparisons) {
+        write!(out, "| {title} ")?;
+        write_goal(&goal, out)?;
     }
     Ok(())
 }

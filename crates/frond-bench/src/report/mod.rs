@@ -18,7 +18,7 @@ use crate::measure::Phase;
 use crate::plot::{Chart, Scale, Series};
 use crate::workload::{Outcome, Spec};
 
-pub use goals::{Bound, Goal, goals};
+pub use goals::{Bound, Goal, goals, goals_between};
 pub use machine::{commit, machine};
 pub use markdown::{section, summary, with_section};
 pub use ratio::ratio_table;
@@ -67,10 +67,10 @@ impl Report {
         self.outcome.facts.iter().find(|fact| fact.name == name).map(|fact| fact.value)
     }
 
-    /// Largest memory of any phase less the process's fixed part, as a share of the budget.
+    /// Largest memory less the process's fixed part, as a share of the budget.
     pub fn memory_share(&self) -> Option<f64> {
         let peak = self.outcome.phases.iter().map(|phase| phase.memory_peak_bytes).max()?;
-        let own = peak.saturating_sub(self.outcome.memory_base_bytes);
+        let own = peak.max(self.outcome.memory_peak_bytes).saturating_sub(self.outcome.memory_base_bytes);
         Some(own as f64 / self.memory_budget_bytes.max(1) as f64)
     }
 

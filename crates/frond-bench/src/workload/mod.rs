@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::frond::Frond;
 use crate::engine::model::Model;
 use crate::engine::{Codec, Durability, Engine, OpenOptions, Statistics};
-use crate::measure::{Meter, Phase, Resources};
+use crate::measure::{Meter, Phase, Resources, whole_peak_memory};
 use crate::{At, Error, Result};
 
 /// An empty file in every directory that a run made.
@@ -207,6 +207,9 @@ pub struct Outcome {
     pub statistics: Statistics,
     /// Anonymous memory before the engine was opened: the process's fixed part.
     pub memory_base_bytes: u64,
+    /// Largest anonymous memory in or between the phases, of all processes that had the database open.
+    #[serde(default)]
+    pub memory_peak_bytes: u64,
 }
 
 impl Outcome {
@@ -366,7 +369,8 @@ impl OnEngine for &Spec {
 
 /// Does a run in this process, checks its database, and removes it unless asked to keep it.
 pub fn run(spec: &Spec) -> Result<Outcome> {
-    let outcome = spec.engine.dispatch(spec)?;
+    let mut outcome = spec.engine.dispatch(spec)?;
+    outcome.memory_peak_bytes = outcome.memory_peak_bytes.max(whole_peak_memory());
     if spec.engine == EngineName::Frond {
         check(&spec.common.directory)?;
     }

@@ -6,8 +6,12 @@
 //! was acknowledged, and close; cached pages are dropped again and a further child opens what was closed cleanly.
 //!
 //! What is checked: transaction `n` writes its number into the row `newest` and into its records. After the kill `newest`
-//! names at least the last acknowledged transaction, its records are all there, and the following transaction's are
-//! absent altogether.
+//! names at least the last acknowledged transaction, and each record has the value of the newest transaction up to that one
+//! which wrote it; so a lost transaction, a torn one and one that was never acknowledged are all seen. Reopening after the kill
+//! looks at the records of about a hundred transactions from the first to the newest, and of the one that would be next. All
+//! records of the table are read after the clean close: of a table up to 1 GiB after every kill, of a larger one after the last.
+//!
+//! Memory is that of every process: the one that fills, those that are killed, and those that reopen, up to their first answer.
 //!
 //! With an open transaction, the child first begins one that never commits and keeps adding to it while it commits
 //! others; after the kill none of its rows may be visible.
@@ -21,7 +25,7 @@ use super::{Common, EngineName, Outcome, Spec, Workload};
 use crate::child::{Task, Worker, reply};
 use crate::engine::{Cursor, Durability, Engine, Transaction};
 use crate::generate::{Random, Values};
-use crate::measure::{Latencies, Phase, Resources, disk_bytes, drop_cached_pages};
+use crate::measure::{Phase, Resources, disk_bytes, drop_cached_pages};
 use crate::{Error, Result};
 
 /// Options of the recovery workload.
@@ -56,7 +60,12 @@ pub enum Step {
     /// Overwrite until killed, from this transaction number on; answers each acknowledged number.
     Load(u64),
     /// Open, query, check against the last acknowledged number, close; answers [`Opened`].
-    Open(u64),
+    Open {
+        /// The last acknowledged number.
+        acknowledged: u64,
+        /// Read every row.
+        whole: bool,
+    },
 }
 
 /// How the table was filled.
@@ -74,6 +83,18 @@ pub struct Opened {
     pub ready_ms: f64,
     /// The newest transaction found.
     pub newest: u64,
+    /// Largest anonymous memory up to then.
+    pub memory_peak_bytes: u64,
+}
+
+/// What the kills showed.
+#[derive(Default)]
+struct Kills {
+    rates: Vec<f64>,
+    killed_ms: Vec<f64>,
+    clean_ms: Vec<f64>,
+    killed_memory_bytes: u64,
+    opened_memory_bytes: u64,
 }
 
 const TREES: [&str; 3] = ["rows", "newest", "open"];
@@ -81,6 +102,10 @@ const ROWS: usize = 0;
 const NEWEST: usize = 1;
 const OPEN: usize = 2;
 const FILL_BATCH: u64 = 1_000;
+/// Tables up to this size are read whole after every kill: seconds each.
+const SCANNED_MIB: u64 = 1_024;
+/// Transactions looked at by gets.
+const LOOKED_AT: u64 = 100;
 
 impl Options {
     fn rows(&self) -> u64 {
@@ -98,25 +123,46 @@ pub fn run<E: Engine>(common: &Common, options: &Options, engine: EngineName) ->
     outcome.memory_base_bytes = filled.memory_base_bytes;
     outcome.phases.push(filled.phase);
     outcome.fact("size of the filled table", disk_bytes(&common.directory)? as f64 / (1 << 20) as f64, "MiB");
-    let (mut killed, mut clean, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+    let mut kills = Kills::default();
     let mut newest = 0;
-    for _ in 0..options.kills {
-        let (acknowledged, rate) = load_and_kill(start(Step::Load(newest + 1))?, options, newest)?;
-        rates.push(rate);
+    for kill in 1..=options.kills {
+        let killed = load_and_kill(start(Step::Load(newest + 1))?, options, newest)?;
         drop_cached_pages(&common.directory)?;
-        let opened: Opened = start(Step::Open(acknowledged))?.finish()?;
-        killed.push(opened.ready_ms);
-        newest = opened.newest;
+        let open = |acknowledged, whole| start(Step::Open { acknowledged, whole })?.finish::<Opened>();
+        let after_kill = open(killed.acknowledged, false)?;
+        newest = after_kill.newest;
         drop_cached_pages(&common.directory)?;
-        clean.push(start(Step::Open(newest))?.finish::<Opened>()?.ready_ms);
+        let after_close = open(newest, kill == options.kills || options.size <= SCANNED_MIB)?;
+        kills.add(&killed, &after_kill, &after_close);
     }
-    outcome.fact("rows per second when killed", mean(&rates), "/s");
-    outcome.fact("first answer after a kill, mean", mean(&killed), "ms");
-    outcome.fact("first answer after a kill, worst", worst(&killed), "ms");
-    outcome.fact("first answer after a clean close, mean", mean(&clean), "ms");
-    outcome.fact("first answer after a clean close, worst", worst(&clean), "ms");
-    outcome.fact("worst after a kill above mean after a close", worst(&killed) - mean(&clean), "ms");
+    kills.report(&mut outcome);
     Ok(outcome)
+}
+
+impl Kills {
+    fn add(&mut self, killed: &Killed, after_kill: &Opened, after_close: &Opened) {
+        self.rates.push(killed.rate);
+        self.killed_ms.push(after_kill.ready_ms);
+        self.clean_ms.push(after_close.ready_ms);
+        self.killed_memory_bytes = self.killed_memory_bytes.max(killed.memory_peak_bytes);
+        self.opened_memory_bytes =
+            self.opened_memory_bytes.max(after_kill.memory_peak_bytes).max(after_close.memory_peak_bytes);
+    }
+
+    fn report(&self, outcome: &mut Outcome) {
+        outcome.memory_peak_bytes = self.killed_memory_bytes.max(self.opened_memory_bytes);
+        outcome.fact("rows per second when killed", mean(&self.rates), "/s");
+        outcome.fact("first answer after a kill, mean", mean(&self.killed_ms), "ms");
+        outcome.fact("first answer after a kill, worst", worst(&self.killed_ms), "ms");
+        outcome.fact("first answer after a clean close, mean", mean(&self.clean_ms), "ms");
+        outcome.fact("first answer after a clean close, worst", worst(&self.clean_ms), "ms");
+        let above = worst(&self.killed_ms) - mean(&self.clean_ms);
+        outcome.fact("worst after a kill above mean after a close", above, "ms");
+        let base = outcome.memory_base_bytes;
+        let mib = |bytes: u64| bytes.saturating_sub(base) as f64 / (1 << 20) as f64;
+        outcome.fact("memory peak when killed", mib(self.killed_memory_bytes), "MiB");
+        outcome.fact("memory peak up to the first answer", mib(self.opened_memory_bytes), "MiB");
+    }
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -127,9 +173,16 @@ fn worst(values: &[f64]) -> f64 {
     values.iter().copied().fold(0.0, f64::max)
 }
 
-/// Reads acknowledgements until it is time, kills, and reads those that were on their way. The last acknowledged
-/// number, and rows per second.
-fn load_and_kill(mut worker: Worker, options: &Options, newest: u64) -> Result<(u64, f64)> {
+/// A process that loaded and was killed.
+struct Killed {
+    acknowledged: u64,
+    /// Rows per second.
+    rate: f64,
+    memory_peak_bytes: u64,
+}
+
+/// Reads acknowledgements until it is time, kills, and reads those that were on their way.
+fn load_and_kill(mut worker: Worker, options: &Options, newest: u64) -> Result<Killed> {
     let mut acknowledged = newest;
     let mut began: Option<Instant> = None;
     let mut first = newest;
@@ -145,6 +198,7 @@ fn load_and_kill(mut worker: Worker, options: &Options, newest: u64) -> Result<(
         }
     }
     let seconds = began.map_or(0.0, |began| began.elapsed().as_secs_f64());
+    let memory_peak_bytes = worker.memory_peak_bytes()?;
     let ended = worker.kill()?;
     while let Some(number) = worker.answer::<u64>()? {
         acknowledged = number;
@@ -152,7 +206,8 @@ fn load_and_kill(mut worker: Worker, options: &Options, newest: u64) -> Result<(
     if ended.code().is_some() || seconds < options.seconds {
         return Err(Error::child(ended));
     }
-    Ok((acknowledged, (acknowledged - first) as f64 * options.batch as f64 / seconds))
+    let rate = (acknowledged - first) as f64 * options.batch as f64 / seconds;
+    Ok(Killed { acknowledged, rate, memory_peak_bytes })
 }
 
 /// The child's side.
@@ -177,7 +232,7 @@ impl super::OnEngine for ServeStep<'_> {
         match *self.step {
             Step::Fill => reply(&fill::<E>(common, options)?),
             Step::Load(number) => load_forever::<E>(common, options, number),
-            Step::Open(acknowledged) => reply(&open::<E>(common, options, acknowledged)?),
+            Step::Open { acknowledged, whole } => reply(&open::<E>(common, options, acknowledged, whole)?),
         }
     }
 }
@@ -236,33 +291,41 @@ fn load_forever<E: Engine>(common: &Common, options: &Options, first: u64) -> Re
         never_committed.put(OPEN, &row.to_be_bytes(), &value)?;
     }
     for number in first.. {
-        let mut transaction = engine.begin()?;
-        for row in rows_of(common, options, number) {
-            value_of(&values, row, number, &mut value);
-            transaction.put(ROWS, &row.to_be_bytes(), &value)?;
-        }
-        transaction.put(NEWEST, b"newest", &number.to_be_bytes())?;
-        transaction.commit(Durability::Sync)?;
+        overwrite(&engine, common, options, number)?;
         reply(&number)?;
     }
     Ok(())
 }
 
-fn open<E: Engine>(common: &Common, options: &Options, acknowledged: u64) -> Result<Opened> {
+/// Transaction `number`.
+fn overwrite<E: Engine>(engine: &E, common: &Common, options: &Options, number: u64) -> Result<()> {
+    let values = values(common, options);
+    let mut value = Vec::new();
+    let mut transaction = engine.begin()?;
+    for row in rows_of(common, options, number) {
+        value_of(&values, row, number, &mut value);
+        transaction.put(ROWS, &row.to_be_bytes(), &value)?;
+    }
+    transaction.put(NEWEST, b"newest", &number.to_be_bytes())?;
+    transaction.commit(Durability::Sync)
+}
+
+fn open<E: Engine>(common: &Common, options: &Options, acknowledged: u64, whole: bool) -> Result<Opened> {
     let mut value = Vec::new();
     let began = Instant::now();
     let engine = E::open(&common.open_options(&TREES))?;
     let found = engine.get(NEWEST, b"newest", &mut value)?;
     let ready_ms = began.elapsed().as_secs_f64() * 1e3;
+    let memory_peak_bytes = Resources::now().memory_peak_bytes;
     let newest = if found { number_in(&value)? } else { 0 };
     if newest < acknowledged {
         return Err(Error::new(format!(
             "an acknowledged transaction is lost newest={newest} acknowledged={acknowledged}"
         )));
     }
-    check(&engine, common, options, newest)?;
+    check(&engine, common, options, newest, whole)?;
     engine.close()?;
-    Ok(Opened { ready_ms, newest })
+    Ok(Opened { ready_ms, newest, memory_peak_bytes })
 }
 
 fn number_in(value: &[u8]) -> Result<u64> {
@@ -270,27 +333,124 @@ fn number_in(value: &[u8]) -> Result<u64> {
     number.ok_or_else(|| Error::new("a value is too short"))
 }
 
-/// The newest transaction is there as a whole, the next one not at all, and nothing of one that never committed.
-fn check<E: Engine>(engine: &E, common: &Common, options: &Options, newest: u64) -> Result<()> {
-    let mut value = Vec::new();
-    let mut expected = Vec::new();
-    let mut latencies = Latencies::new();
-    for (number, present) in [(newest, newest > 0), (newest + 1, false)] {
-        for row in rows_of(common, options, number) {
-            let began = Instant::now();
-            let found = engine.get(ROWS, &row.to_be_bytes(), &mut value)?;
-            latencies.record(began.elapsed());
-            let writer = if found { number_in(&value)? } else { 0 };
-            value_of(&values(common, options), row, writer, &mut expected);
-            if !found || (writer == number) != present || writer > newest || value != expected {
-                return Err(Error::new(format!(
-                    "a transaction is half there number={number} row={row} writer={writer}"
-                )));
-            }
-        }
+/// Every row, or those of some transactions, are as the newest transaction left them, and nothing is there of one that never
+/// committed.
+fn check<E: Engine>(engine: &E, common: &Common, options: &Options, newest: u64, whole: bool) -> Result<()> {
+    let expected = Expected::after(common, options, newest);
+    if whole {
+        expected.check_all(engine)?;
+    } else {
+        // From the newest down, so that it is among them.
+        let numbers = (1..=newest).rev().step_by((newest / LOOKED_AT).max(1) as usize);
+        let rows = numbers.chain([newest + 1]).flat_map(|number| rows_of(common, options, number));
+        expected.check_some(engine, rows)?;
     }
     if engine.cursor(OPEN)?.seek_first()? {
         return Err(Error::new("a row of a transaction that never committed is visible"));
     }
     Ok(())
+}
+
+/// What the rows must hold.
+struct Expected {
+    values: Values,
+    /// Each row's newest transaction; 0 for the filling.
+    writers: Vec<u64>,
+}
+
+impl Expected {
+    fn after(common: &Common, options: &Options, newest: u64) -> Expected {
+        let mut writers = vec![0; options.rows() as usize];
+        for number in 1..=newest {
+            rows_of(common, options, number).for_each(|row| writers[row as usize] = number);
+        }
+        Expected { values: values(common, options), writers }
+    }
+
+    fn check_some<E: Engine>(&self, engine: &E, rows: impl Iterator<Item = u64>) -> Result<()> {
+        let (mut got, mut want) = (Vec::new(), Vec::new());
+        for row in rows {
+            let found = engine.get(ROWS, &row.to_be_bytes(), &mut got)?;
+            self.compare(row, found.then_some(got.as_slice()), &mut want)?;
+        }
+        Ok(())
+    }
+
+    fn check_all<E: Engine>(&self, engine: &E) -> Result<()> {
+        let mut cursor = engine.cursor(ROWS)?;
+        let mut more = cursor.seek_first()?;
+        let mut want = Vec::new();
+        for row in 0..self.writers.len() as u64 {
+            let found = more && cursor.key() == row.to_be_bytes();
+            self.compare(row, found.then(|| cursor.value()), &mut want)?;
+            more = cursor.next()?;
+        }
+        if more { Err(Error::new("a row is there that nobody wrote")) } else { Ok(()) }
+    }
+
+    fn compare(&self, row: u64, got: Option<&[u8]>, want: &mut Vec<u8>) -> Result<()> {
+        let writer = self.writers[row as usize];
+        value_of(&self.values, row, writer, want);
+        if got == Some(want.as_slice()) {
+            return Ok(());
+        }
+        let got = got.map(number_in).transpose()?;
+        Err(Error::new(format!("a row is not as its newest transaction left it row={row} writer={writer} got={got:?}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::model::Model;
+
+    const NEWEST_NUMBER: u64 = 1_000;
+    const LOST: u64 = 7;
+
+    fn loaded(numbers: impl Iterator<Item = u64>) -> Result<(Model, Common, Options)> {
+        let options = Options { size: 1, seconds: 1.0, kills: 1, batch: 10, value_bytes: 100, open_rows: 0 };
+        let common = Common::new(&std::env::temp_dir().join("frond-bench-never-made"));
+        let model = Model::open(&common.open_options(&TREES))?;
+        let mut transaction = model.begin()?;
+        let mut value = Vec::new();
+        for row in 0..options.rows() {
+            value_of(&values(&common, &options), row, 0, &mut value);
+            transaction.put(ROWS, &row.to_be_bytes(), &value)?;
+        }
+        transaction.commit(Durability::Sync)?;
+        for number in numbers {
+            overwrite(&model, &common, &options, number)?;
+        }
+        Ok((model, common, options))
+    }
+
+    #[test]
+    fn what_is_all_there_passes() -> Result<()> {
+        let (model, common, options) = loaded(1..=NEWEST_NUMBER)?;
+        check(&model, &common, &options, NEWEST_NUMBER, false)?;
+        check(&model, &common, &options, NEWEST_NUMBER, true)
+    }
+
+    #[test]
+    fn an_old_acknowledged_transaction_that_is_lost_is_found() -> Result<()> {
+        let (model, common, options) = loaded((1..=NEWEST_NUMBER).filter(|&number| number != LOST))?;
+        assert!(check(&model, &common, &options, NEWEST_NUMBER, true).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_tenth_of_the_transactions_lost_is_found_by_some_gets() -> Result<()> {
+        let (model, common, options) = loaded((1..=NEWEST_NUMBER).filter(|number| number / 100 != 4))?;
+        assert!(check(&model, &common, &options, NEWEST_NUMBER, false).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_transaction_after_the_newest_is_found() -> Result<()> {
+        for whole in [false, true] {
+            let (model, common, options) = loaded(1..=NEWEST_NUMBER)?;
+            assert!(check(&model, &common, &options, NEWEST_NUMBER - 1, whole).is_err());
+        }
+        Ok(())
+    }
 }
