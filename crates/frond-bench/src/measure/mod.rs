@@ -13,4 +13,4 @@ pub use curve::{Curve, Point};
 pub use files::{disk_bytes, drop_cached_pages};
 pub use histogram::{Latencies, LatencySummary};
 pub use meter::{Meter, Phase, Worker};
-pub use resources::{Resources, peak_memory_of, reset_peak_memory, whole_peak_memory};
+pub use resources::{Resources, ThreadReads, peak_memory_of, reset_peak_memory, whole_peak_memory};

@@ -1,5 +1,7 @@
 //! What the operating system says of this process: CPU, bytes, memory. Linux's `/proc`; zero where it is missing.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -68,6 +70,37 @@ pub fn reset_peak_memory() {
     std::fs::write("/proc/self/clear_refs", "5").unwrap_or_default();
 }
 
+/// Counts the read calls of the thread that made it.
+pub struct ThreadReads {
+    io: File,
+    /// Read calls of looking once.
+    own: u64,
+}
+
+impl ThreadReads {
+    /// For this thread.
+    pub fn new() -> Result<ThreadReads> {
+        let path = "/proc/thread-self/io";
+        let mut reads = ThreadReads { io: File::open(path).at(path)?, own: 0 };
+        let first = reads.look()?;
+        reads.own = reads.look()? - first;
+        Ok(reads)
+    }
+
+    /// Runs `work` on this thread; what it answers, and its read calls.
+    pub fn count<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, u64)> {
+        let before = self.look()?;
+        let done = work()?;
+        Ok((done, self.look()?.saturating_sub(before + self.own)))
+    }
+
+    fn look(&self) -> Result<u64> {
+        let mut text = [0; 512];
+        let bytes = self.io.read_at(&mut text, 0).at("this thread's counters")?;
+        Ok(field(&String::from_utf8_lossy(&text[..bytes]), "syscr:"))
+    }
+}
+
 fn field(text: &str, name: &str) -> u64 {
     let value = text.lines().find_map(|line| line.strip_prefix(name));
     value.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
@@ -91,6 +124,16 @@ mod tests {
         reset_peak_memory();
         assert!(whole_peak_memory() >= bytes as u64);
         assert!(peak_memory_of(std::process::id()).unwrap() > 0);
+    }
+
+    #[test]
+    fn read_calls_are_counted_to_the_one() {
+        let reads = ThreadReads::new().unwrap();
+        let zero = File::open("/dev/zero").unwrap();
+        for calls in [0, 1, 5] {
+            let read = || (0..calls).try_for_each(|_| zero.read_exact_at(&mut [0; 8], 0)).at("/dev/zero");
+            assert_eq!(reads.count(read).unwrap().1, calls);
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Random point reads of existing and absent keys, the table a chosen multiple of the memory budget.
 //!
 //! Where the table fits (`--ratio` below about 0.5), one scan warms the cache first. Reads from storage per get are
-//! counted twice: by the operating system (read calls; both engines read with one call per block or range of blocks)
-//! and by the engine (block reads).
+//! counted by the operating system (read calls; both engines read with one call per block or range of blocks) and by the
+//! engine (block reads), over all gets of a phase. After it, some gets are looked at one by one, so that the reads of those
+//! that the cache did not answer are told by themselves.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ use super::{Common, Outcome};
 use crate::Result;
 use crate::engine::Engine;
 use crate::generate::Random;
-use crate::measure::Phase;
+use crate::measure::{Phase, ThreadReads};
 
 /// Options of the point reads.
 #[derive(Debug, Clone, Serialize, Deserialize, Args)]
@@ -60,10 +61,43 @@ pub fn run<E: Engine>(common: &Common, options: &Options) -> Result<Outcome> {
             outcome.fact(&format!("block reads per {name}, by the engine"), each, "");
         }
         outcome.phases.push(phase);
+        if existing && options.ratio >= FITS {
+            look_at_misses(&engine, common, &records, count, &mut outcome)?;
+        }
     }
     outcome.statistics = engine.statistics()?;
     engine.close()?;
     Ok(outcome)
+}
+
+/// Figure of [`look_at_misses`].
+pub(crate) const READS_PER_MISS: &str = "reads per get existing that the cache did not answer";
+const LOOKED_AT: u64 = 5_000;
+
+/// Read calls of single gets of existing keys. A get that reads nothing was answered by the cache.
+fn look_at_misses<E: Engine>(
+    engine: &E,
+    common: &Common,
+    records: &Records,
+    count: u64,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let thread = ThreadReads::new()?;
+    let mut random = Random::new(common.seed ^ LOOKED_AT);
+    let mut value = Vec::new();
+    let (mut misses, mut reads) = (0u64, 0);
+    for _ in 0..LOOKED_AT {
+        let number = random.below(count);
+        let (found, calls) = thread.count(|| engine.get(0, &records.key(number), &mut value))?;
+        expect(found, true, number)?;
+        misses += u64::from(calls > 0);
+        reads += calls;
+    }
+    outcome.fact("share of get existing that the cache did not answer", misses as f64 / LOOKED_AT as f64, "");
+    if misses > 0 {
+        outcome.fact(READS_PER_MISS, reads as f64 / misses as f64, "");
+    }
+    Ok(())
 }
 
 fn disk_ratio(outcome: &Outcome, common: &Common) -> f64 {
