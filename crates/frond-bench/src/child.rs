@@ -7,6 +7,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
+use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -95,10 +96,14 @@ pub fn reply(answer: &impl Serialize) -> Result<()> {
     output.write_all(&line).and_then(|()| output.flush()).at("standard output")
 }
 
-/// The child's side: reads its task, does it, answers.
+/// The child's side: reads its task, does it, answers. It dies with its parent, whatever that died of.
 pub fn serve() -> Result<()> {
-    match serde_json::from_reader(std::io::stdin().lock())? {
-        Task::Run(spec) => reply(&run(&spec)?),
-        Task::Recovery(spec, step) => recovery::serve(&spec, &step),
-    }
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from).at("parent's death signal")?;
+    let task: Task = serde_json::from_reader(std::io::stdin().lock())?;
+    let (Task::Run(Spec { common, .. }) | Task::Recovery(Spec { common, .. }, _)) = &task;
+    let done = match &task {
+        Task::Run(spec) => run(spec).and_then(|outcome| reply(&outcome)),
+        Task::Recovery(spec, step) => recovery::serve(spec, step),
+    };
+    done.map_err(|error| error.leaving(|| common.left()))
 }

@@ -91,7 +91,8 @@ impl RunCommand {
     /// Runs, prints the tables, writes the JSON.
     pub fn execute(self) -> Result<()> {
         let spec = Spec::new(self.engine, &self.common, &self.workload);
-        let report = Report::new(&spec, run(&spec)?)?;
+        on_interrupt(&self.common);
+        let report = Report::new(&spec, run(&spec).map_err(|error| error.leaving(|| self.common.left()))?)?;
         if write_json(self.json.as_deref(), &report)? {
             return Ok(());
         }
@@ -121,8 +122,9 @@ impl CompareCommand {
     fn execute_as(self, command: String) -> Result<()> {
         self.refuse_to_record_alone()?;
         self.common.prepare()?;
+        on_interrupt(&self.common);
         let machine = machine(&self.common.directory)?;
-        let runs = self.run_all()?;
+        let runs = self.run_all().map_err(|error| error.leaving(|| self.common.left()))?;
         let reports = runs.into_iter().filter_map(middling).collect();
         let title = self.title.unwrap_or_else(|| self.workload.name().to_owned());
         let comparison = Comparison { title, command, commit: commit(), machine, reports };
@@ -301,6 +303,21 @@ fn print_chart(comparison: &Comparison) -> Result<()> {
     let colour = std::io::stdout().is_terminal();
     comparison.chart().map_or(Ok(()), |chart| print(&chart.terminal(CHART_COLUMNS, CHART_ROWS, colour)))
 }
+
+/// Makes Ctrl-C say what is left. Only the first call counts: all runs of a process use one directory.
+fn on_interrupt(common: &Common) {
+    let common = common.clone();
+    let ended = move || {
+        let left = common.left().unwrap_or_else(|| "nothing of it is left".to_owned());
+        eprintln!("\ninterrupted; {left}");
+        std::process::exit(INTERRUPTED);
+    };
+    // Where no handler can be had, the signal ends the run without a word.
+    ctrlc::try_set_handler(ended).unwrap_or_default();
+}
+
+/// Exit code, as shells show SIGINT.
+const INTERRUPTED: i32 = 130;
 
 /// Prints a line; a closed pipe is an error like any other.
 fn print(text: &str) -> Result<()> {

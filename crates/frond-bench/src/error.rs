@@ -8,6 +8,7 @@ use std::fmt;
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    left: Option<String>,
 }
 
 /// Whose fault it is.
@@ -32,19 +33,19 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// Of the run, with this message: lower case, values last as `name=value`.
     pub fn new(message: impl Into<String>) -> Error {
-        Error { kind: ErrorKind::Run, message: message.into() }
+        Error { kind: ErrorKind::Run, message: message.into(), left: None }
     }
 
     /// Of the command line.
     pub fn usage(message: impl Into<String>) -> Error {
-        Error { kind: ErrorKind::Usage, message: message.into() }
+        Error { kind: ErrorKind::Usage, message: message.into(), left: None }
     }
 
     /// Of a child process that ended with `status`.
     pub fn child(status: std::process::ExitStatus) -> Error {
         let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
         let kind = code.map_or(ErrorKind::Run, ErrorKind::Child);
-        Error { kind, message: format!("a child process failed status={status}") }
+        Error { kind, message: format!("a child process failed status={status}"), left: None }
     }
 
     /// Whose fault it is.
@@ -56,6 +57,20 @@ impl Error {
     pub fn message(&self) -> &str {
         &self.message
     }
+
+    /// The same, with what is left of the run in words. A wrong command line ran nothing, and a child has said it itself.
+    #[must_use]
+    pub fn leaving(mut self, left: impl FnOnce() -> Option<String>) -> Error {
+        if self.left.is_none() && !matches!(self.kind, ErrorKind::Usage | ErrorKind::Child(_)) {
+            self.left = left();
+        }
+        self
+    }
+
+    /// What is left of the run, if anything is.
+    pub fn left(&self) -> Option<&str> {
+        self.left.as_deref()
+    }
 }
 
 impl fmt::Display for Error {
@@ -64,7 +79,8 @@ impl fmt::Display for Error {
             ErrorKind::Files(error) => write!(f, "{}: {error}", self.message),
             ErrorKind::Frond(error) => write!(f, "frond: {error}"),
             _ => f.write_str(&self.message),
-        }
+        }?;
+        self.left.as_deref().map_or(Ok(()), |left| write!(f, "; {left}"))
     }
 }
 
@@ -72,7 +88,7 @@ impl std::error::Error for Error {}
 
 impl From<fronddb::Error> for Error {
     fn from(error: fronddb::Error) -> Error {
-        Error { kind: ErrorKind::Frond(error), message: String::new() }
+        Error { kind: ErrorKind::Frond(error), message: String::new(), left: None }
     }
 }
 
@@ -93,7 +109,7 @@ pub trait At<T> {
 
 impl<T> At<T> for std::io::Result<T> {
     fn at(self, place: impl fmt::Display) -> Result<T> {
-        self.map_err(|error| Error { kind: ErrorKind::Files(error), message: place.to_string() })
+        self.map_err(|error| Error { kind: ErrorKind::Files(error), message: place.to_string(), left: None })
     }
 
     fn at_path(self, path: &std::path::Path) -> Result<T> {

@@ -64,7 +64,9 @@ fn a_failure_has_the_code_of_its_kind_and_a_path() {
     place.run(&format!("{commit} --directory plain")).failed(4, &["plain", "directory"]);
     place.run(&format!("{commit} --json missing/result.json")).failed(4, &["missing/result.json", "No such file"]);
     place.run(&format!("{commit} --set frobnicate=1")).failed(2, &["frobnicate"]);
-    place.run(&format!("{commit} --set block_bytes=1")).failed(15, &["invalid argument"]);
+    place.run(&format!("{commit} --set block_bytes=1")).failed(15, &["invalid argument", "stays in frond-bench.db"]);
     // In a child process, which says it once.
-    place.run("bench recovery --quiet --size 1 --set block_bytes=1").failed(15, &["invalid argument"]);
+    place
+        .run("bench recovery --quiet --size 1 --set block_bytes=1")
+        .failed(15, &["invalid argument", "stays in frond-bench.db"]);
 }

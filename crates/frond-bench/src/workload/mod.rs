@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::frond::Frond;
 use crate::engine::model::Model;
 use crate::engine::{Codec, Durability, Engine, OpenOptions, Statistics};
-use crate::measure::{Meter, Phase, Resources, whole_peak_memory};
+use crate::measure::{Meter, Phase, Resources, disk_bytes, whole_peak_memory};
 use crate::{At, Error, Result};
 
 /// An empty file in every directory that a run made.
@@ -135,13 +135,26 @@ impl Common {
         std::fs::File::create(&mark).map(|_| ()).at_path(&mark)
     }
 
+    /// What a run that did not end well left, in words: a loss of rows is looked into there, and 10 GiB are not to be
+    /// left unnoticed.
+    pub(crate) fn left(&self) -> Option<String> {
+        let bytes = self.is_marked().then(|| disk_bytes(&self.directory).ok())??;
+        let place = self.directory.display();
+        Some(format!("the run's database stays in {place} ({} MiB) until the next run there", bytes >> 20))
+    }
+
+    /// A run made the directory and has not removed it.
+    fn is_marked(&self) -> bool {
+        self.directory.join(MARK).exists()
+    }
+
     /// Refuses a directory with files in it that no run of the benchmarks made.
     fn refuse_foreign(&self) -> Result<()> {
         let empty = match std::fs::read_dir(&self.directory) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
             entries => entries.at_path(&self.directory)?.next().is_none(),
         };
-        if empty || self.directory.join(MARK).exists() {
+        if empty || self.is_marked() {
             return Ok(());
         }
         Err(Error::usage(format!(

@@ -44,12 +44,16 @@ impl BenchChild {
 }
 
 fn failure(error: &frond_bench::Error) -> Failure {
-    match error.kind() {
-        ErrorKind::Usage => Failure::usage(format!("bench: {error}")),
+    let failure = match error.kind() {
+        ErrorKind::Usage => Failure::usage(format!("bench: {}", error.message())),
         ErrorKind::Files(cause) => Failure::files(format_args!("bench: {}", error.message()), cause),
         ErrorKind::Frond(cause) => Failure::engine("bench", cause),
         // It has said why on the same standard error.
         ErrorKind::Child(code) => Failure::new(*code, ""),
-        _ => Failure::negative(format!("bench: {error}")),
+        _ => Failure::negative(format!("bench: {}", error.message())),
+    };
+    match error.left() {
+        Some(left) => failure.then(left),
+        None => failure,
     }
 }
