@@ -155,6 +155,11 @@ impl IndexPath {
         self.next_separator().is_none_or(is_behind)
     }
 
+    /// True when the block that follows may have messages of `key`, which is not below its own.
+    pub(super) fn goes_on(&self, key: &[u8]) -> bool {
+        self.next_separator().is_some_and(|next| next <= key)
+    }
+
     /// The separator of the block that follows, if there is one.
     fn next_separator(&self) -> Option<&[u8]> {
         match &self.top {

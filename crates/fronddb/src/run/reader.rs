@@ -224,8 +224,8 @@ impl Run {
         let mut found = false;
         loop {
             if index == block.count() {
-                // The first message at or above the key is in the next block, also when the key goes on there.
-                if !path.next(self)? {
+                // The next block, if it is the one where the key begins or goes on. If not, its damage concerns others.
+                if !path.goes_on(key) || !path.next(self)? {
                     break;
                 }
                 block = self.entries(path.ptr(), key::tree_of(key), Event::BlockReadPoint)?;

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod clip;
+mod damage;
 mod heirs;
 mod index;
 

@@ -1,0 +1,59 @@
+//! Damage of one block of a run costs no more than what only that block knows.
+
+use super::*;
+
+/// Settled puts of `count` rows of a tree.
+fn rows(tree: u32, count: u16) -> Vec<Sample> {
+    let row = |number: u16| Sample {
+        key: key::inner(TreeId(tree), &number.to_be_bytes()),
+        seq: 1,
+        stamp: Stamp::Settled,
+        kind: Kind::Put,
+        blob: false,
+        payload: mix(u64::from(number)).to_be_bytes().repeat(3),
+    };
+    (0..count).map(row).collect()
+}
+
+/// Flips a bit of the data file.
+fn spoil(world: &World, offset: u64) {
+    world.memory.flip_bit(&Path::new("/db").join(DATA_FILE), offset, 3).expect("flips");
+}
+
+/// Reads the messages of a key, and says how many there are.
+fn count(run: &Run, key: &[u8]) -> crate::base::Result<usize> {
+    let mut count = 0;
+    let _ = run.get(key, key_hash(key), &mut |_| {
+        count += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(count)
+}
+
+#[test]
+fn a_point_read_leaves_the_block_behind_its_key_alone() {
+    for filter_bits_per_key in [0, 10] {
+        let mut world = world();
+        world.options.filter_bits_per_key = filter_bits_per_key;
+        let mut samples = rows(5, 300);
+        let last = samples.len() - 1;
+        samples[last].kind = Kind::Update;
+        samples.extend(rows(6, 300));
+        let meta = world.write(&samples).expect("writes");
+        let run = world.open(&meta);
+        // All blocks of the second tree.
+        let index = run.read_index(meta.index, super::super::counters::Event::BlockReadMeta).expect("reads");
+        let (first, second) = (index.find(&samples[last].key), index.find(&samples[last + 1].key));
+        assert!(first + 1 == second && second + 2 < index.count(), "blocks end with trees here");
+        (second..index.count()).for_each(|at| spoil(&world, index.entry(at).ptr.offset + 40));
+        world.forget_cached(&meta);
+        let before = world.counters.statistics().block_reads_point;
+        assert_eq!(count(&run, &samples[last].key).expect("reads no other tree's block"), 1);
+        if filter_bits_per_key == 0 {
+            let absent = [&samples[last].key[..], b"x"].concat();
+            assert_eq!(count(&run, &absent).expect("reads no other tree's block"), 0);
+        }
+        assert_eq!(world.counters.statistics().block_reads_point - before, 1);
+        assert!(count(&run, &samples[last + 1].key).is_err());
+    }
+}
