@@ -84,3 +84,77 @@ impl Engine {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::base::BlockPtr;
+    use crate::base::sync::Mutex;
+    use crate::db::batch::WriteBatch;
+    use crate::db::database::Database;
+    use crate::db::options::{Options, TreeOptions, TxnOptions};
+    use crate::io::MemoryStorage;
+    use crate::store::DATA_FILE;
+
+    type Told = Arc<Mutex<Vec<String>>>;
+
+    fn open(memory: &MemoryStorage, told: &Told) -> Result<Database> {
+        let options = Options::new().create_if_missing(true).storage(Some(Arc::new(memory.clone())));
+        let told = told.clone();
+        let options = options.on_log(Some(Arc::new(move |_, text: &str| told.lock().push(text.to_owned()))));
+        Database::open("/db", options.manual_background(true).memory_bytes(8 << 20))
+    }
+
+    fn compact(db: &Database) -> Result<()> {
+        db.compact(None, b"", b"", &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// The filters of all bases, which the root's slots have.
+    fn filters(db: &Database) -> Vec<BlockPtr> {
+        let root = db.engine().tree.version().root.clone();
+        root.slots().iter().flat_map(|slot| slot.runs().map(|run| run.meta().filter).collect::<Vec<_>>()).collect()
+    }
+
+    fn findings(db: &Database) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        db.check(&mut |finding| found.push(finding.message), None)?;
+        Ok(found)
+    }
+
+    #[test]
+    fn leaves_whose_filter_is_damaged_are_read_told_of_once_and_made_whole_by_a_compaction() -> Result<()> {
+        for is_read in [true, false] {
+            let (memory, told) = (MemoryStorage::new(), Told::default());
+            let db = open(&memory, &told)?;
+            let tree = db.create_tree("t", &TreeOptions::default())?;
+            let mut batch = WriteBatch::new();
+            (0..1000u16).try_for_each(|row| batch.put(&tree, &row.to_be_bytes(), b"value"))?;
+            db.write(&batch, TxnOptions::default())?;
+            compact(&db)?;
+            let damaged = filters(&db);
+            db.close()?;
+            for filter in &damaged {
+                memory.flip_bit(&Path::new("/db").join(DATA_FILE), filter.offset + 100, 3)?;
+            }
+            let db = open(&memory, &told)?;
+            let tree = db.open_tree("t")?;
+            if is_read {
+                for row in 0..1000u16 {
+                    assert_eq!(db.get(&tree, &row.to_be_bytes())?.as_deref(), Some(&b"value"[..]));
+                }
+                assert_eq!(db.get(&tree, b"another")?, None);
+            }
+            assert_eq!(findings(&db)?.len(), damaged.len());
+            let told = told.lock().iter().filter(|text| text.contains("filter")).count();
+            assert_eq!(told, damaged.len());
+            compact(&db)?;
+            assert_eq!(findings(&db)?, [""; 0]);
+            assert!(filters(&db).iter().all(|filter| !damaged.contains(filter)));
+            db.close()?;
+        }
+        Ok(())
+    }
+}

@@ -440,12 +440,13 @@ impl Recovery<'_> {
     }
 
     fn tree_env(&self, store: &Arc<Store>, statuses: &Arc<StatusTable>, superblock: &Superblock) -> TreeEnv {
+        let events = self.events.clone();
         TreeEnv {
             store: store.clone(),
             cache: Arc::new(Cache::new(self.budget.clone())),
             budget: self.budget.clone(),
             statuses: statuses.clone(),
-            run_counters: Arc::new(RunCounters::default()),
+            run_counters: Arc::new(RunCounters::observed(move |error| events.damage(error))),
             holders: Arc::new(Holders { statuses: statuses.clone(), leftovers: self.leftovers.clone() }),
             options: self.tuning(),
             codecs: CodecTable::new(self.options.default_codec),

@@ -1,6 +1,9 @@
-//! What runs did, for statistics. Counted in stripes by thread, so that readers do not share cache lines.
+//! What runs did, for statistics. Counted in stripes by thread, so that readers do not share cache lines. And who is told of damage
+//! that fails no read.
 
+use crate::base::Error;
 use crossbeam_utils::CachePadded;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const STRIPES: usize = 8;
@@ -24,10 +27,20 @@ pub(super) enum Event {
 
 const EVENTS: usize = 11;
 
+/// Told of damage that reads go on without; by any thread, also under latches.
+type DamageObserver = Box<dyn Fn(&Error) + Send + Sync>;
+
 /// Counters of all runs of a database. Share it in an `Arc`.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct RunCounters {
     stripes: [CachePadded<[AtomicU64; EVENTS]>; STRIPES],
+    observer: Option<DamageObserver>,
+}
+
+impl fmt::Debug for RunCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RunCounters").field(&self.statistics()).finish()
+    }
 }
 
 /// A moment of [`RunCounters`].
@@ -58,6 +71,15 @@ pub struct RunStatistics {
 }
 
 impl RunCounters {
+    /// Counters whose runs tell `observe` of damage that fails no read.
+    pub fn observed(observe: impl Fn(&Error) + Send + Sync + 'static) -> RunCounters {
+        RunCounters { observer: Some(Box::new(observe)), ..RunCounters::default() }
+    }
+
+    pub(super) fn tell(&self, error: &Error) {
+        self.observer.iter().for_each(|observe| observe(error));
+    }
+
     /// The stripe of this thread.
     #[inline]
     fn stripe(&self) -> &[AtomicU64; EVENTS] {

@@ -93,9 +93,14 @@ impl Run {
         self.read_meta(BlockKind::Index, ptr, cause, IndexBlock::decode)
     }
 
-    /// Reads the filter from the file.
+    /// Reads the filter from the file. If that cannot be, the run has none from now on.
     pub(super) fn read_filter(&self, cause: Event) -> Result<Filter> {
-        self.read_meta(BlockKind::Filter, self.meta.filter, cause, |raw| Filter::decode_in(raw, self.cache.pool()))
+        let decoded = |raw: &[u8]| Filter::decode_in(raw, self.cache.pool());
+        self.read_meta(BlockKind::Filter, self.meta.filter, cause, decoded).inspect_err(|error| {
+            if error.is_unreadable() {
+                self.lose_filter(error);
+            }
+        })
     }
 
     /// Reads the range-deletes from the file: all parts, the last one first, of which `part` learns the places.

@@ -17,7 +17,7 @@ use crate::format::filter::Filter;
 use crate::format::{Kind, Message, RunMeta};
 use crate::store::Store;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What a point read shows the messages it finds to: the message, its block and its number there.
@@ -47,7 +47,8 @@ struct Front {
     is_empty: bool,
     is_clipped: bool,
     has_range_deletes: bool,
-    has_filter: bool,
+    /// No longer, once its filter could not be read: then any key may be here.
+    has_filter: AtomicBool,
     top: Shortcut<IndexBlock>,
     filter: Shortcut<Filter>,
 }
@@ -71,7 +72,7 @@ impl Run {
             is_empty: meta.messages == 0,
             is_clipped: meta.is_clipped(),
             has_range_deletes: meta.range_deletes > 0,
-            has_filter: !meta.filter.is_none(),
+            has_filter: AtomicBool::new(!meta.filter.is_none()),
             top: Shortcut::default(),
             filter: Shortcut::default(),
         };
@@ -131,8 +132,34 @@ impl Run {
     }
 
     #[inline]
-    fn filter(&self, cause: Event) -> Result<Arc<Filter>> {
-        self.front.filter.follow(|| self.cached_filter(cause))
+    fn has_filter(&self) -> bool {
+        self.front.has_filter.load(Ordering::Relaxed)
+    }
+
+    /// True when somebody found that its filter cannot be read. Reads do without it, which costs them time.
+    pub fn lacks_filter(&self) -> bool {
+        !self.meta.filter.is_none() && !self.has_filter()
+    }
+
+    /// Remembers that the filter cannot be read, and tells it once.
+    #[cold]
+    pub(super) fn lose_filter(&self, error: &Error) {
+        if self.front.has_filter.swap(false, Ordering::Relaxed) {
+            self.counters.tell(&error.clone().context("reads do without a filter until a compaction writes it anew"));
+        }
+    }
+
+    /// The filter; none when there is none, or none that can be read. Rows do not depend on it.
+    #[inline]
+    fn filter(&self, cause: Event) -> Result<Option<Arc<Filter>>> {
+        if !self.has_filter() {
+            return Ok(None);
+        }
+        match self.front.filter.follow(|| self.cached_filter(cause)) {
+            Ok(filter) => Ok(Some(filter)),
+            Err(error) if error.is_unreadable() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn cached_filter(&self, cause: Event) -> Result<Arc<Filter>> {
@@ -155,16 +182,14 @@ impl Run {
         )
     }
 
-    /// False when no message of a key with this `checksum::key_hash` is here. True when there is no filter.
+    /// False when no message of a key with this `checksum::key_hash` is here. True when there is no filter that can be read.
     ///
     /// # Errors
-    /// `Io`, `Corruption`.
+    /// `Io`.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> Result<bool> {
-        if !self.front.has_filter {
-            return Ok(!self.front.is_empty);
-        }
-        let found = self.filter(Event::BlockReadMetaPoint)?.may_contain(hash);
+        let Some(filter) = self.filter(Event::BlockReadMetaPoint)? else { return Ok(!self.front.is_empty) };
+        let found = filter.may_contain(hash);
         self.counters.add(if found { Event::FilterPositive } else { Event::FilterNegative }, 1);
         Ok(found)
     }
@@ -241,7 +266,7 @@ impl Run {
             }
             index += 1;
         }
-        if !found && self.front.has_filter {
+        if !found && self.has_filter() {
             self.counters.add(Event::FilterFalsePositive, 1);
         }
         Ok(ControlFlow::Continue(()))
@@ -255,9 +280,7 @@ impl Run {
         if !self.in_range(key) {
             return Ok(());
         }
-        if !self.meta.filter.is_none() {
-            self.filter(Event::BlockReadMeta)?;
-        }
+        self.filter(Event::BlockReadMeta)?;
         let path = IndexPath::seek(self, key)?;
         self.entries(path.ptr(), key::tree_of(key), Event::BlockReadBulk).map(|_| ())
     }

@@ -1,7 +1,7 @@
 //! Compacting in the order of keys, for one of two ends.
 //!
 //! *On request* ([`BeTree::compact_pass`]): all that is pending in a range goes down to the leaves, and leaves that hold anything but
-//! one settled message per row are written again.
+//! one settled message per row, or a filter of which somebody found that it cannot be read, are written again.
 //!
 //! *For what was left over* ([`BeTree::leftovers_pass`]): a leaf without anything pending asks for no work, whatever lies in
 //! it. When it was written last, an older snapshot may have needed old versions, deletes and what a range-delete covers, and
@@ -86,7 +86,7 @@ impl CompactPass {
         }
     }
 
-    /// True for a leaf whose base is older than the pass and has something that a compaction may drop.
+    /// True for a leaf whose base is older than the pass and has something that a compaction may drop, or mend.
     fn is_unclean(&self, retention: &Retention<'_>, slot: &Slot) -> bool {
         let Target::Leaf(Some(base)) = slot.target() else { return false };
         let meta = base.meta();
@@ -96,7 +96,7 @@ impl CompactPass {
         match &self.business {
             Business::All { .. } => {
                 let only_puts = meta.kinds[Kind::Put as usize] == meta.messages && meta.range_deletes == 0;
-                !(only_puts && meta.is_settled())
+                !(only_puts && meta.is_settled()) || base.lacks_filter()
             }
             Business::Leftovers { aborted } => {
                 let worth_it = base.leftovers() > 0 && base.leftovers() >= meta.messages / LEFTOVERS_PART;

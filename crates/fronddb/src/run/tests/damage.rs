@@ -31,6 +31,48 @@ fn count(run: &Run, key: &[u8]) -> crate::base::Result<usize> {
 }
 
 #[test]
+fn a_run_is_read_without_a_filter_that_cannot_be_read() {
+    for is_bad_sector in [false, true] {
+        let world = world();
+        let samples = rows(5, 8000);
+        let meta = world.write(&samples).expect("writes");
+        let run = world.open(&meta);
+        if is_bad_sector {
+            // In a page that is the filter's alone.
+            assert!(u64::from(meta.filter.stored) > 2 * PAGE_BYTES);
+            let bad = meta.filter.offset.next_multiple_of(PAGE_BYTES);
+            world.plan.add(FaultRule::unreadable(bad..bad + 1));
+        } else {
+            spoil(&world, meta.filter.offset + 100);
+        }
+        world.forget_cached(&meta);
+        run.warm(&samples[0].key).expect("does without");
+        for sample in &samples {
+            assert_eq!(count(&run, &sample.key).expect("reads"), 1);
+        }
+        assert_eq!(count(&run, &[&samples[9].key[..], b"x"].concat()).expect("reads"), 0);
+        let statistics = world.counters.statistics();
+        assert!(statistics.block_reads_meta <= 5, "the filter is read once: {statistics:?}");
+        assert_eq!((statistics.filter_positives, statistics.filter_false_positives), (0, 0));
+        assert_eq!(run.verify().map_err(|error| error.kind()), Err(ErrorKind::Corruption));
+    }
+}
+
+#[test]
+fn a_filter_that_could_not_be_read_just_now_is_asked_again() {
+    let world = world();
+    let samples = rows(5, 300);
+    let meta = world.write(&samples).expect("writes");
+    let run = world.open(&meta);
+    world.forget_cached(&meta);
+    world.plan.add(FaultRule::from(CallClass::Read, 1, Fault::NoMemory));
+    assert_eq!(count(&run, &samples[0].key).map_err(|error| error.kind()), Err(ErrorKind::Io));
+    world.plan.clear();
+    assert_eq!(count(&run, &samples[0].key).expect("reads"), 1);
+    assert_eq!(world.counters.statistics().filter_positives, 1);
+}
+
+#[test]
 fn a_point_read_leaves_the_block_behind_its_key_alone() {
     for filter_bits_per_key in [0, 10] {
         let mut world = world();
