@@ -502,8 +502,9 @@ pub(super) fn finding_in_tree(problem: &Problem) -> Finding {
 pub(super) fn finding_in_trees(error: &Error, extent: Option<Extent>, (tree, tree_last): (TreeId, TreeId)) -> Finding {
     let mut found = finding(error, None);
     found.offset = found.offset.or(extent.map(Extent::offset));
+    let names_last = found.tree_last != found.tree;
     (found.tree, found.tree_last) = (Some(tree), Some(tree_last));
-    if tree_last != tree {
+    if tree_last != tree && !names_last {
         found.message = format!("{}, up to tree={tree_last}", found.message);
     }
     found
@@ -522,12 +523,13 @@ pub(super) fn finding(error: &Error, tree: Option<TreeId>) -> Finding {
         .map(|path| path.rsplit('/').take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("/"));
     let whole = if message.starts_with("the log ") { recovery::LOG_DIRECTORY } else { DATA_FILE };
     // A block knows its tree better than the run that it is in.
-    let tree = number("tree=").and_then(|tree| u32::try_from(tree).ok()).map(TreeId).or(tree);
+    let tree_in = |name| number(name).and_then(|tree| u32::try_from(tree).ok()).map(TreeId);
+    let tree = tree_in("tree=").or(tree);
     Finding {
         file: file.unwrap_or_else(|| whole.to_owned()),
         offset: number("offset="),
         tree,
-        tree_last: tree,
+        tree_last: tree_in("tree_last=").or(tree),
         tree_name: None,
         message: error.to_string(),
     }
@@ -591,5 +593,8 @@ mod tests {
         let error = Error::corruption("run 3: block does not match its checksum, file=data.frond offset=65536 tree=4");
         let found = finding(&error, None);
         assert_eq!((found.file.as_str(), found.offset, found.tree), ("data.frond", Some(65536), Some(TreeId(4))));
+        let error = Error::corruption("damaged block, run=3 tree=4 tree_last=7, file=data.frond offset=65536 bytes=9");
+        let found = finding(&error, None);
+        assert_eq!((found.tree, found.tree_last), (Some(TreeId(4)), Some(TreeId(7))));
     }
 }

@@ -75,7 +75,7 @@ pub fn read_blob(store: &Store, blob: &BlobRef) -> Result<Vec<u8>> {
         }
         let (now, later) = chunks.split_at(count);
         chunks = later;
-        store.read_with(first.offset, (end - first.offset) as usize, |stored| {
+        let mut append = |stored: &[u8]| -> Result<()> {
             for chunk in now {
                 let at = (chunk.offset - first.offset) as usize;
                 let piece = stored.get(at..at + chunk.stored as usize).unwrap_or_default();
@@ -90,7 +90,11 @@ pub fn read_blob(store: &Store, blob: &BlobRef) -> Result<Vec<u8>> {
                 }
             }
             Ok(())
-        })?;
+        };
+        let all = BlockPtr { offset: first.offset, stored: (end - first.offset) as u32 };
+        store
+            .read_with(all.offset, all.stored as usize, |stored| Ok(append(stored)))
+            .map_err(|error| located(error, store, all, "piece of a large value"))??;
     }
     if value.len() != bytes {
         let at = blob.chunks.first().copied().unwrap_or_default();

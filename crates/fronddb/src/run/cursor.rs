@@ -419,7 +419,7 @@ impl RunCursor {
             }
             None => {
                 lone_reads += 1;
-                run.read_stored(ptr, tree, cause, visit)
+                run.read_stored(ptr, Some((tree, tree)), cause, visit)
             }
         };
         let passes_by = || self.mode.is_long && run.cache.is_full() && !run.cache.contains(ptr.offset);

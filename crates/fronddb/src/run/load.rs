@@ -16,6 +16,9 @@ thread_local! {
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
+/// The first and the last of some trees.
+pub(super) type Trees = (TreeId, TreeId);
+
 /// Adds to a damage error where it is.
 pub(super) fn located(error: Error, store: &Store, ptr: BlockPtr, what: &str) -> Error {
     if !error.is_unreadable() {
@@ -46,26 +49,36 @@ pub(super) fn decode<T>(
 impl Run {
     /// Names run and tree as well.
     pub(super) fn located(&self, error: Error, ptr: BlockPtr, tree: TreeId, what: &str) -> Error {
-        located(error, &self.store, ptr, &format!("{what}, run={} tree={tree}", self.meta.id))
+        self.located_in(error, ptr, Some((tree, tree)), what)
+    }
+
+    /// Names run, and the first and the last tree that the block may hold something of, if that is known.
+    pub(super) fn located_in(&self, error: Error, ptr: BlockPtr, trees: Option<Trees>, what: &str) -> Error {
+        let trees = match trees {
+            None => String::new(),
+            Some((tree, last)) if tree == last => format!(" tree={tree}"),
+            Some((first, last)) => format!(" tree={first} tree_last={last}"),
+        };
+        located(error, &self.store, ptr, &format!("{what}, run={}{trees}", self.meta.id))
     }
 
     /// Reads a block of messages from the file.
     pub(super) fn read_entries(&self, ptr: BlockPtr, tree: TreeId, cause: Event) -> Result<EntryBlock> {
-        self.read_stored(ptr, tree, cause, |stored| self.decode_entries(ptr, tree, stored))
+        self.read_stored(ptr, Some((tree, tree)), cause, |stored| self.decode_entries(ptr, tree, stored))
     }
 
     /// Shows `visit`, whose errors name the block, a block as the file has it.
     pub(super) fn read_stored<T>(
         &self,
         ptr: BlockPtr,
-        tree: TreeId,
+        trees: Option<Trees>,
         cause: Event,
         visit: impl FnOnce(&[u8]) -> Result<T>,
     ) -> Result<T> {
         self.counters.add(cause, 1);
         self.counters.add(Event::ReadBytes, u64::from(ptr.stored));
         let visited = self.store.read_with(ptr.offset, ptr.stored as usize, |stored| Ok(visit(stored)));
-        visited.map_err(|error| self.located(error, ptr, tree, "unreadable block"))?
+        visited.map_err(|error| self.located_in(error, ptr, trees, "unreadable block"))?
     }
 
     /// Checks and decodes a stored block of messages.
@@ -82,9 +95,11 @@ impl Run {
         cause: Event,
         decoded: impl FnOnce(&[u8]) -> Result<T>,
     ) -> Result<T> {
-        self.read_stored(ptr, self.tree(), cause, |stored| {
+        // Range-deletes reach where the run has no messages.
+        let trees = if kind == BlockKind::Ranges { None } else { self.trees() };
+        self.read_stored(ptr, trees, cause, |stored| {
             let opened = decode(kind, ptr, stored, decoded);
-            opened.map_err(|error| self.located(error, ptr, self.tree(), "damaged block"))
+            opened.map_err(|error| self.located_in(error, ptr, trees, "damaged block"))
         })
     }
 
@@ -114,7 +129,7 @@ impl Run {
             all.extend_from_slice(&block.list);
             if parts.contains(&before) {
                 let error = Error::corruption("range-deletes that lead back to themselves");
-                return Err(self.located(error, before, self.tree(), "damaged run"));
+                return Err(self.located_in(error, before, None, "damaged run"));
             }
             parts.push(before);
             part(before);

@@ -249,7 +249,7 @@ fn lower(run: &Run, top: &IndexBlock, part: usize, access: Access) -> Result<Arc
     let leaf = run.index(ptr, access)?;
     if leaf.level() != 0 {
         let error = Error::corruption(format!("index block of the wrong level, level={}", leaf.level()));
-        return Err(run.located(error, ptr, run.tree(), "damaged index"));
+        return Err(run.located_in(error, ptr, run.trees(), "damaged index"));
     }
     Ok(leaf)
 }

@@ -110,6 +110,11 @@ impl Run {
         key::tree_of(&self.meta.first_key)
     }
 
+    /// The first and the last tree of its messages, if it has any.
+    pub(super) fn trees(&self) -> Option<(TreeId, TreeId)> {
+        (!self.front.is_empty).then(|| (self.tree(), key::tree_of(&self.meta.last_key)))
+    }
+
     /// An index block, through the cache or past it.
     #[inline]
     pub(super) fn index(&self, ptr: BlockPtr, access: Access) -> Result<Arc<IndexBlock>> {
@@ -178,7 +183,7 @@ impl Run {
             ptr.offset,
             Priority::Normal,
             |stored| self.decode_entries(ptr, tree, stored),
-            |visit| self.read_stored(ptr, tree, cause, visit),
+            |visit| self.read_stored(ptr, Some((tree, tree)), cause, visit),
         )
     }
 

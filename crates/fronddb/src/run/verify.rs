@@ -117,7 +117,7 @@ impl Found<'_> {
     fn all(&mut self) {
         let meta = &self.run.meta;
         let (first, last) = (self.run.tree(), key::tree_of(&meta.last_key));
-        let trees = (meta.messages > 0).then_some((first, last));
+        let trees = self.run.trees();
         if !meta.filter.is_none() {
             self.block(meta.filter, trees);
             self.filter = self.tell(self.run.read_filter(Event::BlockReadMeta), trees);
@@ -171,9 +171,10 @@ impl Found<'_> {
     /// Counts a block and checks that it lies in an extent (R1).
     fn block(&mut self, ptr: BlockPtr, trees: Option<(TreeId, TreeId)>) {
         self.bytes += u64::from(ptr.stored);
-        let inside = self.run.holds(ptr);
-        let tree = trees.map_or_else(|| self.run.tree(), |(first, _)| first);
-        self.tell(self.run.expect(inside, ptr, tree, "a block lies outside the run"), trees);
+        if !self.run.holds(ptr) {
+            let error = Error::corruption("a block lies outside the run");
+            self.tell::<()>(Err(self.run.located_in(error, ptr, trees, "damaged run")), trees);
+        }
     }
 
     fn stamp(&mut self, stamp: Stamp) {

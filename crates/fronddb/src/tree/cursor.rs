@@ -515,7 +515,7 @@ impl TreeCursor {
             found => {
                 let payload = found.map(|(rank, blob)| (leaf.streams[rank as usize].source.payload(), blob));
                 let older = match payload {
-                    Some((reference, true)) => Some(self.tree.load_blob(reference, self.options.keys_only)?),
+                    Some((stored, true)) => Some(self.tree.load_blob(&self.key, stored, self.options.keys_only)?),
                     Some((value, false)) => Some(value.to_vec()),
                     None => None,
                 };
@@ -597,7 +597,7 @@ impl TreeCursor {
                     Found::Here => {
                         decided = true;
                         if message.blob {
-                            older = Some(self.tree.load_blob(message.payload, self.options.keys_only)?);
+                            older = Some(self.tree.load_blob(&self.key, message.payload, self.options.keys_only)?);
                         } else {
                             self.buffer.clear();
                             self.buffer.extend_from_slice(message.payload);

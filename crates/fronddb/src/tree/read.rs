@@ -12,7 +12,7 @@ use super::rent::{self, Read};
 use super::value::Value;
 use super::{BeTree, Version};
 use crate::base::checksum::key_hash;
-use crate::base::{CommitNumber, Result, TxnId};
+use crate::base::{CommitNumber, Result, TxnId, key};
 use crate::format::message::{Message, RangeDelete};
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::View;
@@ -205,7 +205,7 @@ impl BeTree {
         let base = match base {
             Base::Unknown | Base::Absent => None,
             Base::Value(value) => Some(value),
-            Base::Blob(reference) => Some(Value::from(self.load_blob(&reference, keys_only)?)),
+            Base::Blob(reference) => Some(Value::from(self.load_blob(key, &reference, keys_only)?)),
         };
         if reader.is_plain() {
             return Ok(base);
@@ -213,18 +213,20 @@ impl BeTree {
         Ok(reader.finish(base.map(Value::into_vec))?.map(Value::from))
     }
 
-    /// Reads the value that an encoded blob reference stands for. The caller holds a version that has it.
+    /// Reads the value of `key` that an encoded blob reference stands for. The caller holds a version that has it. When only keys are
+    /// wanted, empty: that there is a value does not depend on what it is, since no update takes a row away.
     ///
     /// # Errors
     /// `Corruption` and `Io` from reading blocks.
-    pub fn read_blob(&self, reference: &[u8]) -> Result<Vec<u8>> {
-        run::read_blob(&self.env.store, &blob_ref(reference)?)
-    }
-
-    /// As [`BeTree::read_blob`]; when only keys are wanted, empty: that there is a value does not depend on what it is, since no
-    /// update takes a row away.
-    pub(super) fn load_blob(&self, reference: &[u8], keys_only: bool) -> Result<Vec<u8>> {
-        if keys_only { Ok(Vec::new()) } else { self.read_blob(reference) }
+    pub(super) fn load_blob(&self, key: &[u8], reference: &[u8], keys_only: bool) -> Result<Vec<u8>> {
+        if keys_only {
+            return Ok(Vec::new());
+        }
+        let read = blob_ref(reference).and_then(|blob| run::read_blob(&self.env.store, &blob));
+        read.map_err(|error| match error.is_unreadable() {
+            true => error.context(format_args!("unreadable row, tree={}", key::tree_of(key))),
+            false => error,
+        })
     }
 
     /// Whether a change of `key`, deletes included, was committed after `since`, which no compaction has passed. Runs that hold

@@ -690,7 +690,8 @@ fn a_large_value_of_which_only_the_log_knows_is_checked() {
     crashed.flip_bit(&data_file(), kept, (kept % 8) as u8).unwrap();
     let db = open(&crashed);
     let tree = db.open_tree("t").unwrap();
-    assert!(db.get(&tree, b"kept").unwrap_err().is_unreadable());
+    let error = db.get(&tree, b"kept").unwrap_err();
+    assert!(error.is_unreadable() && error.message().contains(&format!("tree={}", tree.id())), "{error}");
     let mut found = Vec::new();
     db.check(&mut |finding| found.push(finding), None).unwrap();
     assert_eq!(found.len(), 1, "{found:#?}");

@@ -1,4 +1,4 @@
-//! Damage of one block of a run costs no more than what only that block knows.
+//! Damage of one block of a run costs no more than what only that block knows, and is named by the trees that it concerns.
 
 use super::*;
 
@@ -98,4 +98,36 @@ fn a_point_read_leaves_the_block_behind_its_key_alone() {
         assert_eq!(world.counters.statistics().block_reads_point - before, 1);
         assert!(count(&run, &samples[last + 1].key).is_err());
     }
+}
+
+#[test]
+fn damage_of_what_several_trees_share_names_the_first_and_the_last() {
+    let mut world = world();
+    world.options.has_seq = true;
+    let samples = [rows(5, 300), rows(6, 10), rows(9, 300)].concat();
+    let mut writer = RunWriter::new(&world.store, RunId(7), &world.options, 0);
+    samples.iter().for_each(|sample| writer.add(&sample.message()).expect("adds"));
+    let (start, end) = (key::tree_start(TreeId(12)), key::tree_end(TreeId(12)));
+    writer.add_range(RangeDelete { start, end, seq: 1, stamp: Stamp::Settled }).expect("adds");
+    let (meta, _) = writer.finish().expect("writes");
+    let run = world.open(&meta);
+    [meta.index, meta.ranges].iter().for_each(|ptr| spoil(&world, ptr.offset + 30));
+    world.forget_cached(&meta);
+    let error = count(&run, &samples[400].key).expect_err("damaged").to_string();
+    assert!(error.contains("run=7 tree=5 tree_last=9, file="), "{error}");
+    // They reach where the run has no messages.
+    let error = run.range_deletes().expect_err("damaged").to_string();
+    assert!(error.contains("run=7, file=/db/data.frond offset=") && !error.contains("tree="), "{error}");
+}
+
+#[test]
+fn a_bad_sector_under_a_large_value_is_named_like_its_damage() {
+    let world = world();
+    let value = Random(3).bytes(3_000_000);
+    let blob = write_blob(&world.store, Codec::default(), &value).expect("writes");
+    let bad = blob.chunks[7];
+    world.plan.add(FaultRule::unreadable(bad.offset..bad.offset + 1));
+    let error = read_blob(&world.store, &blob).expect_err("named");
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    assert!(error.message().starts_with("piece of a large value, file=/db/data.frond offset="), "{error}");
 }
