@@ -6,6 +6,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 use fronddb::base::clock::Clock;
+use fronddb::base::random::mix;
 use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
 use fronddb::{CompactProgress, CursorOptions, Database, Transaction, Tree, TreeOptions};
 
@@ -18,9 +19,10 @@ fn key(number: u32) -> [u8; 4] {
     number.wrapping_mul(2_654_435_761).to_be_bytes()
 }
 
+/// Noise: it takes as much space in every layout, whichever a block happens to be stored in.
 fn fill(txn: &Transaction, tree: &Tree, salt: u8) {
     for number in 0..ROWS {
-        let value: Vec<u8> = (0..60).map(|at| salt ^ (number.wrapping_mul(31 + at) >> 7) as u8).collect();
+        let value: Vec<u8> = (0..60).map(|at| mix(u64::from(number) << 16 | at << 8 | u64::from(salt)) as u8).collect();
         txn.put(tree, &key(number), &value).unwrap();
     }
 }
