@@ -68,7 +68,12 @@ impl Judge<'_> {
     }
 
     fn compare(&mut self, what: String, goal: &str, ratio: Option<f64>, enough: impl Fn(f64) -> bool) {
-        let seen = ratio.map_or("not measured".into(), |ratio| format!("{ratio:.2} ×"));
+        let told = |ratio: f64| match enough((ratio * 100.0).round() / 100.0) == enough(ratio) {
+            true => format!("{ratio:.2} ×"),
+            // Rounded, a goal that was just missed looks reached.
+            false => format!("{ratio:.3} ×"),
+        };
+        let seen = ratio.map_or("not measured".into(), told);
         self.tell(what, goal, seen, ratio.map(enough));
     }
 
