@@ -27,9 +27,9 @@ fn a_run_that_fails_says_where_its_database_is_left() {
 fn an_interrupted_run_says_where_its_database_is_left_and_leaves_no_process() {
     let directory = place("interrupted");
     // A compared run has a child, and that has one more, which fills. What a shell starts in the background ignores Ctrl-C,
-    // and so would the run.
+    // and what nohup starts its terminal's end: then the run leaves signals alone.
     let mut run = Command::new("env")
-        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_frond-bench")])
+        .args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_frond-bench")])
         .args(["compare", "recovery", "--engines", "frond", "--quiet", "--size", "100000", "--directory"])
         .arg(&directory)
         .stderr(Stdio::piped())
@@ -43,7 +43,8 @@ fn an_interrupted_run_says_where_its_database_is_left_and_leaves_no_process() {
     assert!(interrupted.success());
     // The descendants hold the other end: it closes when the last of them is gone.
     let said: Vec<String> = BufReader::new(run.stderr.take().expect("a pipe")).lines().map_while(Result::ok).collect();
-    assert_eq!(run.wait().expect("it is our child").code(), Some(130));
+    let status = run.wait().expect("it is our child");
+    assert_eq!(status.code(), Some(130), "{status}: {said:?}");
     assert!(said.iter().any(|line| line.contains(&format!("stays in {}", directory.display()))), "{said:?}");
     std::fs::remove_dir_all(&directory).expect("it was left");
 }
