@@ -286,15 +286,21 @@ proptest! {
     }
 }
 
-#[test]
-fn a_large_run_has_two_index_levels_and_several_extents() {
-    let mut world = world();
-    world.options.block_bytes = 1 << 10;
+/// A run of some megabytes.
+fn write_large(world: &mut World) -> (Vec<Sample>, RunMeta) {
     world.options.codecs.set_default(Codec::None);
     let mut random = Random(9);
     let mut samples = iibench(30_000)[2].clone();
     samples.iter_mut().for_each(|sample| sample.payload = random.bytes(200));
     let meta = world.write(&samples).expect("writes");
+    (samples, meta)
+}
+
+#[test]
+fn a_large_run_has_two_index_levels_and_several_extents() {
+    let mut world = world();
+    world.options.block_bytes = 1 << 10;
+    let (samples, meta) = write_large(&mut world);
     let run = world.open(&meta);
     run.verify().expect("is sound");
     assert_eq!(run.index(meta.index, super::path::Access::Scan).expect("reads").level(), 1);

@@ -6,11 +6,7 @@ use super::*;
 
 /// A run with some index blocks below its top one, and these.
 fn two_levels(world: &mut World) -> (Vec<Sample>, Arc<Run>, Vec<u64>) {
-    world.options.codecs.set_default(Codec::None);
-    let mut random = Random(9);
-    let mut samples = iibench(30_000)[2].clone();
-    samples.iter_mut().for_each(|sample| sample.payload = random.bytes(200));
-    let meta = world.write(&samples).expect("writes");
+    let (samples, meta) = write_large(world);
     let run = world.open(&meta);
     let top = run.top_index(Access::Scan).expect("reads");
     let blocks: Vec<u64> = (0..top.count()).map(|at| top.entry(at).ptr.offset).collect();
