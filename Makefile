@@ -46,6 +46,7 @@ test: setup ## formatting, lints, and every test (a quarter of an hour)
 	SCHEDULES=$(SCHEDULES) $(CARGO) test -p fronddb --features schedules --lib -- schedule_tests
 	@$(MAKE) --no-print-directory test-server test-sql
 	@$(MAKE) --no-print-directory experiments SCALE=smoke FRESH=1 ENGINES= ONLY= IOPS= MEMORY=
+	@FROND_SERVER_DIR=$(stock) experiments/killed.sh target/release/frond-experiments
 
 test-server: plugin ## the plugin's parts alone, and in the stock server: our suites, and the server's own for any engine (three minutes)
 	@$(MAKE) --no-print-directory -C mariadb OUT=$(CURDIR)/target/mariadb unittest

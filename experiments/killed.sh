@@ -1,0 +1,58 @@
+#!/bin/sh
+# What a run of the experiments leaves behind that is ended in mid-work, by Ctrl-C and by a SIGKILL that it cannot catch: no server, no
+# control group, no report that looks whole; and what bad input is told. Part of `make test`.
+#   experiments/killed.sh RUNNER        the binary of frond-experiments
+set -eu
+runner=$1
+root=$(cd "$(dirname "$0")/.." && pwd)
+out=$root/target/experiments
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+fail() {
+  echo "killed.sh: $1" >&2
+  cat "$log" >&2
+  exit 1
+}
+servers() { pgrep -f "mariadbd .*$out/work" || true; }
+groups() { find /sys/fs/cgroup -maxdepth 3 -type d -name "frond-experiments-$1" 2>/dev/null; }
+# Waits for at most a minute until the command prints something (or, `not`, nothing).
+wait_for() {
+  tries=0
+  while [ $tries -lt 600 ]; do
+    if [ "$1" = not ]; then
+      [ -n "$(shift; "$@")" ] || return 0
+    else
+      [ -z "$("$@")" ] || return 0
+    fi
+    tries=$((tries + 1))
+    sleep 0.1
+  done
+  fail "waited in vain: $*"
+}
+
+for signal in KILL INT; do
+  "$runner" --scale smoke --engines frond --only e7 --fresh >"$log" 2>&1 &
+  run=$!
+  wait_for servers
+  kill -$signal $run
+  status=0
+  wait $run || status=$?
+  [ $status -ne 0 ] || fail "a run ended by SIG$signal says that all is well"
+  wait_for not servers
+  wait_for not groups $run
+  [ ! -e "$out/smoke/report.html" ] || fail "a report that looks whole, after SIG$signal"
+done
+[ ! -d "$out/work" ] && [ ! -d "$out/datasets" ] || fail "directories of unfinished parts stay after Ctrl-C"
+
+refused() {
+  wanted=$1
+  shift
+  if "$runner" "$@" >"$log" 2>&1; then fail "accepted: $*"; fi
+  grep -q "$wanted" "$log" || fail "not told '$wanted': $*"
+  [ -z "$(servers)" ] || fail "a server stays after: $*"
+}
+refused "invalid value 'oracle'" --engines oracle
+refused "too little memory for a server" --memory 12M
+refused "10 is not in 50" --iops 10
+echo "experiments: what is ended in mid-work leaves nothing behind"
