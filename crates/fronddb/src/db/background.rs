@@ -347,6 +347,7 @@ impl Engine {
             more |= self.but_for_space(self.keep_space(log))?;
         }
         more |= self.locks.sweep_step(SWEEP_LOCKS);
+        more |= self.tree.release_some();
         self.statuses.advance(self.snapshots.horizon());
         self.forget_unread();
         let limits = ShrinkLimits { small_holes: self.has_been_full(), ..ShrinkLimits::default() };

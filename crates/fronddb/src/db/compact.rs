@@ -54,7 +54,7 @@ impl Engine {
                 CompactStep::Busy => self.wake.wait_for_progress(),
                 CompactStep::Worked | CompactStep::Passed => {
                     self.wake.progress();
-                    self.give_way()?;
+                    let _waited = self.give_way()?;
                 }
             }
             if pass.bytes_done() > bytes_done {
@@ -71,17 +71,17 @@ impl Engine {
         tell(whole.bytes.max(pass.bytes_done()))
     }
 
-    /// Lets regular work go first for a while, if it is behind.
-    fn give_way(&self) -> Result<()> {
-        for _ in 0..GIVE_WAY_LOOKS {
+    /// Lets regular work go first for a while, if it is behind. Returns how often it has waited for it.
+    fn give_way(&self) -> Result<usize> {
+        for looks in 0..GIVE_WAY_LOOKS {
             let debt = self.tree.debt();
             if self.options.manual_background || (debt.sealed == 0 && debt.urgency < GIVE_WAY_URGENCY) {
-                break;
+                return Ok(looks);
             }
             self.check_writable()?;
             self.wake.wait_for_progress();
         }
-        Ok(())
+        Ok(GIVE_WAY_LOOKS)
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use crate::db::batch::WriteBatch;
     use crate::db::database::Database;
     use crate::db::options::{Options, TreeOptions, TxnOptions};
-    use crate::io::MemoryStorage;
+    use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
     use crate::store::DATA_FILE;
 
     type Told = Arc<Mutex<Vec<String>>>;
@@ -110,6 +110,25 @@ mod tests {
 
     fn compact(db: &Database) -> Result<()> {
         db.compact(None, b"", b"", &mut |_| ControlFlow::Continue(()))
+    }
+
+    #[test]
+    fn it_waits_a_while_for_regular_work_that_is_behind() -> Result<()> {
+        let plan = FaultPlan::new();
+        let storage = FaultStorage::new(Arc::new(MemoryStorage::new()), plan.clone());
+        let db = Database::open("/db", Options::new().create_if_missing(true).storage(Some(Arc::new(storage))))?;
+        let tree = db.create_tree("t", &TreeOptions::default())?;
+        db.checkpoint()?;
+        assert_eq!(db.engine().give_way()?, 0, "nothing to wait for");
+        plan.add(FaultRule::from(CallClass::Write, 1, Fault::NoSpace).on(DATA_FILE));
+        db.put(&tree, b"key", b"value")?;
+        assert_eq!(db.checkpoint().map_err(|error| error.kind()), Err(ErrorKind::NoSpace));
+        assert_eq!(db.engine().give_way()?, GIVE_WAY_LOOKS, "level 0 waits for space");
+        plan.clear();
+        db.checkpoint()?;
+        db.wait_idle()?;
+        assert_eq!(db.engine().give_way()?, 0);
+        db.close()
     }
 
     /// The filters of all bases, which the root's slots have.

@@ -277,6 +277,12 @@ fn absorb(ops: &mut Vec<Op>, op: Op) {
         bytes.extend_from_slice(more);
         return;
     }
+    // From the first of these on there is a value, and no operation takes it away.
+    if let Op::IfNull { .. } = op
+        && ops.iter().take(LOOKS_MAX).any(|earlier| matches!(earlier, Op::IfNull { .. }))
+    {
+        return;
+    }
     if let Some(bytes) = extent_of(&op) {
         for earlier in ops.iter_mut().rev().take(LOOKS_MAX) {
             let Some(earlier_bytes) = extent_of(earlier) else { break };
@@ -297,6 +303,21 @@ fn absorb(ops: &mut Vec<Op>, op: Op) {
                         },
                     ) if big_endian == also_big_endian && signed == also_signed => {
                         *delta = delta.wrapping_add(*more);
+                        return;
+                    }
+                    (
+                        Op::Add { big_endian, signed, delta, overflow: Overflow::Saturate, .. },
+                        Op::Add {
+                            big_endian: also_big_endian,
+                            signed: also_signed,
+                            delta: more,
+                            overflow: Overflow::Saturate,
+                            ..
+                        },
+                    ) if big_endian == also_big_endian && signed == also_signed && (*delta < 0) == (*more < 0) => {
+                        // What has reached a bound stays there, in this direction.
+                        let Some(sum) = delta.checked_add(*more) else { break };
+                        *delta = sum;
                         return;
                     }
                     _ => break,

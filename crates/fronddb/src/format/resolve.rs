@@ -111,13 +111,12 @@ impl KeyReader {
     }
 
     fn insert(&mut self, payload: &[u8]) {
-        // Of inserts next to each other only the oldest may find nothing.
-        if let Some(Pending::Insert(value)) = self.pending.last_mut() {
-            value.clear();
-            value.extend_from_slice(payload);
-        } else {
-            self.pending.push(Pending::Insert(payload.to_vec()));
+        // From this one on there is a value, which no update takes away: a newer insert finds it.
+        if let Some(newer) = self.pending.iter().rposition(|pending| matches!(pending, Pending::Insert(_))) {
+            self.pending.remove(newer);
+            self.take_together();
         }
+        self.pending.push(Pending::Insert(payload.to_vec()));
     }
 
     /// Makes updates next to each other one: so a counter that was added to very often takes no memory for each time. Those that are more wait for

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 const INTERVAL_MIN: u32 = 16;
 const INTERVAL_MAX: u32 = 512;
 /// Trees remembered; past that, all are forgotten and tried again.
-const TREES_MAX: usize = 4096;
+const TREES_MAX: usize = if cfg!(test) { 256 } else { 1 << 16 };
 /// Blocks of fewer messages tell nothing unless they have this many bytes: long rows make a full block of few messages.
 const MESSAGES_MIN: usize = 64;
 const BYTES_MIN: usize = 4 << 10;
@@ -45,7 +45,7 @@ impl Layouts {
     }
 
     fn decided(&mut self, tree: TreeId, layout: Layout, with_payloads: bool) {
-        if self.0.len() >= TREES_MAX {
+        if self.0.len() >= TREES_MAX && !self.0.contains_key(&tree) {
             self.0.clear();
         }
         let before = self.0.get(&tree);
@@ -105,6 +105,19 @@ mod tests {
     use crate::base::sync::Mutex;
     use crate::format::block::samples::{Sample, iibench};
     use crate::format::{Kind, Stamp};
+
+    #[test]
+    fn what_is_known_is_forgotten_for_another_tree_alone() {
+        let mut layouts = Layouts::default();
+        let rows = Layout { key_planes: false, payload_planes: false };
+        for tree in 0..TREES_MAX as u32 {
+            layouts.decided(TreeId(tree), rows, true);
+        }
+        layouts.decided(TreeId(0), rows, true);
+        assert!((0..TREES_MAX as u32).all(|tree| layouts.known(TreeId(tree)) == rows));
+        layouts.decided(TreeId(u32::MAX), rows, true);
+        assert_eq!(layouts.0.len(), 1);
+    }
 
     fn chosen(samples: &[Sample]) -> Layout {
         let mut builder = EntryBlockBuilder::new(false);

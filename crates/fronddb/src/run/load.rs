@@ -108,14 +108,16 @@ impl Run {
         self.read_meta(BlockKind::Index, ptr, cause, IndexBlock::decode)
     }
 
-    /// Reads the filter from the file. If that cannot be, the run has none from now on.
+    /// Reads the filter from the file. If that cannot be, the run has none until it can (a check reads it).
     pub(super) fn read_filter(&self, cause: Event) -> Result<Filter> {
         let decoded = |raw: &[u8]| Filter::decode_in(raw, self.cache.pool());
-        self.read_meta(BlockKind::Filter, self.meta.filter, cause, decoded).inspect_err(|error| {
-            if error.is_unreadable() {
-                self.lose_filter(error);
-            }
-        })
+        let read = self.read_meta(BlockKind::Filter, self.meta.filter, cause, decoded);
+        match &read {
+            Ok(_) => self.regain_filter(),
+            Err(error) if error.is_unreadable() => self.lose_filter(error),
+            Err(_) => {}
+        }
+        read
     }
 
     /// Reads the range-deletes from the file: all parts, the last one first, of which `part` learns the places.

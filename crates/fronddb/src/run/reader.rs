@@ -154,6 +154,11 @@ impl Run {
         }
     }
 
+    /// What kept it from being read has passed.
+    pub(super) fn regain_filter(&self) {
+        self.front.has_filter.store(true, Ordering::Relaxed);
+    }
+
     /// The filter; none when there is none, or none that can be read. Rows do not depend on it.
     #[inline]
     fn filter(&self, cause: Event) -> Result<Option<Arc<Filter>>> {

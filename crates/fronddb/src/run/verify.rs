@@ -44,6 +44,7 @@ impl RunVisitor for First {
 struct Found<'a> {
     run: &'a Run,
     visitor: &'a mut dyn RunVisitor,
+    with_filter: bool,
     filter: Option<Filter>,
     messages: u64,
     bytes: u64,
@@ -74,11 +75,26 @@ impl Run {
         first.0.map_or(Ok(()), Err)
     }
 
+    /// The same without the filter, which merges do not read.
+    ///
+    /// # Errors
+    /// As [`Run::verify`].
+    pub fn verify_messages(&self) -> Result<()> {
+        let mut first = First(None);
+        self.look_at(&mut first, false);
+        first.0.map_or(Ok(()), Err)
+    }
+
     /// The same, telling `visitor` of every damage, and of the large values that are not read here.
     pub fn inspect(&self, visitor: &mut dyn RunVisitor) {
+        self.look_at(visitor, true);
+    }
+
+    fn look_at(&self, visitor: &mut dyn RunVisitor, with_filter: bool) {
         let mut found = Found {
             run: self,
             visitor,
+            with_filter,
             filter: None,
             messages: 0,
             bytes: 0,
@@ -120,6 +136,8 @@ impl Found<'_> {
         let trees = self.run.trees();
         if !meta.filter.is_none() {
             self.block(meta.filter, trees);
+        }
+        if !meta.filter.is_none() && self.with_filter {
             self.filter = self.tell(self.run.read_filter(Event::BlockReadMeta), trees);
         }
         let mut range_deletes = 0;

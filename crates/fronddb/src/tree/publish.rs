@@ -161,7 +161,7 @@ impl BeTree {
             Ok(published) => {
                 last.root = Some(captured.version.root.clone());
                 drop(captured);
-                self.release_all();
+                self.release_most();
                 Ok(published)
             }
             Err(error) => {

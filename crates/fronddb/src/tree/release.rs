@@ -2,7 +2,8 @@
 //!
 //! A dropped table is retired at once, and each of its blocks that the cache holds has to leave it: seconds, perhaps. So this is done
 //! apart from installations, a piece at a time, with no latch but `releasing` held: after a job one piece, because others wait
-//! for its thread, and after a publication all.
+//! for its thread; after a publication as much as takes no time that counts beside it; and now and then one piece, because the last reader
+//! of a version may go when nothing else is done.
 //!
 //! An extent leaves the cache first (C1 of [`crate::cache`]): once the store has it, it may be written anew.
 
@@ -11,19 +12,22 @@ use crate::base::{Extent, TxnId};
 
 /// A piece ends with the extent that makes it so large: some thousand blocks.
 const PIECE_PAGES: u64 = 16 << 10;
+/// After a publication: a GiB, then.
+const PIECES_MAX: usize = 16;
 
 impl BeTree {
-    /// Hands over a piece of what no version reads any more. Nothing is done while somebody else is at it.
-    pub(super) fn release_some(&self) {
-        if let Some(_releasing) = self.releasing.try_lock() {
-            self.release_piece();
-        }
+    /// Hands over a piece of what no version reads any more; true when there was something. Nothing is done while somebody else is at it.
+    pub fn release_some(&self) -> bool {
+        self.releasing.try_lock().is_some_and(|_releasing| self.release_piece())
     }
 
-    /// Hands over all that no version reads any more.
-    pub(super) fn release_all(&self) {
+    /// Hands over what no version reads any more, up to [`PIECES_MAX`] pieces.
+    pub(super) fn release_most(&self) {
         let _releasing = self.releasing.lock();
-        while self.release_piece() {}
+        let mut pieces = 0;
+        while pieces < PIECES_MAX && self.release_piece() {
+            pieces += 1;
+        }
     }
 
     /// False when there was nothing.

@@ -187,7 +187,7 @@ impl BeTree {
         let done = self.work(retention, job);
         if let Err(error) = &done {
             // Of two leaves that were to be joined, only the damaged one is left alone.
-            let is_whole = |slot: &Slot| job.next.is_some() && slot.runs().all(|run| run.verify().is_ok());
+            let is_whole = |slot: &Slot| job.next.is_some() && slot.runs().all(|run| run.verify_messages().is_ok());
             let is_damage = error.is_unreadable();
             let slots = std::iter::once(&job.slot).chain(&job.next).filter(|slot| is_damage && !is_whole(slot));
             let damaged: Vec<_> = slots.map(|slot| slot.lower().clone()).collect();

@@ -950,6 +950,13 @@ fn leaf_slot(env: &TreeEnv, node: &Node, key: &[u8]) -> Arc<node::Slot> {
 
 #[test]
 fn of_two_leaves_that_cannot_be_joined_the_damaged_one_is_left_alone() {
+    // A damaged filter makes no leaf a damaged one.
+    for with_filter in [true, false] {
+        one_of_two_is_left_alone(with_filter);
+    }
+}
+
+fn one_of_two_is_left_alone(with_filter: bool) {
     let mut harness = grown(10);
     for number in (0..3000u16).filter(|number| number % 20 != 0) {
         harness.write(&key(number), Kind::Delete, &[]);
@@ -967,6 +974,11 @@ fn of_two_leaves_that_cannot_be_joined_the_damaged_one_is_left_alone() {
     let damaged = other.runs().next().expect("a run").meta().extents[0];
     let file = Path::new("db").join(crate::store::DATA_FILE);
     harness.storage.flip_bit(&file, damaged.offset() + 30, 3).expect("flip");
+    if !with_filter {
+        for run in one.runs() {
+            harness.storage.flip_bit(&file, run.meta().filter.offset + 30, 3).expect("flip");
+        }
+    }
     let mut failures = 0;
     for _ in 0..1000 {
         match harness.tree.work_step(&harness.retention(), 0.01) {

@@ -381,6 +381,50 @@ fn an_insert_that_finds_a_value_leaves() {
 }
 
 #[test]
+fn a_read_keeps_little_of_very_many_counts_of_a_row_that_may_be_new() {
+    let statuses: Vec<Fates> = Vec::new();
+    let (snapshot, own, uncommitted) = (CommitNumber::LATEST, None, Uncommitted::Hidden);
+    let view = View { snapshot, own, uncommitted, statuses: &statuses };
+    let settled = |seq, kind, payload| Owned { seq, stamp: Stamp::Settled, kind, payload };
+    let add = |overflow| Op::Add { offset: 0, width: 2, big_endian: false, signed: false, delta: 7, overflow };
+    let encoded = |ops| {
+        let mut payload = Vec::new();
+        Program { ops }.encode(&mut payload);
+        payload
+    };
+    let mut reader = KeyReader::new();
+    for overflow in [Overflow::Wrap, Overflow::Saturate] {
+        for in_one in [true, false] {
+            reader.clear();
+            // Newest first: each row is inserted if it is not there, then added to.
+            for seq in (0..20_000u64).rev() {
+                let given = vec![(seq % 5) as u8, 0];
+                let messages = if in_one {
+                    vec![(Kind::Update, encoded(vec![Op::IfNull { value: given }, add(overflow)]))]
+                } else {
+                    vec![(Kind::Update, encoded(vec![add(overflow)])), (Kind::InsertIfAbsent, given)]
+                };
+                for (kind, payload) in messages {
+                    let found = reader.message(&view, &settled(seq, kind, payload).borrow());
+                    assert_eq!(found, Found::Undecided { by: None });
+                }
+            }
+            let kept: usize = reader
+                .pending
+                .iter()
+                .map(|pending| match pending {
+                    Pending::Updates(program, _) => program.ops.len(),
+                    _ => 1,
+                })
+                .sum();
+            assert!(kept < 60, "in_one={in_one} {overflow:?}: kept={kept}");
+            let expected = if overflow == Overflow::Wrap { (20_000u32 * 7) as u16 } else { u16::MAX };
+            assert_eq!(reader.finish(None).expect("well formed"), Some(expected.to_le_bytes().to_vec()));
+        }
+    }
+}
+
+#[test]
 fn a_read_keeps_little_of_very_many_updates_of_the_same_bytes() {
     let statuses: Vec<Fates> = Vec::new();
     let (snapshot, own, uncommitted) = (CommitNumber::LATEST, None, Uncommitted::Hidden);

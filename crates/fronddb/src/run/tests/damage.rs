@@ -73,6 +73,25 @@ fn a_filter_that_could_not_be_read_just_now_is_asked_again() {
 }
 
 #[test]
+fn a_filter_serves_again_once_a_check_has_read_it() {
+    let world = world();
+    let samples = rows(5, 8000);
+    let meta = world.write(&samples).expect("writes");
+    let run = world.open(&meta);
+    world.forget_cached(&meta);
+    // In a page that is the filter's alone.
+    let bad = meta.filter.offset.next_multiple_of(PAGE_BYTES);
+    world.plan.add(FaultRule::unreadable(bad..bad + 1));
+    assert!(run.verify().is_err() && run.verify_messages().is_ok());
+    world.plan.clear();
+    assert_eq!(count(&run, &[&samples[9].key[..], b"x"].concat()).expect("reads"), 0);
+    assert!(run.lacks_filter() && world.counters.statistics().filter_negatives == 0);
+    run.verify().expect("whole again");
+    assert_eq!(count(&run, &[&samples[9].key[..], b"x"].concat()).expect("reads"), 0);
+    assert!(!run.lacks_filter() && world.counters.statistics().filter_negatives == 1);
+}
+
+#[test]
 fn a_point_read_leaves_the_block_behind_its_key_alone() {
     for filter_bits_per_key in [0, 10] {
         let mut world = world();

@@ -5,6 +5,16 @@ use crate::base::random::Random;
 
 #[test]
 fn an_installation_frees_nothing_and_a_publication_all() {
+    what_is_freed(true);
+}
+
+/// The last reader may go when nobody changes or publishes anything any more.
+#[test]
+fn without_a_publication_it_is_freed_when_that_is_asked_for() {
+    what_is_freed(false);
+}
+
+fn what_is_freed(by_publication: bool) {
     let (mut harness, mut random) = (Harness::new(), Random(7));
     for number in 0..2000 {
         harness.write(&key(number), Kind::Put, &random.bytes(300));
@@ -24,7 +34,12 @@ fn an_installation_frees_nothing_and_a_publication_all() {
     drop(reader);
     harness.switch();
     assert_eq!(blocks(), before, "writers wait for the switch");
-    (0..3).for_each(|_| harness.publish());
+    if by_publication {
+        (0..3).for_each(|_| harness.publish());
+    } else {
+        // What is removed by a generation that is not the newest is free at once.
+        while harness.tree.release_some() {}
+    }
     assert_eq!(blocks(), 0);
     let left = env.store.statistics().used_bytes;
     assert!(left < used / 2, "used={used} left={left}");
