@@ -49,6 +49,7 @@ frond_status Bulk_load::begin(frond_txn *txn, const std::vector<Target> &targets
   std::string directory= tmp_dir();
   frond_bulk_options options= {};
   options.temporary_dir= directory.empty() ? nullptr : directory.c_str();
+  told_duplicates= duplicates;
   options.flags= duplicates == Duplicates::first ? FROND_BULK_FIRST_DUPLICATE : 0;
   options.memory_bytes= std::clamp(cache_bytes() / MEMORY_PART / trees, MEMORY_BYTES_MIN, memory_max);
   for (const Target &target : targets) {
@@ -121,14 +122,22 @@ frond_status Bulk_load::finish(THD *thd, uint *key_number, frond_row *duplicate)
   else
     tell(thd, 1); /* it was for another partition's load to tell, which has ended */
   Progress progress= {thd, 0, rows_added * loads.size()};
+  uint64_t first= UINT64_MAX; /* number of the first row that came again */
   for (const Load &load : loads) {
-    frond_status status= frond_bulk_finish(load.bulk, report, &progress, duplicate);
-    *key_number= load.key_number;
-    if (status != FROND_OK)
+    frond_row found;
+    frond_status status= frond_bulk_finish(load.bulk, report, &progress, &found);
+    if (status != FROND_OK && status != FROND_KEY_EXISTS)
       return status;
     progress.done+= rows_added;
+    if (status == FROND_OK || frond_bulk_duplicate_number(load.bulk) >= first)
+      continue;
+    first= frond_bulk_duplicate_number(load.bulk);
+    *key_number= load.key_number;
+    *duplicate= found;
+    if (told_duplicates == Duplicates::lowest)
+      break;
   }
-  return FROND_OK;
+  return first == UINT64_MAX ? FROND_OK : FROND_KEY_EXISTS;
 }
 
 } // namespace frond

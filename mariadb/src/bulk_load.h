@@ -33,8 +33,8 @@ public:
     uint key_number;
   };
 
-  /* Which of several keys that are there twice is told: the first that came again, as if rows were written one by one, or the
-     lowest. Of several indexes it is always the first. */
+  /* Which of several keys that are there twice is told: the one whose row was the first to come again, of all indexes, as if rows were
+     written one by one; or the lowest of the first index that has one. */
   enum class Duplicates { first, lowest };
 
   /* Begins the loads of these trees, which it locks. `trees`: how many the statement loads in all; they share the memory for
@@ -62,7 +62,7 @@ public:
   uint64_t rows() const { return rows_added; }
 
   /* Writes everything, in the order of the targets. FROND_KEY_EXISTS: key *key_number has *duplicate twice, which is
-     lent as long as this lives. FROND_CANCELLED when the session was killed. */
+     lent as long as this lives; the trees of other targets may be written or not. FROND_CANCELLED when the session was killed. */
   frond_status finish(THD *thd, uint *key_number, frond_row *duplicate);
 
 private:
@@ -74,6 +74,7 @@ private:
     uint key_number;
   };
   std::vector<Load> loads;
+  Duplicates told_duplicates= Duplicates::lowest;
   THD *told= nullptr; /* whose progress ends with this */
   uint64_t rows_added= 0;
 };

@@ -717,6 +717,8 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
     session->duplicate_key= key_number;
   if (status == FROND_OK)
     status= look_hidden();
+  if (status == FROND_OK)
+    session->wrote_row();
   if (status == FROND_OK && share->build.load(std::memory_order_acquire)) {
     std::shared_lock<std::shared_mutex> guard(share->build_latch);
     if (Index_build *build= share->build.load(std::memory_order_relaxed))
@@ -845,8 +847,8 @@ int ha_frond::end_bulk_insert()
   return error;
 }
 
-/* Reads the row that has an entry twice into record[0], for the error message. Rows are in their tree when those of the index
-   are found to collide. */
+/* Reads the row that has an entry twice into record[0], for the error message. Rows are in their tree when those of the index are found
+   to collide, unless some of them collide themselves: then the entry tells the columns of its index. */
 void ha_frond::show_duplicate(uint index, const frond_row &duplicate)
 {
   uchar *record= table->record[0];
@@ -858,8 +860,11 @@ void ha_frond::show_duplicate(uint index, const frond_row &duplicate)
   } else {
     frond_slice primary;
     const uchar *restore;
-    if (unique_entry_primary(duplicate.value, &primary, &restore))
+    if (unique_entry_primary(duplicate.value, &primary, &restore)) {
       read_primary(primary, record, &skip);
+      if (skip)
+        codecs[index]->decode(duplicate.key.data, duplicate.key.size, &restore, duplicate.value.data + duplicate.value.size, record);
+    }
   }
   if (table->vfield)
     table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
@@ -902,6 +907,8 @@ int ha_frond::write_row(const uchar *record)
     if (!is_primary(index))
       add_insertion(index, record, new_primary_key);
   int error= load ? write_failure(writes.load(load.get())) : run_writes(nullptr, record);
+  if (load && !error)
+    session->wrote_row();
   bool overtaken;
   if (!error && !load && has_primary_key())
     error= look_overtaken(new_primary_key, &overtaken);

@@ -27,6 +27,7 @@ public:
 
   void number(uint64_t value) { take()->store(static_cast<longlong>(value), true); }
   void signed_number(int64_t value) { take()->store(value, false); }
+  void ratio(uint64_t part, uint64_t whole) { take()->store(static_cast<double>(part) / static_cast<double>(whole)); }
   void text(const std::string &value) { take()->store(value.data(), value.size(), &my_charset_utf8mb4_general_ci); }
   void text(const char *value) { text(std::string(value)); }
   void null() { (*field++)->set_null(); }
@@ -110,6 +111,7 @@ int fill_trx(THD *thd, TABLE_LIST *tables, COND *)
     row.text(isolation_name(one.info.isolation));
     row.number_or_null(one.thread_id);
     row.text_or_null(one.query);
+    one.thread_id ? row.number(one.rows) : row.null();
     row.number(one.info.messages);
     row.number(one.locks_held);
     row.text_or_null(join(one.waits_for));
@@ -208,6 +210,9 @@ int fill_trees(THD *thd, TABLE_LIST *tables, COND *)
     row.signed_number(tree.codec_level);
     row.number(estimate.rows);
     row.number(estimate.bytes);
+    row.number(tree.user_bytes);
+    row.number(tree.bytes_written);
+    tree.user_bytes ? row.ratio(tree.bytes_written, tree.user_bytes) : row.null();
     if ((error= row.store()))
       break;
   }
@@ -282,6 +287,7 @@ int fill_checkpoints(THD *thd, TABLE_LIST *tables, COND *)
 using Show::CEnd;
 using Show::Column;
 using Show::Datetime;
+using Show::Double;
 using Show::Longtext;
 using Show::SLong;
 using Show::ULonglong;
@@ -303,6 +309,7 @@ ST_FIELD_INFO trx_fields[]= {
   Column("TRX_ISOLATION_LEVEL", Varchar(16), NOT_NULL),
   Column("TRX_THREAD_ID", ULonglong(), NULLABLE),
   Column("TRX_QUERY", Longtext(8192), NULLABLE),
+  Column("TRX_ROWS_MODIFIED", ULonglong(), NULLABLE),
   Column("TRX_WRITES", ULonglong(), NOT_NULL),
   Column("TRX_LOCKS", ULonglong(), NOT_NULL),
   Column("TRX_WAITS_FOR", Varchar(1024), NULLABLE),
@@ -340,6 +347,9 @@ ST_FIELD_INFO tree_fields[]= {
   Column("COMPRESSION_LEVEL", SLong(), NOT_NULL),
   Column("TREE_ROWS", ULonglong(), NOT_NULL),
   Column("TREE_BYTES", ULonglong(), NOT_NULL),
+  Column("USER_BYTES", ULonglong(), NOT_NULL),
+  Column("BYTES_WRITTEN", ULonglong(), NOT_NULL),
+  Column("WRITE_AMPLIFICATION", Double(MAX_DOUBLE_STR_LENGTH), NULLABLE),
   CEnd(),
 };
 

@@ -78,6 +78,7 @@ my_bool note_connection(THD *thd, Connections *connections)
     auto found= connections->by_id.find(session->id());
     if (found != connections->by_id.end()) {
       found->second->thread_id= thd_get_thread_id(thd);
+      found->second->rows= session->rows();
       if (thd->query())
         found->second->query.assign(thd->query(), thd->query_length());
     }
@@ -347,6 +348,8 @@ bool list_trees(Trees *trees)
     view.id= tree.id;
     view.codec= tree.codec;
     view.codec_level= tree.codec_level;
+    view.user_bytes= tree.user_bytes;
+    view.bytes_written= tree.bytes_written;
     split_name(&view);
   });
   if (!is_listed)

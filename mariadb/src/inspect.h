@@ -28,6 +28,7 @@ struct Tree_view {
   uint32_t id= 0;
   frond_codec codec= FROND_CODEC_DEFAULT;
   int32_t codec_level= 0;
+  uint64_t user_bytes= 0, bytes_written= 0;
   std::string schema, table, partition, index;
   std::string table_tree; /* name of the table's primary tree */
   uint32_t index_id= 0;
@@ -37,6 +38,7 @@ struct Transaction_view {
   frond_txn_info info= {};
   uint64_t thread_id= 0; /* 0: no connection has it */
   std::string query;
+  uint64_t rows= 0; /* written by the connection */
   uint64_t locks_held= 0;
   bool waits= false;
   std::vector<uint64_t> waits_for; /* frond_txn_info.txn of those in the way */

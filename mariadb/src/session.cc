@@ -85,6 +85,7 @@ int Session::begin(THD *thd, uint32_t flags, int64_t wait_ms)
   if (status != FROND_OK)
     return statement_error(thd, status);
   uint64_t id= frond_txn_id(transaction);
+  rows_written.store(0, std::memory_order_relaxed);
   transaction_id.store(id, std::memory_order_release);
   reported.enter(thd, id);
   phase= Phase::active;
@@ -233,7 +234,7 @@ frond_status Session::commit_prepared()
   if (!ordered || again)
     status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), durability);
   keep_undone_decision(status, xid, true);
-  if (status == FROND_OK && ordered && !again && durability == FROND_DURABILITY_SYNC && !is_decision_kept_by_power_loss())
+  if (status == FROND_OK && ordered && !again && durability == FROND_DURABILITY_SYNC && (by_user || !is_decision_kept_by_power_loss()))
     status= frond_db_sync_log(database);
   return status;
 }
@@ -307,7 +308,7 @@ int Session::prepare(THD *thd, bool all)
   transaction= nullptr;
   transaction_id.store(0, std::memory_order_release);
   /* What the user prepares by XA survives anything; what goes through the binary log is as durable as commits are to be. */
-  const bool by_user= thd->transaction->xid_state.is_explicit_XA();
+  by_user= thd->transaction->xid_state.is_explicit_XA();
   const frond_durability least= by_user ? frond_durability{FROND_DURABILITY_SYNC} : durability;
   Disk_wait waits(thd, least == FROND_DURABILITY_SYNC);
   frond_status status= frond_txn_prepare(ending, frond_bytes(xid.data(), xid.size()), least);
@@ -325,9 +326,10 @@ void Session::commit_ordered(THD *thd, bool all)
 {
   if (!is_whole(thd, all) || phase != Phase::prepared)
     return;
-  /* What nobody else has written is written here, so that it survives the server. commit() sees to the rest, beside others. */
+  /* What nobody else has written is written here, so that it survives the server. commit() sees to the rest, beside others. After a restart the
+     server leaves a branch of a user's to its coordinator, whatever its binary log has: XA COMMIT … ONE PHASE. */
   frond_durability least= FROND_DURABILITY_NONE;
-  if (!is_decision_kept_by_kill() && durability != FROND_DURABILITY_NONE)
+  if ((by_user || !is_decision_kept_by_kill()) && durability != FROND_DURABILITY_NONE)
     least= FROND_DURABILITY_WRITE;
   ordered_status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), least);
   ordered= true;

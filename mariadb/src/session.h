@@ -71,6 +71,10 @@ public:
   /* CREATE TABLE … SELECT failed, and the new table goes: rolls back what the statement has written. */
   void abandon();
 
+  /* The transaction has written, changed or deleted a row; since it began, whatever was undone of it. Any thread may ask. */
+  void wrote_row() { rows_written.store(rows_written.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  uint64_t rows() const { return rows_written.load(std::memory_order_relaxed); }
+
   /* The transaction has changed how many rows a table has: its counters are told when that is undone. */
   void counted_rows(const std::shared_ptr<Counters> &counters) { counted.insert(counters); }
 
@@ -120,6 +124,7 @@ private:
   frond_txn *transaction= nullptr;
   std::atomic<uint64_t> transaction_id{0};
   std::atomic<uint64_t> ddl_id{0};
+  std::atomic<uint64_t> rows_written{0};
   Reported reported;
   uint64_t reads_from= 0; /* of trees_clock, at a time when no snapshot was taken yet */
   uint isolation= ISO_REPEATABLE_READ;
@@ -129,6 +134,7 @@ private:
   bool has_mark= false;
   uint32_t mark= 0;
   std::string xid;
+  bool by_user= false; /* the XID is of XA START, and not the server's own */
   std::vector<std::string> dropped; /* temporary tables */
   std::unordered_set<std::shared_ptr<Counters>> counted;
   std::unordered_set<uint32_t> overtaken; /* trees of rows */

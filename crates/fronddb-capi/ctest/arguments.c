@@ -110,6 +110,7 @@ static void null_handles(void)
   WRONG(frond_bulk_add(NULL, text("k"), text("v")));
   WRONG(frond_bulk_finish(NULL, NULL, NULL, NULL));
   WRONG(frond_bulk_now(NULL, NULL));
+  CHECK(frond_bulk_duplicate_number(NULL) == UINT64_MAX);
   frond_bulk_free(NULL);
   WRONG(frond_check(NULL, NULL, NULL, NULL));
   WRONG(frond_salvage(NULL, NULL, NULL, NULL, NULL));

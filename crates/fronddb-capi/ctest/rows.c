@@ -361,6 +361,7 @@ static void duplicates(frond_db *db)
       OK(frond_bulk_add(bulk, text(keys[i]), text("v")));
     IS(FROND_KEY_EXISTS, frond_bulk_finish(bulk, NULL, NULL, &duplicate));
     CHECK(is(duplicate.key, options.flags == FROND_BULK_FIRST_DUPLICATE ? "z" : "a"));
+    CHECK(frond_bulk_duplicate_number(bulk) == (options.flags == FROND_BULK_FIRST_DUPLICATE ? 3 : 5));
     frond_bulk_free(bulk);
   }
   options.flags = 2;
@@ -426,7 +427,7 @@ static void bulk_loads(frond_db *db)
   OK(frond_bulk_begin(txn, tree, &options, &bulk));
   add_rows(bulk, COUNT);
   OK(frond_bulk_finish(bulk, count_calls, &calls, &duplicate));
-  CHECK(calls > 6 && duplicate.key.data == NULL);
+  CHECK(calls > 6 && duplicate.key.data == NULL && frond_bulk_duplicate_number(bulk) == UINT64_MAX);
   IS(FROND_CLOSED, frond_bulk_add(bulk, text("late"), none()));
   OK(frond_bulk_now(bulk, &progress));
   CHECK(progress.rows_written == COUNT && progress.rows_added == COUNT && progress.bytes_spilled > 0);

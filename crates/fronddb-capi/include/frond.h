@@ -677,6 +677,8 @@ frond_status frond_bulk_add(frond_bulk *bulk, frond_slice key, frond_slice value
  * afterwards. */
 frond_status frond_bulk_finish(frond_bulk *bulk, frond_bulk_progress_fn progress, void *context,
                                frond_row *duplicate);
+/* Which of the rows added the duplicate of frond_bulk_finish is, from 0; UINT64_MAX when there was none, or for NULL. */
+uint64_t frond_bulk_duplicate_number(const frond_bulk *bulk);
 /* How far it is. */
 frond_status frond_bulk_now(const frond_bulk *bulk, frond_bulk_progress *progress);
 /* Frees it; what was not finished is not written. NULL is allowed. */
@@ -822,6 +824,9 @@ typedef struct frond_tree_info {
   int32_t codec_level;
   uint32_t reserved;
   uint64_t metadata_bytes;
+  /* Since opening. Divided, they are the tree's write amplification but for the log and publications, which are of no tree. */
+  uint64_t user_bytes;    /* keys and values that left level 0 or were loaded, as their user gave them */
+  uint64_t bytes_written; /* to storage for it: sealing, loads, flushes, compactions, large values */
 } frond_tree_info;
 
 typedef struct frond_txn_info {

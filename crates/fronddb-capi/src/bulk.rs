@@ -95,6 +95,12 @@ pub extern "C" fn frond_bulk_now(bulk: Option<&frond_bulk>, progress: Out<'_, fr
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn frond_bulk_duplicate_number(bulk: Option<&frond_bulk>) -> u64 {
+    let number = || bulk.and_then(|bulk| bulk.inner.duplicate_number());
+    guard("frond_bulk_duplicate_number", || number().unwrap_or(u64::MAX))
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn frond_bulk_free(bulk: Option<Box<frond_bulk>>) {
     guard("frond_bulk_free", || drop(bulk));
 }

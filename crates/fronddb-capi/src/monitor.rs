@@ -91,6 +91,8 @@ c_structs! {
         codec_level: i32,
         reserved: u32,
         metadata_bytes: u64,
+        user_bytes: u64,
+        bytes_written: u64,
     }
     frond_txn_info { id: u64, txn: u64, isolation: u32, prepared: u32, age_ms: u64, messages: u64, }
     frond_lock_info {
@@ -125,6 +127,8 @@ pub extern "C" fn frond_db_trees(
                 codec_level,
                 reserved: 0,
                 metadata_bytes: tree.metadata_bytes as u64,
+                user_bytes: tree.traffic.user_bytes,
+                bytes_written: tree.traffic.bytes_written,
             });
         }
         owner.give(infos, list, items, count)?;

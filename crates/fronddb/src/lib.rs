@@ -51,6 +51,7 @@ pub use db::statistics::{Amplification, Distribution, Statistics};
 pub use db::transaction::{Locked, Savepoint, Transaction};
 pub use db::tree_handle::{RangeEstimate, Tree, TreeInfo};
 pub use format::program::{Op, Overflow, Program, UPDATE_REACH_BYTES_MAX};
+pub use run::TreeTraffic;
 pub use tree::Value;
 
 /// The README's example compiles.

@@ -164,6 +164,11 @@ impl Bulk {
         self.duplicate.as_ref().map(|(key, value, _)| (key.as_slice(), value.as_slice()))
     }
 
+    /// Which of the rows added, from 0, [`Bulk::duplicate`] is.
+    pub fn duplicate_number(&self) -> Option<u64> {
+        self.duplicate.as_ref().map(|(.., number)| *number)
+    }
+
     /// Of two rows in a row with one key, the second came again.
     fn note_duplicate(&mut self, row: Row<'_>) {
         if self.duplicate.as_ref().is_none_or(|(.., number)| row.number < *number) {

@@ -228,7 +228,8 @@ impl Engine {
     pub(crate) fn trees(&self) -> Result<(Vec<TreeInfo>, Vec<Error>)> {
         let mut trees = Vec::new();
         let damage = self.for_each_row(|name, row| {
-            trees.push(TreeInfo { id: row.id, name, codec: row.codec, metadata_bytes: row.metadata.len() });
+            let traffic = self.tree.env().codecs.written(row.id);
+            trees.push(TreeInfo { id: row.id, name, codec: row.codec, metadata_bytes: row.metadata.len(), traffic });
         })?;
         Ok((trees, damage))
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::options::TreeOptions;
 use crate::base::compress::Codec;
 use crate::base::{Error, ErrorKind, Result, TreeId};
+use crate::run::TreeTraffic;
 
 /// A tree of an open database: a name, its id and its options as they were when it was opened. A cheap clone.
 ///
@@ -73,6 +74,8 @@ pub struct TreeInfo {
     pub codec: Codec,
     /// Bytes of its owner's metadata.
     pub metadata_bytes: usize,
+    /// What has been written for it since the database was opened.
+    pub traffic: TreeTraffic,
 }
 
 /// About how much a range of keys holds.

@@ -238,7 +238,9 @@ impl TxnCore {
                         engine.work_lacked_space(error);
                     }
                 })?;
-                engine.counters.blob_bytes.add(reference.extents.iter().map(|extent| extent.bytes()).sum());
+                let stored = reference.extents.iter().map(|extent| extent.bytes()).sum();
+                engine.counters.blob_bytes.add(stored);
+                engine.tree.env().codecs.count_blob(write.tree(), write.payload.len() as u64, stored);
                 let mut payload = Vec::new();
                 reference.encode(&mut payload);
                 blobs.references.push((index, reference, payload));

@@ -4,10 +4,10 @@
 //! read through the cache. What messages mean, and when runs are merged, is for the tree.
 //!
 //! Rooms, in reading order: [`options`] (how runs are written, and what their writers share), [`layout`] (which block
-//! layout suits a tree), [`output`] (sealed blocks become large writes), [`hashes`], [`writer`], [`heirs`] (what of it
+//! layout suits a tree), [`output`] (sealed blocks become large writes), [`hashes`], [`scratch`] (working memory), [`writer`], [`heirs`] (what of it
 //! goes into the cache), [`clip`] (what is left of a run of which a part has gone elsewhere), [`load`] (reading blocks, and naming damage), [`reader`] (point reads), [`shortcut`]
 //! (to what each of them needs), [`path`] (walking the index), [`estimate`], [`cursor`], [`verify`], [`blob_io`] (large values),
-//! [`counters`].
+//! [`counters`], [`traffic`] (how much is written for each tree).
 //!
 //! # Where the blocks of a run lie
 //!
@@ -45,7 +45,9 @@ mod output;
 mod path;
 pub mod reader;
 pub mod salvage;
+mod scratch;
 mod shortcut;
+mod traffic;
 mod verify;
 pub mod writer;
 
@@ -61,5 +63,6 @@ pub use heirs::Heirs;
 pub use options::{CodecTable, RunOptions};
 pub use reader::Run;
 pub use salvage::{Lost, SalvageCursor};
+pub use traffic::TreeTraffic;
 pub use verify::{Flaw, RunVisitor};
 pub use writer::RunWriter;

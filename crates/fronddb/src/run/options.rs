@@ -1,7 +1,8 @@
 //! How runs are written, and what the writers of a database share.
 
 use super::layout::Layouts;
-use super::writer::Scratch;
+use super::scratch::Scratch;
+use super::traffic::{Traffic, TreeTraffic};
 use crate::base::TreeId;
 use crate::base::compress::Codec;
 use crate::base::sync::Mutex;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 const SCRATCH_KEPT: usize = 4;
 
 /// How the blocks of trees are stored: the codec by tree, which is given, and the layout by tree, which writers
-/// find out. Clones share the table; changes count for blocks written afterwards.
+/// find out; and how much they have written for each. Clones share the table; changes count for blocks written afterwards.
 #[derive(Debug, Clone)]
 pub struct CodecTable(Arc<Shared>);
 
@@ -22,6 +23,7 @@ pub struct CodecTable(Arc<Shared>);
 struct Shared {
     codecs: ArcSwap<(Codec, HashMap<TreeId, Codec>)>,
     layouts: Mutex<Layouts>,
+    traffic: Traffic,
     #[expect(clippy::vec_box, reason = "a scratch moves between here and its writers; it is large")]
     scratch: Mutex<Vec<Box<Scratch>>>,
 }
@@ -32,6 +34,7 @@ impl CodecTable {
         CodecTable(Arc::new(Shared {
             codecs: ArcSwap::from_pointee((default, HashMap::new())),
             layouts: Mutex::default(),
+            traffic: Traffic::default(),
             scratch: Mutex::default(),
         }))
     }
@@ -61,6 +64,20 @@ impl CodecTable {
 
     pub(super) fn layouts(&self) -> &Mutex<Layouts> {
         &self.0.layouts
+    }
+
+    pub(super) fn traffic(&self) -> &Traffic {
+        &self.0.traffic
+    }
+
+    /// What has been written for `tree`.
+    pub fn written(&self, tree: TreeId) -> TreeTraffic {
+        self.0.traffic.get(tree)
+    }
+
+    /// A large value of `tree`, of `user_bytes`, has taken `stored` bytes.
+    pub fn count_blob(&self, tree: TreeId, user_bytes: u64, stored: u64) {
+        self.0.traffic.add(tree, TreeTraffic { user_bytes, bytes_written: stored });
     }
 
     /// Working memory that an earlier writer left, or new one.

@@ -7,20 +7,18 @@
 //! A block is cut before the message that would make it larger than asked for, where the codec changes, and at tree
 //! boundaries unless it is still small: trees differ in the shape of their keys. One message may make a block as large as an extent.
 
-use super::hashes::Hashes;
 use super::heirs::{Born, Heirs};
 use super::layout;
 use super::output::Output;
+use super::scratch::{Scratch, Waiting, chunk_bytes};
 use super::{RunOptions, Store};
 use crate::base::checksum::key_hash;
-use crate::base::compress::{Codec, Compressor};
-use crate::base::memory::{Charge, MemoryBudget, Purpose};
-use crate::base::page_buf::PageBuf;
+use crate::base::compress::Codec;
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Error, ErrorKind, Result, RunId, TxnId, key};
-use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, EntryBlockBuilder, IndexBuilder, RangeBlock, ranges};
+use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, IndexBuilder, RangeBlock, ranges};
 use crate::format::{Message, RangeDelete, RunMeta, Stamp, filter};
-use crate::store::{EXTENT_PAGES_MAX, RESERVE_PIECE_BYTES_MIN, Urgency};
+use crate::store::{EXTENT_PAGES_MAX, Urgency};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -43,97 +41,6 @@ const TREE_CUT_PART: usize = 8;
 const FILTER_BYTES_MAX: usize = EXTENT_PAGES_MAX as usize * PAGE_BYTES as usize - block::HEADER_BYTES;
 /// Range-deletes that take more than this, in bytes, are parted, so that a block of them fits an extent even where nothing compresses.
 const RANGES_BYTES_MAX: usize = if cfg!(test) { 16 << 10 } else { 16 << 20 };
-
-/// A chunk is such a part of the memory budget, within these bounds.
-const CHUNK_PART: usize = 128;
-const CHUNK_BYTES_MIN: usize = 128 << 10;
-const CHUNK_BYTES_MAX: usize = 1 << 20;
-/// Larger working memory of one sort than this, or than so many blocks, is not kept: one large row or filter would hold it for good.
-const SCRATCH_BYTES_KEPT: usize = 256 << 10;
-const SCRATCH_BLOCKS_KEPT: usize = 8;
-
-/// Working memory of a writer, kept for the next one.
-#[derive(Debug, Default)]
-pub(super) struct Scratch {
-    chunk: PageBuf,
-    blocks: Vec<usize>,
-    builder: EntryBlockBuilder,
-    index: IndexBuilder,
-    compressor: Compressor,
-    raw: Vec<u8>,
-    sealed: Vec<u8>,
-    hashes: Hashes,
-    waiting: Vec<Waiting>,
-    separators: Vec<u8>,
-    charge: Option<Charge>,
-}
-
-/// Working memory of a compressor, about.
-const COMPRESSOR_BYTES: usize = 256 << 10;
-
-/// Arrays of a block builder, in blocks.
-const BUILDER_BLOCKS: usize = 8;
-
-impl Scratch {
-    /// Bytes that it takes without the chunk, about.
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.builder.memory_bytes()
-            + self.raw.capacity()
-            + self.sealed.capacity()
-            + self.hashes.memory_bytes()
-            + self.waiting.capacity() * size_of::<Waiting>()
-            + self.separators.capacity()
-            + COMPRESSOR_BYTES
-    }
-
-    /// Tells the budget what it takes, with a chunk of `chunk_bytes`, or will take at least.
-    fn recount(&mut self, budget: &MemoryBudget, block_bytes: usize, chunk_bytes: usize) {
-        let to_come = (BUILDER_BLOCKS * block_bytes).saturating_sub(self.builder.memory_bytes());
-        let bytes = chunk_bytes + self.memory_bytes() + to_come;
-        self.charge.get_or_insert_with(|| Charge::new(budget, Purpose::Work, 0)).set(bytes);
-    }
-
-    /// Lets go what a block or run far larger than others has left behind.
-    fn shrink(&mut self, block_bytes: usize) {
-        let kept_max = SCRATCH_BYTES_KEPT.max(SCRATCH_BLOCKS_KEPT * block_bytes);
-        for buffer in [&mut self.raw, &mut self.sealed, &mut self.separators] {
-            if buffer.capacity() > kept_max {
-                *buffer = Vec::new();
-            }
-        }
-        if self.builder.memory_bytes() > kept_max {
-            self.builder = EntryBlockBuilder::default();
-        }
-        if self.hashes.memory_bytes() > SCRATCH_BYTES_KEPT {
-            self.hashes = Hashes::default();
-        }
-        if self.chunk.capacity() > CHUNK_BYTES_MAX {
-            self.chunk = PageBuf::default();
-        }
-    }
-}
-
-/// Bytes that a writer collects before it writes them, in one piece: less where memory is scarce, or space.
-fn chunk_bytes(store: &Store, budget: &MemoryBudget) -> usize {
-    if store.is_short() {
-        return RESERVE_PIECE_BYTES_MIN as usize;
-    }
-    (budget.limit() / CHUNK_PART).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
-}
-
-/// A block in the chunk, which waits for its address.
-#[derive(Debug)]
-struct Waiting {
-    kind: BlockKind,
-    at: usize,
-    stored: u32,
-    raw_bytes: usize,
-    is_heir: bool,
-    /// Entry blocks: end of the separator in `separators`, number of messages, first key is the last one before.
-    separator_end: usize,
-    messages: u64,
-    continues: bool,
-}
 
 /// Space for the chunk.
 struct Reserved {
@@ -176,6 +83,8 @@ pub struct RunWriter {
     has_heirs: bool,
     /// Messages of a key that has a newer one here.
     old_versions: u64,
+    /// Its messages reach a run for the first time.
+    is_first: bool,
 }
 
 impl RunWriter {
@@ -188,6 +97,7 @@ impl RunWriter {
         scratch.hashes.clear();
         scratch.waiting.clear();
         scratch.separators.clear();
+        scratch.shares.clear();
         let (chunk, blocks) = (std::mem::take(&mut scratch.chunk), std::mem::take(&mut scratch.blocks));
         let chunk_bytes = chunk_bytes(store, options.cache.budget());
         scratch.recount(options.cache.budget(), options.block_bytes, chunk_bytes);
@@ -210,7 +120,15 @@ impl RunWriter {
             heirs: Heirs::default(),
             has_heirs: false,
             old_versions: 0,
+            is_first: false,
         }
+    }
+
+    /// Its messages reach a run for the first time: they are counted as their user's ([`super::traffic`]).
+    #[must_use]
+    pub fn with_first(mut self, is_first: bool) -> RunWriter {
+        self.is_first = is_first;
+        self
     }
 
     /// Who asks for space when it is short. At first [`Urgency::Compaction`].
@@ -261,6 +179,12 @@ impl RunWriter {
         }
         self.scratch.builder.push(message, new_key || self.scratch.builder.is_empty());
         self.note(message.stamp, message.seq);
+        if self.is_first {
+            // Of a large value only the key: the value was counted when it was written.
+            let payload = if message.blob { 0 } else { message.payload.len() };
+            let bytes = message.key.len().saturating_sub(key::PREFIX_BYTES) + payload;
+            self.scratch.shares.given(key::tree_of(&self.prefix), bytes as u64);
+        }
         self.in_use += u64::from(self.is_in_use);
         self.old_versions += u64::from(!new_key);
         self.meta.messages += 1;
@@ -279,6 +203,10 @@ impl RunWriter {
             self.separator = message.key[..message.key.len().min(key::PREFIX_BYTES)].to_vec();
         } else if !builder.is_empty() && (codec != self.codec || builder.size() >= self.block_bytes / TREE_CUT_PART) {
             self.cut(message.key, new_key)?;
+        }
+        if !self.scratch.builder.is_empty() {
+            let size = self.scratch.builder.size() as u64;
+            self.scratch.shares.tree_ends(key::tree_of(&self.prefix), size);
         }
         self.codec = codec;
         if let Some(prefix) = message.key.first_chunk() {
@@ -335,7 +263,8 @@ impl RunWriter {
         let layouts = self.options.codecs.layouts();
         let layout = layout::choose(layouts, tree, self.codec, &mut scratch.builder, &mut scratch.compressor)?;
         let messages = scratch.builder.count() as u64;
-        self.meta.raw_bytes += scratch.builder.size() as u64;
+        let size = scratch.builder.size() as u64;
+        self.meta.raw_bytes += size;
         scratch.raw.clear();
         scratch.builder.finish(layout, &mut scratch.raw);
         scratch.separators.extend_from_slice(&self.separator);
@@ -351,7 +280,10 @@ impl RunWriter {
             messages,
             continues: self.continues,
         };
-        self.put(waiting, self.codec)
+        let before = self.meta.bytes;
+        self.put(waiting, self.codec)?;
+        self.scratch.shares.block_ends(key::tree_of(&self.prefix), size, self.meta.bytes - before);
+        Ok(())
     }
 
     /// Seals what is in `raw` and puts it into the chunk.
@@ -471,6 +403,7 @@ impl RunWriter {
         }
         let RunWriter { output, mut scratch, mut meta, unresolved, options, heirs, .. } = self;
         (meta.extents, scratch.chunk, scratch.blocks) = output.finish();
+        scratch.shares.count(meta.bytes, options.codecs.traffic());
         scratch.shrink(options.block_bytes);
         scratch.recount(options.cache.budget(), options.block_bytes, scratch.chunk.capacity());
         options.codecs.put_scratch(scratch);

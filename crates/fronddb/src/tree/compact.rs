@@ -86,12 +86,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// Those of reading and writing runs; nothing has changed then.
-pub fn run(
-    env: &TreeEnv,
-    retention: &Retention<'_>,
-    compaction: Compaction,
-    collect_kept_blobs: bool,
-) -> Result<Outcome> {
+pub fn run(env: &TreeEnv, retention: &Retention<'_>, compaction: Compaction, is_seal: bool) -> Result<Outcome> {
     let mut stamper = Stamper::new();
     let mut ranges: Vec<RangeDelete> = compaction.range_deletes;
     ranges.retain_mut(|range| match stamper.restamp(retention, range.stamp) {
@@ -118,7 +113,7 @@ pub fn run(
         open: None,
         closed_bytes: 0,
         outcome: Outcome::default(),
-        collect_kept_blobs,
+        is_seal,
         is_in_use: false,
         urgency: compaction.urgency,
     };
@@ -236,7 +231,7 @@ struct Writer<'a> {
     /// Bytes of the extents of the outputs that are complete.
     closed_bytes: u64,
     outcome: Outcome,
-    collect_kept_blobs: bool,
+    is_seal: bool,
     /// See [`RunWriter::set_in_use`].
     is_in_use: bool,
     urgency: Urgency,
@@ -287,7 +282,7 @@ impl Writer<'_> {
                 cache: self.env.cache.clone(),
             };
             let writer = RunWriter::new(&self.env.store, self.env.next_run_id(), &options, 0);
-            self.open = Some(writer.with_urgency(self.urgency).with_min_seq(self.min_seq));
+            self.open = Some(writer.with_urgency(self.urgency).with_min_seq(self.min_seq).with_first(self.is_seal));
         }
         Ok(self.open.as_mut().unwrap_or_else(|| unreachable!("opened above")))
     }
@@ -348,7 +343,7 @@ impl Writer<'_> {
 impl Sink for Writer<'_> {
     #[inline]
     fn keep(&mut self, message: &Message<'_>) -> Result<()> {
-        if message.blob && self.collect_kept_blobs {
+        if message.blob && self.is_seal {
             self.outcome.kept_blobs.extend(blob_ref(message.payload)?.extents);
         }
         self.last_key.clear();

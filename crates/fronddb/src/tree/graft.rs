@@ -203,7 +203,9 @@ impl GraftWriter {
         if kept_apart {
             let env = &self.graft.env;
             let reference = write_blob(&env.store, env.codecs.get(key::tree_of(key)), value)?;
-            self.graft.blob_bytes += reference.extents.iter().map(|extent| extent.bytes()).sum::<u64>();
+            let stored = reference.extents.iter().map(|extent| extent.bytes()).sum::<u64>();
+            self.graft.blob_bytes += stored;
+            env.codecs.count_blob(key::tree_of(key), value.len() as u64, stored);
             self.graft.blobs.extend(&reference.extents);
             self.payload.clear();
             reference.encode(&mut self.payload);
@@ -214,6 +216,7 @@ impl GraftWriter {
             let env = &self.graft.env;
             RunWriter::new(&env.store, env.next_run_id(), &self.options, env.options.leaf_bytes_target())
                 .with_urgency(Urgency::Ordinary)
+                .with_first(true)
         });
         run.add(&message)?;
         self.graft.rows += 1;

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fronddb::io::{Event, MemoryStorage, TraceStorage};
-use fronddb::{CursorOptions, Database, Distribution, Op, Program, Statistics, Tree, TreeOptions};
+use fronddb::{
+    BulkOptions, CursorOptions, Database, Distribution, Op, Program, Statistics, Tree, TreeOptions, TreeTraffic,
+};
 
 use crate::support::{BLOB_BYTES_MIN, DIRECTORY, Random, begin, collect, open, options};
 
@@ -35,6 +37,54 @@ fn json_number(statistics: &Statistics, object: &str, name: &str) -> f64 {
     let inside = json.split_once(&format!("\"{object}\":{{")).unwrap().1.split('}').next().unwrap();
     let value = inside.split_once(&format!("\"{name}\":")).unwrap().1;
     value.split(',').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn bytes_by_tree_are_those_of_the_whole() {
+    let memory = MemoryStorage::new();
+    let db = Database::open(DIRECTORY, options(&memory)).unwrap();
+    let names = ["large", "small", "tiny", "loaded", "empty"];
+    let [large, small, tiny, loaded, _] = names.map(|name| db.create_tree(name, &TreeOptions::default()).unwrap());
+    let mut random = Random::new(5);
+    let mut value = |bytes: usize| (0..bytes).map(|_| random.next() as u8).collect::<Vec<u8>>();
+    for round in 0..4u32 {
+        for row in 0..2000u32 {
+            db.put(&large, &row.to_be_bytes(), &value(100)).unwrap();
+        }
+        for row in 0..50u32 {
+            db.put(&small, &(50 * round + row).to_be_bytes(), &value(20)).unwrap();
+        }
+        db.checkpoint().unwrap();
+        db.wait_idle().unwrap();
+    }
+    db.put(&tiny, b"key", &value(BLOB_BYTES_MIN)).unwrap();
+    db.delete(&tiny, b"another").unwrap();
+    let txn = begin(&db);
+    let mut load = txn.bulk(&loaded, &BulkOptions::default()).unwrap();
+    for row in 0..500u32 {
+        load.add(&row.to_be_bytes(), &value(60)).unwrap();
+    }
+    load.finish(&mut |_| true).unwrap();
+    drop(load);
+    txn.commit().unwrap();
+    db.checkpoint().unwrap();
+    db.wait_idle().unwrap();
+    let of: HashMap<String, TreeTraffic> =
+        db.trees().unwrap().into_iter().map(|tree| (tree.name, tree.traffic)).collect();
+    let user = names.map(|name| of[name].user_bytes);
+    assert_eq!(user, [4 * 2000 * 104, 4 * 50 * 24, 3 + BLOB_BYTES_MIN as u64 + 7, 500 * 64, 0]);
+    // Random bytes compress badly: each is written at least once; those of many rounds more often.
+    let written = names.map(|name| of[name].bytes_written);
+    assert!(written[0] > 11 * user[0] / 10 && written[0] < 6 * user[0], "written={} user={}", written[0], user[0]);
+    assert!(written[1] > user[1] / 2 && written[1] < 20 * user[1], "written={} user={}", written[1], user[1]);
+    assert!(written[2] >= BLOB_BYTES_MIN as u64 && written[2] < BLOB_BYTES_MIN as u64 + 8192, "written={}", written[2]);
+    assert!(written[3] > user[3] * 9 / 10 && written[3] < 2 * user[3], "written={} user={}", written[3], user[3]);
+    assert_eq!(written[4], 0);
+    let all = db.statistics().unwrap();
+    let whole = all.seal_bytes + all.flush_bytes + all.compact_bytes + all.blob_bytes;
+    let sum: u64 = written.iter().sum();
+    // The catalog is a tree, too, and padding is nobody's.
+    assert!(sum <= whole && sum > whole * 95 / 100, "sum={sum} whole={whole}");
 }
 
 #[test]
