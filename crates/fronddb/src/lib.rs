@@ -40,7 +40,7 @@ pub use db::cursor::Cursor;
 pub use db::database::Database;
 pub use db::events::{LogCallback, LogLevel};
 pub use db::log_print::{LogAction, LogEvent, log_records};
-pub use db::monitor::{Finding, LockInfo, PreparedInfo, TransactionInfo};
+pub use db::monitor::{Finding, LOCKS_LISTED_MAX, LockInfo, PreparedInfo, TransactionInfo};
 pub use db::options::{
     CursorOptions, Durability, Isolation, LockMode, MEMORY_BYTES_MIN, Options, ProgressCallback, Sees, TreeOptions,
     TxnOptions, VictimCallback, Wait, WaitCallback, WaitEndCallback,

@@ -390,7 +390,7 @@ impl Database {
         Ok(self.engine().transactions())
     }
 
-    /// Locks held and waited for.
+    /// Locks held, [`crate::LOCKS_LISTED_MAX`] at most, and waited for.
     ///
     /// # Errors
     /// `Closed`.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::check::{OnlineCheckCallback, OnlineCheckProgress, finding_in_tree};
 use super::engine::Engine;
-use super::monitor::{Finding, LockInfo, TransactionInfo};
+use super::monitor::{Finding, LOCKS_LISTED_MAX, LockInfo, TransactionInfo};
 use super::options::{Isolation, LockMode};
 use super::statistics::{Distribution, Statistics};
 use crate::base::memory::Purpose;
@@ -14,9 +14,6 @@ use crate::base::{Error, ErrorKind, Result};
 use crate::lock::Mode;
 use crate::log::Log;
 use crate::store::DATA_FILE;
-
-/// Most locks listed.
-const LOCKS_LISTED_MAX: usize = 100_000;
 
 /// A histogram summed up; `per_micro` of its units are a microsecond.
 fn distribution(histogram: &Histogram, per_micro: u64) -> Distribution {

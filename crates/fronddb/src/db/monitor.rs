@@ -31,6 +31,9 @@ pub struct PreparedInfo {
     pub recovered: bool,
 }
 
+/// Most locks held that [`crate::Database::locks`] lists; all that are waited for it does.
+pub const LOCKS_LISTED_MAX: usize = 100_000;
+
 /// A lock held or waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockInfo {

@@ -392,7 +392,7 @@ impl TreeCursor {
         let _before = self.leaf.take().filter(|_| !fill_cache);
         let bounds = (self.lower.as_slice(), self.upper.as_deref());
         let mode = CursorMode { fill_cache, read_ahead_bytes, is_long: self.leaves >= LONG_LEAVES, asks_ahead: true };
-        let leaf = Leaf::open(&self.tree, &self.view.view(), bounds, mode, self.direction, key)?;
+        let leaf = Leaf::open(&self.tree, &self.view, bounds, mode, self.direction, key)?;
         if !leaf.ranges.is_empty() {
             self.end_chain(false);
         }

@@ -17,6 +17,7 @@ pub struct RangeList {
     list: Vec<RangeDelete>,
     /// For each.
     farther: Vec<Farther>,
+    seq_max: u64,
 }
 
 /// Which of the range-deletes before one end farther than it does, by their places.
@@ -58,7 +59,13 @@ impl RangeList {
             farther.push(Farther { nearest, far });
             depths.push(depths[nearest as usize] + 1);
         }
-        RangeList { list, farther }
+        let seq_max = list.iter().map(|range| range.seq).max().unwrap_or_default();
+        RangeList { list, farther, seq_max }
+    }
+
+    /// The highest sequence number of them.
+    pub fn seq_max(&self) -> u64 {
+        self.seq_max
     }
 
     /// Those that cover `key`, in no order of age.

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::OwnedView;
 use super::ranges::Ranges;
 use crate::base::Result;
 use crate::base::key::{KeyRange, head};
-use crate::format::visibility::View;
+
 use crate::memtable::Level0;
 use crate::run::CursorMode;
 use crate::tree::node::{Node, Target};
@@ -54,7 +55,7 @@ impl Leaf {
     /// `bounds`, with every source at its first message in the direction of travel.
     pub(super) fn open(
         tree: &BeTree,
-        view: &View<'_>,
+        view: &OwnedView,
         bounds: (&[u8], Option<&[u8]>),
         mode: CursorMode,
         direction: Direction,

@@ -1,19 +1,22 @@
 //! The range-deletes of a leaf range that a cursor sees, to be asked at each key that it comes to.
 //!
 //! Most keys lie in a *gap*, an interval that none of them covers. The last gap is remembered: while a scan is in it, a key costs
-//! two comparisons, however many the range-deletes are.
+//! two comparisons, however many the range-deletes are. Lists are shared with who holds them, with what the cursor does not see:
+//! whether it sees one is asked where a key is.
 
 use std::sync::Arc;
 
+use super::OwnedView;
 use crate::format::block::{RangeList, RangeLists};
 use crate::format::message::RangeDelete;
-use crate::format::visibility::View;
 
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
-    /// What they have in the leaf range is seen.
+    /// Whose they are; there when there is a list.
+    view: Option<OwnedView>,
+    /// Each has one that is seen and meets the leaf range.
     lists: Vec<Arc<RangeList>>,
-    /// The highest sequence number among those.
+    /// No sequence number among those is higher.
     seq_max: u64,
     gap: Option<Gap>,
 }
@@ -31,21 +34,18 @@ impl Gap {
 }
 
 impl Ranges {
-    pub(super) fn add_all(&mut self, lists: &RangeLists, view: &View<'_>, lower: &[u8], upper: Option<&[u8]>) {
+    pub(super) fn add_all(&mut self, lists: &RangeLists, view: &OwnedView, lower: &[u8], upper: Option<&[u8]>) {
         lists.lists().iter().for_each(|list| self.add(list, view, lower, upper));
     }
 
-    /// Adds those of `list` that meet the leaf range `[lower, upper)` and that `view` sees. The list is shared where that is all of them.
-    pub(super) fn add(&mut self, list: &Arc<RangeList>, view: &View<'_>, lower: &[u8], upper: Option<&[u8]>) {
-        let mut met = 0;
-        let meeting = list.meeting(lower, upper).inspect(|_| met += 1);
-        let seen: Vec<&RangeDelete> = meeting.filter(|range| view.sees(range.stamp, true)).collect();
-        let Some(seq_max) = seen.iter().map(|range| range.seq).max() else { return };
-        self.seq_max = self.seq_max.max(seq_max);
-        self.lists.push(match seen.len() == met {
-            true => list.clone(),
-            false => Arc::new(RangeList::new(seen.into_iter().cloned().collect())),
-        });
+    /// Adds `list` if `view` sees one of those that meet the leaf range `[lower, upper)`.
+    pub(super) fn add(&mut self, list: &Arc<RangeList>, view: &OwnedView, lower: &[u8], upper: Option<&[u8]>) {
+        let seen = view.view();
+        if list.meeting(lower, upper).any(|range| seen.sees(range.stamp, true)) {
+            self.view.get_or_insert_with(|| view.clone());
+            self.seq_max = self.seq_max.max(list.seq_max());
+            self.lists.push(list.clone());
+        }
     }
 
     #[inline]
@@ -53,15 +53,20 @@ impl Ranges {
         self.lists.is_empty()
     }
 
-    /// Those that cover a key of the leaf range.
+    /// Those that cover a key of the leaf range, seen or not.
     pub(super) fn covering(&mut self, key: &[u8]) -> impl Iterator<Item = &RangeDelete> {
         let lists = if self.is_gap(key) { &[] } else { &self.lists[..] };
         lists.iter().flat_map(move |list| list.covering(key))
     }
 
-    /// Those of them that are newer than `seq`.
+    /// Those of them that are seen and newer than `seq`.
     pub(super) fn covering_above(&mut self, key: &[u8], seq: u64) -> Option<impl Iterator<Item = &RangeDelete>> {
-        (seq < self.seq_max).then(|| self.covering(key).filter(move |range| seq < range.seq))
+        if seq >= self.seq_max || self.is_gap(key) {
+            return None;
+        }
+        let view = self.view.as_ref()?.view();
+        let covering = self.lists.iter().flat_map(move |list| list.covering(key));
+        Some(covering.filter(move |range| seq < range.seq && view.sees(range.stamp, true)))
     }
 
     fn is_gap(&mut self, key: &[u8]) -> bool {

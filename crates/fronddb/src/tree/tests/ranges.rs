@@ -36,7 +36,9 @@ fn scans_between_many_range_deletes_look_at_few_of_them() {
     harness.seal_all();
     let before = CommitNumber(harness.now);
     // As one would remove entities one by one; each range has lost its rows and one row beside it has not.
-    (0..ROWS).step_by(8).for_each(|at| harness.delete_range(number(at), number(at + 3)));
+    (0..ROWS / 2).step_by(8).for_each(|at| harness.delete_range(number(at), number(at + 3)));
+    let between = CommitNumber(harness.now);
+    (ROWS / 2..ROWS).step_by(8).for_each(|at| harness.delete_range(number(at), number(at + 3)));
     for at in (0..ROWS).step_by(400) {
         harness.write(&number(at + 1), Kind::Put, b"again");
     }
@@ -48,6 +50,10 @@ fn scans_between_many_range_deletes_look_at_few_of_them() {
     let (looked, rows) = looks(|| scan(&harness, before));
     assert_eq!(rows, (ROWS as usize, ROWS as usize));
     assert!(looked < u64::from(ROWS), "who sees none of them looks once at each: looked={looked}");
+    // Who sees half of them shares the lists with the others.
+    let (looked, rows) = looks(|| scan(&harness, between));
+    assert_eq!(rows, (ROWS as usize * 13 / 16, ROWS as usize * 13 / 16));
+    assert!(looked < 40 * u64::from(ROWS), "looked={looked}");
     harness.check();
     // The same with the range-deletes in a run.
     harness.seal_all();
