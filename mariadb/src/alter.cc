@@ -28,6 +28,10 @@ constexpr alter_table_operations LAYOUT_FLAGS= ALTER_ADD_STORED_BASE_COLUMN | AL
                                                ALTER_STORED_COLUMN_ORDER | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE |
                                                ALTER_COLUMN_NULLABLE | ALTER_COLUMN_INDEX_LENGTH;
 
+/* The description of rows changes, with them or without: it has the virtual columns, too. */
+constexpr alter_table_operations DESCRIPTION_FLAGS=
+  LAYOUT_FLAGS | ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN | ALTER_VIRTUAL_COLUMN_ORDER;
+
 constexpr alter_table_operations DROP_INDEX_FLAGS= ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX;
 constexpr alter_table_operations ADD_INDEX_FLAGS= ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
 
@@ -252,11 +256,14 @@ Judgement judge_indexes(const TABLE *table, const TABLE *altered, const Alter_ma
         return copy(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
     }
   }
-  /* An expression may have changed, and what indexes hold of it. */
+  /* An expression may have changed, and what indexes and stored columns hold of it. */
   if (flags & ALTER_VIRTUAL_GCOL_EXPR)
-    for (uint i= 0; i < table->s->fields; i++)
+    for (uint i= 0; i < table->s->fields; i++) {
       if (!table->field[i]->stored_in_db() && in_any_key(table, i))
         return copy("the expression of an indexed virtual column may change");
+      if (table->field[i]->stored_in_db() && table->field[i]->vcol_info)
+        return copy("stored columns may be made from the virtual one");
+    }
   return flags & ADD_INDEX_FLAGS ? built : Judgement{HA_ALTER_INPLACE_INSTANT, nullptr};
 }
 
@@ -301,7 +308,7 @@ Judgement judge(THD *thd, const TABLE *table, const TABLE *altered, const Table_
     return copy("rows have to be checked against the constraint");
   if (altered->versioned() && (flags & LAYOUT_FLAGS))
     return copy("Not implemented for system-versioned tables");
-  if ((flags & LAYOUT_FLAGS) && definition.layouts.size() >= LAYOUTS_MAX)
+  if ((flags & DESCRIPTION_FLAGS) && definition.layouts.size() >= LAYOUTS_MAX)
     return copy("the table has had too many instant changes");
   if ((flags & ALTER_PARTITIONED) && !same_options(table->s->option_list, altered->s->option_list))
     return copy("options of partitions change by a copy");
@@ -315,7 +322,10 @@ Judgement judge(THD *thd, const TABLE *table, const TABLE *altered, const Table_
   Judgement columns= judge_columns(altered, definition, map);
   if (columns.result != HA_ALTER_INPLACE_INSTANT)
     return columns;
-  if ((flags & LAYOUT_FLAGS) && definition_bytes(table, altered, definition, map) > DEFINITION_BYTES_MAX)
+  auto added= std::count_if(map.column_was.begin(), map.column_was.end(), [](int was) { return was < 0; });
+  if (definition.next_column_id + added > UINT16_MAX)
+    return copy("the table has had too many columns"); /* a copy numbers them anew */
+  if ((flags & DESCRIPTION_FLAGS) && definition_bytes(table, altered, definition, map) > DEFINITION_BYTES_MAX)
     return copy("the table's definition would become too long");
   return judge_indexes(table, altered, map, flags);
 }
@@ -609,9 +619,16 @@ bool ha_frond::inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
   Alter *alter= static_cast<Alter *>(info->handler_ctx);
   if (!alter || !alter->build)
     return false;
-  return run_build(altered, info, [this](Index_build *build) {
+  bool failed= run_build(altered, info, [this](Index_build *build) {
     return build->run(ha_thd(), table, rows, primary_codec(), stats.records);
   });
+  /* Of the partitions that are built others have written to meanwhile: what is left to the end keeps everybody waiting. */
+  for (Alter *one= alter->before; one && !failed; one= one->before) {
+    info->handler_ctx= one;
+    failed= one->build && run_build(altered, info, [this](Index_build *build) { return build->follow(ha_thd()); });
+  }
+  info->handler_ctx= alter;
+  return failed;
 }
 
 /* One table's or partition's share of the commit. */

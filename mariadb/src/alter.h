@@ -38,7 +38,14 @@ class Alter final : public inplace_alter_handler_ctx {
 public:
   explicit Alter(Table_share *share_arg) : share(share_arg) {}
 
+  /* Of partitions, one after the other, each learns of the one before it. */
+  void set_shared_data(const inplace_alter_handler_ctx &ctx) override
+  {
+    before= static_cast<Alter *>(const_cast<inplace_alter_handler_ctx *>(&ctx));
+  }
+
   Table_share *share;
+  Alter *before= nullptr;
   Alter_map map;
   std::vector<Column> columns; /* of the altered table; id 0 where the column is new and has_default says what rows have */
   std::unique_ptr<Index_build> build;

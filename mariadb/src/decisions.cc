@@ -5,6 +5,7 @@
 
 #include "decisions.h"
 
+#include <algorithm>
 #include <mutex>
 #include <vector>
 
@@ -25,10 +26,12 @@ struct Decision {
   bool commits;
 };
 
-std::mutex latch;
-std::vector<Decision> kept;    /* this and the next two: under the latch */
-std::vector<void *> requests;  /* of the binary log, not answered (X1) */
+/* Held while decisions are made, which may take long: by one thread at a time. Before `latch`, which is held for moments. */
+std::mutex making;
 uint64_t tried_at= 0;
+std::mutex latch;
+std::vector<Decision> kept;    /* this and the next: under the latch */
+std::vector<void *> requests;  /* of the binary log, not answered (X1) */
 
 /* Of an unknown one nobody will say anything any more: somebody else has decided it. */
 bool is_made(frond_status status)
@@ -43,14 +46,35 @@ bool make(const Decision &decision)
                                   : frond_db_rollback_prepared(database, id));
 }
 
-/* Returns how many are left. */
+/* Under the latch. */
+std::vector<Decision>::iterator find(const std::string &xid)
+{
+  return std::find_if(kept.begin(), kept.end(), [&xid](const Decision &one) { return one.xid == xid; });
+}
+
+void forget(const std::string &xid)
+{
+  std::lock_guard<std::mutex> guard(latch);
+  auto found= find(xid);
+  if (found != kept.end())
+    kept.erase(found);
+  has_kept_decisions= !kept.empty();
+}
+
+/* Where one lacks space the others do. Returns how many are left. Under `making`. */
 size_t make_kept()
 {
-  for (size_t at= kept.size(); at-- > 0;)
-    if (make(kept[at]))
-      kept.erase(kept.begin() + at);
+  std::vector<Decision> due;
+  {
+    std::lock_guard<std::mutex> guard(latch);
+    due= kept;
+  }
+  size_t made= 0;
+  while (made < due.size() && make(due[made]))
+    forget(due[made++].xid);
   tried_at= my_interval_timer();
-  if (kept.empty() && has_kept_decisions.exchange(false))
+  std::lock_guard<std::mutex> guard(latch);
+  if (made > 0 && kept.empty())
     sql_print_information("FROND: all decisions about prepared transactions are written");
   return kept.size();
 }
@@ -67,24 +91,36 @@ void answer(const std::vector<void *> &due)
 
 } // namespace
 
-void keep_undone_decision(frond_status status, const std::string &xid, bool commits)
+void note_decision(frond_status status, const std::string &xid, bool commits)
 {
   if (is_made(status))
     return;
-  sql_print_error("FROND: a prepared transaction could not be %s, which is tried again; until then its rows stay locked, and a restart "
-                  "needs the binary logs: %s", commits ? "committed" : "rolled back", last_message());
   std::lock_guard<std::mutex> guard(latch);
-  kept.push_back({xid, commits});
+  if (find(xid) == kept.end())
+    kept.push_back({xid, commits});
   has_kept_decisions= true;
+}
+
+void keep_undone_decision(frond_status status, const std::string &xid, bool commits, const std::string &why)
+{
+  if (is_made(status)) {
+    if (has_kept_decisions)
+      forget(xid);
+    return;
+  }
+  note_decision(status, xid, commits);
+  sql_print_error("FROND: a prepared transaction could not be %s, which is tried again; until then its rows stay locked, and a restart "
+                  "needs the binary logs: %s", commits ? "committed" : "rolled back", why.c_str());
 }
 
 void retry_decisions()
 {
   std::vector<void *> due;
   {
-    std::unique_lock<std::mutex> guard(latch, std::try_to_lock);
+    std::unique_lock<std::mutex> guard(making, std::try_to_lock);
     if (!guard.owns_lock() || my_interval_timer() - tried_at < RETRY_NANOS || make_kept() > 0)
       return;
+    std::lock_guard<std::mutex> short_guard(latch);
     due.swap(requests);
   }
   answer(due);
@@ -94,21 +130,26 @@ void answer_checkpoint_request(void *cookie)
 {
   std::vector<void *> due;
   {
-    std::lock_guard<std::mutex> guard(latch);
-    requests.push_back(cookie);
+    std::lock_guard<std::mutex> guard(making);
+    {
+      std::lock_guard<std::mutex> short_guard(latch);
+      requests.push_back(cookie);
+    }
     if (make_kept() > 0)
       return;
+    std::lock_guard<std::mutex> short_guard(latch);
     due.swap(requests);
   }
   answer(due);
 }
 
-void make_last_decisions()
+bool make_last_decisions()
 {
-  std::lock_guard<std::mutex> guard(latch);
-  if (make_kept() > 0)
-    sql_print_error("FROND: %zu prepared transactions could not be committed or rolled back: the next start decides them by the binary logs",
-                    kept.size());
+  std::lock_guard<std::mutex> guard(making);
+  size_t left= make_kept();
+  if (left > 0)
+    sql_print_error("FROND: %zu prepared transactions could not be committed or rolled back: the next start decides them by the binary logs", left);
+  return left == 0;
 }
 
 } // namespace frond

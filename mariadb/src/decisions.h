@@ -1,7 +1,7 @@
 /* Decisions about prepared transactions that the engine could not write down, for want of space in the log.
 
    The server has decided, and the binary log with it, and both count on the engine, which still has the transaction prepared: its rows are locked, and
-   its name is known here alone. So the decision is kept, and made again: by commits that succeed, once in a while; whenever the
+   its name is known here alone. So the decision is kept, and made again: at the ends of other transactions, once in a while; whenever the
    server wants to forget a binary log; and at the end.
 
      X1  while a decision is kept the server is not told that it may forget a binary log: after a crash the decision is in that.
@@ -17,8 +17,11 @@
 
 namespace frond {
 
-/* The engine has answered a decision about a prepared transaction with `status`: keeps the decision where it is not made. */
-void keep_undone_decision(frond_status status, const std::string &xid, bool commits);
+/* The engine has answered a decision about a prepared transaction with `status`: keeps the decision where it is not made, for the reason `why`,
+   and forgets it where it is. */
+void keep_undone_decision(frond_status status, const std::string &xid, bool commits, const std::string &why);
+/* The same in a hurry, before the thread itself tries once more and says how that went: X1 holds from here on. */
+void note_decision(frond_status status, const std::string &xid, bool commits);
 
 extern std::atomic<bool> has_kept_decisions;
 
@@ -28,8 +31,8 @@ void retry_decisions();
 /* The binary log wants to forget what is committed: answers when it may, now or later. */
 void answer_checkpoint_request(void *cookie);
 
-/* The last time, before the database is closed. */
-void make_last_decisions();
+/* The last time, before the server ends, or the database is closed. False when some are left. */
+bool make_last_decisions();
 
 } // namespace frond
 

@@ -134,7 +134,7 @@ int decide_by_xid(XID *xid, bool commits)
                                : frond_db_rollback_prepared(database, id);
   /* Those of users stay with the server, to be decided once more; its own it decides by the binary log when it starts, and forgets. */
   if (xid->get_my_xid())
-    keep_undone_decision(status, bytes, commits);
+    keep_undone_decision(status, bytes, commits, last_message());
   drop_kept();
   if (status == FROND_NOT_FOUND)
     return XAER_NOTA;
@@ -208,6 +208,18 @@ int signal_ddl_recovery_done(handlerton *)
   return 0;
 }
 
+/* Connections have ended. After this the server marks its binary log as closed in order, and the next start asks such a log for nothing: it would refuse
+   to start where transactions of its own are still prepared. So where a decision could not be written down, or commits may be on no
+   disk, the server ends here as if it had been killed: then its next start is the recovery that they need. */
+void pre_shutdown()
+{
+  if (make_last_decisions() && frond_db_poisoned(database) == FROND_OK && frond_db_sync_log(database) == FROND_OK)
+    return;
+  sql_print_error("FROND: the server ends without an orderly shutdown, so that the next start decides by the binary logs what is not decided: %s",
+                  last_message());
+  _exit(EXIT_FAILURE);
+}
+
 ha_create_table_option table_options[]= {
   HA_TOPTION_ENUM("COMPRESSION", compression, "DEFAULT,NONE,LZ4,ZSTD", 0),
   HA_TOPTION_NUMBER("COMPRESSION_LEVEL", compression_level, 0, 0, 22, 1),
@@ -270,6 +282,7 @@ int init(void *p)
   hton->checkpoint_state= checkpoint_state;
   hton->prepare_for_backup= prepare_for_backup;
   hton->end_backup= end_backup;
+  hton->pre_shutdown= pre_shutdown;
   hton->table_options= table_options;
   hton->index_options= index_options;
   hton->tablefile_extensions= hton_no_exts;
@@ -300,7 +313,7 @@ int init(void *p)
   if (undecided > 0) {
     sql_print_error("FROND: cannot be loaded by a running server: transactions wait for a decision, which the server makes when it "
                     "starts, transactions=%zu", undecided);
-    sql_print_error("FROND: restart the server with the plugin, by an option or in mysql.plugin; keep its binary logs until then");
+    sql_print_error("FROND: restart the server with the plugin, by an option or in mysql.plugin; see the manual where it has a binary log");
     close_all();
     return 1;
   }

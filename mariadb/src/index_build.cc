@@ -30,9 +30,9 @@ constexpr uint64_t SORT_BYTES_MAX= 256 << 20;
 /* Notes in memory, and those that are set right by one transaction. */
 constexpr size_t NOTES_BYTES_MAX= 8 << 20;
 constexpr size_t NOTES_PER_TRANSACTION= 500;
-/* run() leaves so few bytes of notes to finish(), or what comes in during so many rounds. */
+/* So few bytes of notes are left to finish(), or what comes in during so many passes over all that there is, each hardly shorter than the last. */
 constexpr size_t NOTES_LEFT= 64 << 10;
-constexpr uint ROUNDS_MAX= 50;
+constexpr uint PASSES_MAX= 50;
 
 constexpr frond_slice NOTHING= {nullptr, 0};
 
@@ -102,6 +102,12 @@ bool Touched_entries::take(Bytes *notes)
   if (spilled.empty())
     file_end= 0;
   return true;
+}
+
+size_t Touched_entries::pieces()
+{
+  std::lock_guard<std::mutex> guard(latch);
+  return spilled.size() + (recent.empty() ? 0 : 1);
 }
 
 /* An entry that was touched: index · whether its key alone says that there is one such row · key · primary key of the row. */
@@ -281,6 +287,11 @@ int Index_build::run(THD *thd, TABLE *table_arg, const Row_codec &rows_arg, cons
 int Index_build::build_error(frond_status status) const
 {
   return status == FROND_INVALID_ARGUMENT && entry_too_long ? HA_ERR_TO_BIG_ROW : handler_error(status);
+}
+
+int Index_build::follow(THD *thd)
+{
+  return catch_up(thd, false);
 }
 
 int Index_build::finish(THD *thd)
@@ -558,7 +569,8 @@ int Index_build::set_right(THD *thd, const std::vector<Note> &notes, bool last)
 int Index_build::catch_up(THD *thd, bool last)
 {
   Bytes taken;
-  for (uint round= 0; last || round < ROUNDS_MAX; round++) {
+  size_t left= touched.pieces();
+  for (uint passes= 0; last || passes < PASSES_MAX;) {
     if (notes_lost.load(std::memory_order_acquire) || !touched.take(&taken))
       return tell_notes_lost();
     if (taken.empty())
@@ -568,6 +580,12 @@ int Index_build::catch_up(THD *thd, bool last)
       return error;
     if (!last && taken.size() < NOTES_LEFT)
       return 0;
+    if (left > 1) {
+      left--;
+    } else {
+      left= touched.pieces();
+      passes++;
+    }
   }
   return 0;
 }

@@ -51,6 +51,8 @@ public:
   bool add(const Bytes &notes);
   /* Takes some, in no order; *notes is empty when there are none. False when they could not be read. */
   bool take(Bytes *notes);
+  /* How often there is something to take, as of now. */
+  size_t pieces();
 
 private:
   bool spill();
@@ -85,6 +87,8 @@ public:
   /* Builds; 0 or an HA_ERR_*. What it is given has to last until finish(). After HA_ERR_FOUND_DUPP_KEY: duplicate_key, and
      the row is in record[0] of the table. */
   int run(THD *thd, TABLE *table, const Row_codec &rows, const Key_codec *primary, uint64_t rows_about);
+  /* Sets right what others have touched since, while they go on; as run(). */
+  int follow(THD *thd);
   /* Sets the last entries right, when nobody writes any more; as run(). */
   int finish(THD *thd);
   uint duplicate_key() const { return duplicate_key_number; }

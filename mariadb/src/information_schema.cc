@@ -3,6 +3,8 @@
    SPDX-License-Identifier: GPL-2.0-or-later */
 #include "information_schema.h"
 
+#include <algorithm>
+
 #include <mysql/plugin.h>
 #include "sql_acl.h"
 #include "sql_i_s.h"
@@ -72,6 +74,17 @@ bool may_look(THD *thd, const Database_use &use)
   return !check_global_access(thd, PROCESS_ACL) && use.is_open();
 }
 
+/* Of very many locks only some are listed. */
+void tell_of_unlisted(THD *thd, const std::vector<Lock_view> &locks)
+{
+  size_t listed= std::count_if(locks.begin(), locks.end(), [](const Lock_view &lock) { return !lock.waits; });
+  frond_statistics statistics;
+  if (listed >= FROND_LOCKS_LISTED_MAX && frond_db_statistics(database, &statistics, sizeof statistics) == FROND_OK &&
+      statistics.locks_held > listed)
+    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRNO, "FROND: of %llu locks held %llu are listed",
+                        ulonglong(statistics.locks_held), ulonglong(listed));
+}
+
 int failed(THD *thd)
 {
   push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRNO, "FROND: %s", last_message());
@@ -102,6 +115,7 @@ int fill_trx(THD *thd, TABLE_LIST *tables, COND *)
   std::vector<Transaction_view> transactions;
   if (!list_locks(&locks) || !list_transactions(locks, &transactions))
     return failed(thd);
+  tell_of_unlisted(thd, locks);
   for (const Transaction_view &one : transactions) {
     Row row(thd, tables->table);
     row.number(one.info.txn);
@@ -130,6 +144,7 @@ int fill_locks(THD *thd, TABLE_LIST *tables, COND *)
   Trees trees;
   if (!list_locks(&locks) || !list_trees(&trees))
     return failed(thd);
+  tell_of_unlisted(thd, locks);
   for (const Lock_view &lock : locks) {
     const Tree_view &tree= tree_of(trees, lock.tree);
     Row row(thd, tables->table);

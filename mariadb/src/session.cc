@@ -233,7 +233,8 @@ frond_status Session::commit_prepared()
   frond_status status= ordered_status;
   if (!ordered || again)
     status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), durability);
-  keep_undone_decision(status, xid, true);
+  if (unlikely(status != FROND_OK || has_kept_decisions))
+    keep_undone_decision(status, xid, true, ordered && !again ? ordered_message : last_message());
   if (status == FROND_OK && ordered && !again && durability == FROND_DURABILITY_SYNC && (by_user || !is_decision_kept_by_power_loss()))
     status= frond_db_sync_log(database);
   return status;
@@ -289,10 +290,12 @@ int Session::rollback(THD *thd, bool all)
     status= frond_txn_rollback(transaction);
   else if (phase == Phase::prepared) {
     status= frond_db_rollback_prepared(database, frond_bytes(xid.data(), xid.size()));
-    keep_undone_decision(status, xid, false);
+    keep_undone_decision(status, xid, false, last_message());
   }
   rows_undone();
   forget();
+  if (unlikely(has_kept_decisions))
+    retry_decisions();
   return handler_error(status);
 }
 
@@ -333,6 +336,11 @@ void Session::commit_ordered(THD *thd, bool all)
     least= FROND_DURABILITY_WRITE;
   ordered_status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), least);
   ordered= true;
+  if (unlikely(ordered_status != FROND_OK)) {
+    /* This is the thread of the group's leader. */
+    ordered_message= last_message();
+    note_decision(ordered_status, xid, true);
+  }
 }
 
 int Session::start_consistent_snapshot(THD *thd)

@@ -143,6 +143,7 @@ private:
   /* What commit_ordered came to, for commit() to report. */
   bool ordered= false;
   frond_status ordered_status= FROND_OK;
+  std::string ordered_message; /* where that is an error */
 };
 
 /* XIDs as the engine keeps them. */

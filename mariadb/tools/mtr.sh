@@ -103,6 +103,9 @@ done
 
 build_tree
 mkdir -p "$(dirname "$vardir")"
+# For tests of a disk that fails.
+export FROND_FAILING_LOG=$out/failing-log.so
+"${CC:-cc}" -shared -fPIC -O1 -o "$FROND_FAILING_LOG" "$repo/mariadb/tools/failing-log.c" -ldl
 # What a test that failed has left mounted.
 awk -v files="$files/" 'index($2, files) == 1 { print $2 }' /proc/mounts | xargs -r umount
 rm -rf "$vardir"

@@ -57,6 +57,7 @@ extern "C" {
 #define FROND_UPDATE_REACH_BYTES_MAX 1048576 /* of a value, what update programs may set or add to */
 #define FROND_XID_BYTES_MAX 160
 #define FROND_TREE_NAME_BYTES_MAX 1024
+#define FROND_LOCKS_LISTED_MAX 100000 /* locks held that frond_db_locks lists; all that are waited for it does */
 #define FROND_MEMORY_BYTES_MIN 8388608
 
 /* Version of the library, as a text that lives as long as the process; and its FROND_ABI_VERSION, to be compared
