@@ -233,6 +233,8 @@ frond_status Session::commit_prepared()
   frond_status status= ordered_status;
   if (!ordered || again)
     status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), durability);
+  if (again && status == FROND_NOT_FOUND)
+    status= FROND_OK; /* another thread has made the decision meanwhile */
   if (unlikely(status != FROND_OK || has_kept_decisions))
     keep_undone_decision(status, xid, true, ordered && !again ? ordered_message : last_message());
   if (status == FROND_OK && ordered && !again && durability == FROND_DURABILITY_SYNC && (by_user || !is_decision_kept_by_power_loss()))
