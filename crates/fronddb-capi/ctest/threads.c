@@ -173,7 +173,8 @@ static void *watcher(void *unused)
     OK(frond_db_locks(db, &list, &locks, &count));
     frond_list_free(list);
     OK(frond_db_transactions(db, &list, &txns, &count));
-    if (count > 0 && turn++ % 16 == 0) {
+    /* Not the reader, which has neither written nor locked: its scan may end, too, where it passes many keys without rows. */
+    if (count > 0 && turn++ % 16 == 0 && txns[turn % count].txn != 0) {
       frond_status status = frond_db_cancel(db, txns[turn % count].id);
       CHECK(status == FROND_OK || status == FROND_NOT_FOUND);
     }
