@@ -15,6 +15,7 @@ fail() {
   exit 1
 }
 servers() { pgrep -f "mariadbd .*$out/work" || true; }
+sockets() { find "$out/work" -name socket -type s 2>/dev/null || true; }
 groups() { find /sys/fs/cgroup -maxdepth 3 -type d -name "frond-experiments-$1" 2>/dev/null; }
 # Waits for at most a minute until the command prints something (or, `not`, nothing).
 wait_for() {
@@ -34,7 +35,9 @@ wait_for() {
 for signal in KILL INT; do
   "$runner" --scale smoke --engines frond --only e7 --fresh >"$log" 2>&1 &
   run=$!
+  # The first as early as can be, when the server's process has hardly begun; the second in the midst of it.
   wait_for servers
+  [ $signal = KILL ] || wait_for sockets
   kill -$signal $run
   status=0
   wait $run || status=$?

@@ -134,7 +134,7 @@ impl Server {
             .map_err(|error| format!("cannot write {}: {error}", self.error_log().display()))?;
         let errors = log.try_clone().map_err(|error| error.to_string())?;
         let usr = self.installation.prefix.join("usr");
-        let mut words = dies_with_us().iter().map(PathBuf::from).chain([self.installation.program("mariadbd")]);
+        let mut words = dies_with_us().into_iter().map(PathBuf::from).chain([self.installation.program("mariadbd")]);
         let mut command = Command::new(words.next().unwrap_or_default());
         command
             .args(words)

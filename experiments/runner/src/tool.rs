@@ -33,8 +33,8 @@ pub(crate) struct Running {
 
 /// Starts a program with its output kept.
 pub(crate) fn launch(program: &str, arguments: &[String]) -> Result<Running, Failure> {
-    let words: Vec<&str> = dies_with_us().iter().copied().chain([program]).collect();
-    let mut command = Command::new(words[0]);
+    let words: Vec<String> = dies_with_us().into_iter().chain([program.to_owned()]).collect();
+    let mut command = Command::new(&words[0]);
     command.args(&words[1..]).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = cleanup::spawn(&mut command).or_say(format!("cannot run {program}"))?;
     let lines = Lines::default();
