@@ -124,11 +124,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_from_storage_does_not_count() {
+    fn what_is_read_from_storage_counts_and_nothing_else() {
+        // Beside this program, which lies on a disk: a folder for temporary files may lie in memory.
+        let program = std::env::current_exe().unwrap();
+        let directory = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        crate::measure::drop_cached_pages(directory.path()).unwrap();
         let reads = ThreadReads::new().unwrap();
-        let zero = File::open("/dev/zero").unwrap();
-        let read = || (0..5).try_for_each(|_| zero.read_exact_at(&mut [0; 8], 0)).at("/dev/zero");
-        assert_eq!(reads.count(read).unwrap().1, 0);
+        let read = |path: &str| {
+            let file = File::open(path).at(path)?;
+            (0..5).try_for_each(|at| file.read_exact_at(&mut [0; 4096], at << 17)).at(path)
+        };
+        assert_eq!(reads.count(|| read("/dev/zero")).unwrap().1, 0);
+        let path = path.to_str().unwrap();
+        assert!(reads.count(|| read(path)).unwrap().1 >= 5 * 4096, "it lies on storage");
+        assert_eq!(reads.count(|| read(path)).unwrap().1, 0, "it is cached now");
     }
 
     #[test]

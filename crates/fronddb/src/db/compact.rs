@@ -54,7 +54,7 @@ impl Engine {
                 CompactStep::Busy => self.wake.wait_for_progress(),
                 CompactStep::Worked | CompactStep::Passed => {
                     self.wake.progress();
-                    let _waited = self.give_way()?;
+                    self.give_way()?;
                 }
             }
             if pass.bytes_done() > bytes_done {

@@ -238,7 +238,7 @@ impl TxnCore {
                         engine.work_lacked_space(error);
                     }
                 })?;
-                let stored = reference.extents.iter().map(|extent| extent.bytes()).sum();
+                let stored = reference.stored_bytes();
                 engine.counters.blob_bytes.add(stored);
                 engine.tree.env().codecs.count_blob(write.tree(), write.payload.len() as u64, stored);
                 let mut payload = Vec::new();

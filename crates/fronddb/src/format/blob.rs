@@ -25,6 +25,11 @@ pub struct BlobRef {
 }
 
 impl BlobRef {
+    /// Bytes that it takes in the data file.
+    pub fn stored_bytes(&self) -> u64 {
+        self.extents.iter().map(|extent| extent.bytes()).sum()
+    }
+
     /// Appends the stored form to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.bytes);

@@ -203,7 +203,7 @@ impl GraftWriter {
         if kept_apart {
             let env = &self.graft.env;
             let reference = write_blob(&env.store, env.codecs.get(key::tree_of(key)), value)?;
-            let stored = reference.extents.iter().map(|extent| extent.bytes()).sum::<u64>();
+            let stored = reference.stored_bytes();
             self.graft.blob_bytes += stored;
             env.codecs.count_blob(key::tree_of(key), value.len() as u64, stored);
             self.graft.blobs.extend(&reference.extents);

@@ -24,9 +24,10 @@ impl BeTree {
     /// Hands over what no version reads any more, up to [`PIECES_MAX`] pieces.
     pub(super) fn release_most(&self) {
         let _releasing = self.releasing.lock();
-        let mut pieces = 0;
-        while pieces < PIECES_MAX && self.release_piece() {
-            pieces += 1;
+        for _ in 0..PIECES_MAX {
+            if !self.release_piece() {
+                break;
+            }
         }
     }
 

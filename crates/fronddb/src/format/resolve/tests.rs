@@ -380,18 +380,24 @@ fn an_insert_that_finds_a_value_leaves() {
     assert_eq!(left(true, &[(open(3), insert), (open(3), update), (open(3), insert)]), [2, 1]);
 }
 
+/// A message that everybody sees.
+fn settled(seq: u64, kind: Kind, payload: Vec<u8>) -> Owned {
+    Owned { seq, stamp: Stamp::Settled, kind, payload }
+}
+
+/// The payload of an update.
+fn encoded(ops: Vec<Op>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    Program { ops }.encode(&mut payload);
+    payload
+}
+
 #[test]
 fn a_read_keeps_little_of_very_many_counts_of_a_row_that_may_be_new() {
     let statuses: Vec<Fates> = Vec::new();
     let (snapshot, own, uncommitted) = (CommitNumber::LATEST, None, Uncommitted::Hidden);
     let view = View { snapshot, own, uncommitted, statuses: &statuses };
-    let settled = |seq, kind, payload| Owned { seq, stamp: Stamp::Settled, kind, payload };
     let add = |overflow| Op::Add { offset: 0, width: 2, big_endian: false, signed: false, delta: 7, overflow };
-    let encoded = |ops| {
-        let mut payload = Vec::new();
-        Program { ops }.encode(&mut payload);
-        payload
-    };
     let mut reader = KeyReader::new();
     for overflow in [Overflow::Wrap, Overflow::Saturate] {
         for in_one in [true, false] {
@@ -429,13 +435,9 @@ fn a_read_keeps_little_of_very_many_updates_of_the_same_bytes() {
     let statuses: Vec<Fates> = Vec::new();
     let (snapshot, own, uncommitted) = (CommitNumber::LATEST, None, Uncommitted::Hidden);
     let view = View { snapshot, own, uncommitted, statuses: &statuses };
-    let settled = |seq, kind, payload| Owned { seq, stamp: Stamp::Settled, kind, payload };
     let add = |at: u64| {
         let (offset, overflow) = (4 * (at % 10) as u32, Overflow::Wrap);
-        let mut payload = Vec::new();
-        let op = Op::Add { offset, width: 4, big_endian: false, signed: false, delta: 1, overflow };
-        Program { ops: vec![op] }.encode(&mut payload);
-        payload
+        encoded(vec![Op::Add { offset, width: 4, big_endian: false, signed: false, delta: 1, overflow }])
     };
     let mut reader = KeyReader::new();
     for kinds in [&[Kind::Update][..], &[Kind::InsertIfAbsent], &[Kind::Update, Kind::InsertIfAbsent]] {

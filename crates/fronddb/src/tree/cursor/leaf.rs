@@ -6,7 +6,6 @@ use super::OwnedView;
 use super::ranges::Ranges;
 use crate::base::Result;
 use crate::base::key::{KeyRange, head};
-
 use crate::memtable::Level0;
 use crate::run::CursorMode;
 use crate::tree::node::{Node, Target};
