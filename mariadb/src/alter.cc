@@ -575,19 +575,18 @@ bool ha_frond::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *i
   return false;
 }
 
-bool ha_frond::report_build_failure(TABLE *altered, Alter_inplace_info *info, int error)
+bool ha_frond::report_build_failure(TABLE *altered, const Alter &alter, int error)
 {
-  Alter *alter= static_cast<Alter *>(info->handler_ctx);
   if (ha_thd()->is_error()) {
     /* It has been said. */
   } else if (error == HA_ERR_ABORTED_BY_USER) {
     my_error(ER_QUERY_INTERRUPTED, MYF(0));
   } else if (error == HA_ERR_FOUND_DUPP_KEY) {
     restore_record(altered, s->default_values);
-    KEY *key= &altered->key_info[alter->build->duplicate_key()];
+    KEY *key= &altered->key_info[alter.build->duplicate_key()];
     for (uint part= 0; part < key->user_defined_key_parts; part++) {
       Field *to= altered->field[key->key_part[part].fieldnr - 1];
-      Field *from= table->field[alter->map.column_was[to->field_index]];
+      Field *from= table->field[alter.map.column_was[to->field_index]];
       if (from->is_null()) {
         to->set_null();
       } else {
@@ -603,12 +602,12 @@ bool ha_frond::report_build_failure(TABLE *altered, Alter_inplace_info *info, in
 }
 
 /* A step of a build, which reads rows into record[0]; true, and the reason told, when it failed. */
-template <typename Step> bool ha_frond::run_build(TABLE *altered, Alter_inplace_info *info, Step step)
+template <typename Step> bool ha_frond::run_build(TABLE *altered, const Alter &alter, Step step)
 {
   MY_BITMAP *old_read= tmp_use_all_columns(table, &table->read_set);
   MY_BITMAP *old_write= tmp_use_all_columns(table, &table->write_set);
-  int error= step(static_cast<Alter *>(info->handler_ctx)->build.get());
-  bool failed= error && report_build_failure(altered, info, error);
+  int error= step(alter.build.get());
+  bool failed= error && report_build_failure(altered, alter, error);
   tmp_restore_column_map(&table->read_set, old_read);
   tmp_restore_column_map(&table->write_set, old_write);
   return failed;
@@ -619,15 +618,12 @@ bool ha_frond::inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
   Alter *alter= static_cast<Alter *>(info->handler_ctx);
   if (!alter || !alter->build)
     return false;
-  bool failed= run_build(altered, info, [this](Index_build *build) {
+  bool failed= run_build(altered, *alter, [this](Index_build *build) {
     return build->run(ha_thd(), table, rows, primary_codec(), stats.records);
   });
   /* Of the partitions that are built others have written to meanwhile: what is left to the end keeps everybody waiting. */
-  for (Alter *one= alter->before; one && !failed; one= one->before) {
-    info->handler_ctx= one;
-    failed= one->build && run_build(altered, info, [this](Index_build *build) { return build->follow(ha_thd()); });
-  }
-  info->handler_ctx= alter;
+  for (const Alter *one= alter->before; one && !failed; one= one->before)
+    failed= run_build(altered, *one, [this](Index_build *build) { return build->follow(ha_thd()); });
   return failed;
 }
 
@@ -679,14 +675,9 @@ bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *in
       all.push_back(static_cast<Alter *>(*next));
   else
     all.push_back(alter);
-  for (Alter *one : all) {
-    info->handler_ctx= one;
-    bool failed=
-      one->build && run_build(altered, info, [this](Index_build *build) { return build->finish(ha_thd()); });
-    info->handler_ctx= alter;
-    if (failed)
+  for (const Alter *one : all)
+    if (one->build && run_build(altered, *one, [this](Index_build *build) { return build->finish(ha_thd()); }))
       return true;
-  }
   frond_status status= in_ddl_transaction(ha_thd(), [&](frond_txn *txn) {
     frond_status done= FROND_OK;
     for (Alter *one : all)

@@ -41,11 +41,11 @@ public:
   /* Of partitions, one after the other, each learns of the one before it. */
   void set_shared_data(const inplace_alter_handler_ctx &ctx) override
   {
-    before= static_cast<Alter *>(const_cast<inplace_alter_handler_ctx *>(&ctx));
+    before= static_cast<const Alter *>(&ctx);
   }
 
   Table_share *share;
-  Alter *before= nullptr;
+  const Alter *before= nullptr;
   Alter_map map;
   std::vector<Column> columns; /* of the altered table; id 0 where the column is new and has_default says what rows have */
   std::unique_ptr<Index_build> build;

@@ -174,8 +174,8 @@ public:
 private:
   friend class frond::Table_check;
 
-  bool report_build_failure(TABLE *altered, Alter_inplace_info *info, int error);
-  template <typename Step> bool run_build(TABLE *altered, Alter_inplace_info *info, Step step);
+  bool report_build_failure(TABLE *altered, const frond::Alter &alter, int error);
+  template <typename Step> bool run_build(TABLE *altered, const frond::Alter &alter, Step step);
   frond_status commit_alter(frond_txn *txn, const frond::Alter &alter, const TABLE *altered,
                             const Alter_inplace_info *info);
 
