@@ -76,6 +76,9 @@ impl Scratch {
         if self.hashes.memory_bytes() > SCRATCH_BYTES_KEPT {
             self.hashes = Hashes::default();
         }
+        if self.shares.memory_bytes() > SCRATCH_BYTES_KEPT {
+            self.shares = Shares::default();
+        }
         if self.chunk.capacity() > CHUNK_BYTES_MAX {
             self.chunk = PageBuf::default();
         }

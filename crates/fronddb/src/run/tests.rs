@@ -716,3 +716,15 @@ fn a_writer_keeps_no_memory_of_a_block_far_larger_than_others() {
     let scratch = world.options.codecs.take_scratch();
     assert!(scratch.memory_bytes() <= after, "what is kept is counted");
 }
+
+#[test]
+fn a_writer_keeps_no_memory_of_very_many_trees() {
+    let world = world();
+    let mut writer = RunWriter::new(&world.store, RunId(7), &world.options, 0);
+    for tree in 1..=20_000 {
+        let (kind, stamp, key) = (Kind::Put, Stamp::Settled, key::inner(TreeId(tree), &[5]));
+        writer.add(&Message { kind, key: &key, stamp, seq: 0, payload: b"value", blob: false }).expect("adds");
+    }
+    writer.finish().expect("writes");
+    assert_eq!(world.options.codecs.take_scratch().shares.memory_bytes(), 0);
+}
