@@ -57,17 +57,17 @@ frond_status Bulk_load::begin(frond_txn *txn, const std::vector<Target> &targets
     frond_status status= frond_bulk_begin(txn, target.tree, &options, &bulk);
     if (status != FROND_OK)
       return status;
-    loads.push_back({bulk, target.key_number});
+    loads.push_back({bulk, target.key_number, target.unique});
   }
   return FROND_OK;
 }
 
 std::vector<Bulk_load::Target> Bulk_load::targets_of(const Table_share *share, const TABLE_SHARE *table)
 {
-  std::vector<Target> targets= {{share->primary, table->primary_key}};
+  std::vector<Target> targets= {{share->primary, table->primary_key, true}};
   for (uint index= 0; index < table->keys; index++)
     if (index != table->primary_key)
-      targets.push_back({share->indexes[index].tree, index});
+      targets.push_back({share->indexes[index].tree, index, (table->key_info[index].flags & HA_NOSAME) != 0});
   return targets;
 }
 
@@ -124,6 +124,8 @@ frond_status Bulk_load::finish(THD *thd, uint *key_number, frond_row *duplicate)
   Progress progress= {thd, 0, rows_added * loads.size()};
   uint64_t first= UINT64_MAX; /* number of the first row that came again */
   for (const Load &load : loads) {
+    if (first != UINT64_MAX && !load.unique)
+      continue; /* nothing is to be written any more */
     frond_row found;
     frond_status status= frond_bulk_finish(load.bulk, report, &progress, &found);
     if (status != FROND_OK && status != FROND_KEY_EXISTS)

@@ -27,10 +27,11 @@ class Bulk_load {
 public:
   ~Bulk_load();
 
-  /* A tree and the number that its key has in the server's table. */
+  /* A tree, the number that its key has in the server's table, and whether its entries may meet a duplicate. */
   struct Target {
     const frond_tree *tree;
     uint key_number;
+    bool unique;
   };
 
   /* Which of several keys that are there twice is told: the one whose row was the first to come again, of all indexes, as if rows were
@@ -72,6 +73,7 @@ private:
   struct Load {
     frond_bulk *bulk;
     uint key_number;
+    bool unique;
   };
   std::vector<Load> loads;
   Duplicates told_duplicates= Duplicates::lowest;

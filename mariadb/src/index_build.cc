@@ -308,7 +308,7 @@ frond_status Index_build::load(THD *thd, uint64_t rows_about)
   return in_transaction(options, [&](frond_txn *txn) {
     std::vector<Bulk_load::Target> targets;
     for (const Index &index : indexes)
-      targets.push_back({index.tree, index.key_number});
+      targets.push_back({index.tree, index.key_number, index.unique});
     Bulk_load all;
     frond_status status= all.begin(txn, targets, targets.size(), SORT_BYTES_MAX, Bulk_load::Duplicates::lowest);
     if (status == FROND_OK)
