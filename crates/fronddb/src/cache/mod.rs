@@ -407,8 +407,8 @@ impl Cache {
         self.read_nanos.store(nanos * MEAN_OVER, Ordering::Relaxed);
     }
 
-    /// True when blocks that come in are to be packed.
-    fn packs(&self) -> bool {
+    /// True when reads are slow and there is no room: each byte that is held for something else costs reads.
+    pub fn is_pressed(&self) -> bool {
         #[cfg(test)]
         if self.packs_always.load(Ordering::Relaxed) {
             return self.is_short();
@@ -441,7 +441,7 @@ impl Cache {
 
     /// True when a block that comes in is to be packed, and becomes smaller by that.
     fn packs_of(&self, stored_bytes: usize, raw_bytes: usize) -> bool {
-        stored_bytes <= raw_bytes / 4 * 3 && self.packs()
+        stored_bytes <= raw_bytes / 4 * 3 && self.is_pressed()
     }
 
     fn account(&self, added: usize, freed: usize) {
@@ -458,6 +458,12 @@ impl Cache {
             let freed = self.shards[mebibyte as usize % SHARDS].remove_in(mebibyte, start, end);
             self.account(0, freed);
         }
+    }
+
+    /// Forgets the block at `offset`, which nobody is going to ask for soon.
+    pub fn forget(&self, offset: u64) {
+        let freed = self.shard(offset).forget(offset);
+        self.account(0, freed);
     }
 
     /// Evicts down to the budget's allowance, and gives holes back to the system where they are too many.
@@ -584,7 +590,7 @@ impl Cache {
         decode: impl Fn(&[u8]) -> Result<EntryBlock>,
     ) -> Result<Arc<EntryBlock>> {
         let block = Arc::new(decode(stored)?);
-        let keep = hot || !self.packs();
+        let keep = hot || !self.is_pressed();
         if priority > Priority::Low {
             let bytes = keep.then(|| shard::entry_bytes(&CachedBlock::Entries(Arc::clone(&block))));
             self.account(bytes.unwrap_or(0), 0);

@@ -353,6 +353,14 @@ impl Shard {
         freed
     }
 
+    /// Forgets the block at `offset`; the bytes freed.
+    pub(super) fn forget(&self, offset: u64) -> usize {
+        let mut table = self.table.lock();
+        let freed = table.by_offset.get(&offset).map(|held| held.at).map_or(0, |at| table.remove(at));
+        self.tell_standing(&table);
+        freed
+    }
+
     /// Ends the probation of the blocks longest on it, up to one that was not used and goes, and some at most; its bytes.
     pub(super) fn judge(&self) -> usize {
         let mut table = self.table.lock();

@@ -397,7 +397,7 @@ fn blocks_are_packed_only_where_reads_are_slow() {
         cache.packed_blocks() > 0
     };
     (0..100).for_each(|_| cache.learn(micros(30), micros(15)));
-    assert!(!cache.packs());
+    assert!(!cache.is_pressed());
     (0..10_000).for_each(|_| cache.learn(micros(0), micros(15)));
     let mean = cache.read_nanos.load(Ordering::Relaxed) / MEAN_OVER;
     assert!(mean > 20_000, "what was not read from a device tells nothing");

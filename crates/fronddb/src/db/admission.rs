@@ -37,6 +37,10 @@ const URGENCY_HARD: f64 = 8.0;
 const PACE_MIN: f64 = 256.0 * 1024.0;
 /// Turns closer than this are taken at once, in microseconds.
 const SLEEP_MIN: u64 = 500;
+/// Where the cache is pressed, level 0 leaves it room: a memtable of one part in so many of the limit is sealed then,
+const EARLY_SEAL_PART: usize = 4;
+/// if the one before was sealed so long ago, in microseconds: who writes fast needs the room to write less.
+const EARLY_SEAL_MICROS: u64 = 8_000_000;
 /// Level 0 grows by so many bytes at once: the cache makes room for them before.
 const LEVEL0_STEP: usize = 2 << 20;
 /// Longest wait before the pace is looked at again, in microseconds.
@@ -74,6 +78,10 @@ impl Admission {
         self.sealed_bytes.store(bytes, Ordering::Relaxed);
         let before = self.sealed_at.swap(now, Ordering::Relaxed);
         blend(&self.intake, bytes, now.saturating_sub(before));
+    }
+
+    fn micros_since_seal(&self, now: u64) -> u64 {
+        now.saturating_sub(self.sealed_at.load(Ordering::Relaxed))
     }
 
     /// A memtable of `bytes` was written in `micros`.
@@ -219,15 +227,24 @@ impl Engine {
     #[inline]
     pub(crate) fn after_write(&self) {
         let version = self.tree.version_guard();
-        let limit = self.level0_bytes();
-        if version.active.bytes() >= limit && version.sealed.len() < SEALED_MAX {
+        let (limit, active) = (self.level0_bytes(), version.active.bytes());
+        if active >= limit / EARLY_SEAL_PART && version.sealed.len() < SEALED_MAX {
             drop(version);
-            self.seal_full(limit);
+            if active >= limit || self.is_early_seal_due() {
+                self.seal_full(active.min(limit));
+            }
         }
         if self.budget.lacks(LEVEL0_STEP) {
             // Level 0 grows into the cache's share.
             self.cache.trim_for(LEVEL0_STEP);
         }
+    }
+
+    fn is_early_seal_due(&self) -> bool {
+        // Where tests drive the background work, no seal depends on how long reads took.
+        !self.options.manual_background
+            && self.cache.is_pressed()
+            && self.admission.micros_since_seal(self.clock.micros()) >= EARLY_SEAL_MICROS
     }
 
     #[cold]

@@ -1,6 +1,7 @@
-//! What runs did, for statistics. Counted in stripes by thread, so that readers do not share cache lines. And who is told of damage
-//! that fails no read.
+//! What runs did, for statistics. Counted in stripes by thread, so that readers do not share cache lines. And what all runs share
+//! besides: who is told of damage that fails no read, and whether keys that are read are there.
 
+use super::presence::Presence;
 use crate::base::Error;
 use crossbeam_utils::CachePadded;
 use std::fmt;
@@ -34,6 +35,7 @@ type DamageObserver = Box<dyn Fn(&Error) + Send + Sync>;
 #[derive(Default)]
 pub struct RunCounters {
     stripes: [CachePadded<[AtomicU64; EVENTS]>; STRIPES],
+    pub(super) presence: Presence,
     observer: Option<DamageObserver>,
 }
 

@@ -2,12 +2,12 @@
 //!
 //! A compaction frees blocks that readers use and writes others with the same messages. The writer keeps the stored form of
 //! such an *heir* until its run is complete, because messages are decoded with what only the whole run tells; then the cache
-//! adopts it. Filter and index of a run with heirs come along.
+//! adopts it. The index of a run with heirs comes along, and its filter if it lies where filters are [asked](super::presence).
 //!
 //! All of it is best effort: what is not adopted is read when somebody wants it.
 
-use super::Run;
 use super::load::decode;
+use super::{Place, Run};
 use crate::base::BlockPtr;
 use crate::base::pool::Piece;
 use crate::cache::{Cache, CachedBlock, Priority};
@@ -48,8 +48,8 @@ impl Heirs {
 }
 
 impl Run {
-    /// Hands the heirs that were kept when this run was written to the cache.
-    pub fn adopt(&self, heirs: Heirs) {
+    /// Hands the heirs that were kept when this run was written to the cache. It will lie at `place`.
+    pub fn adopt(&self, heirs: Heirs, place: Place) {
         for (Born { kind, ptr, raw_bytes }, stored) in heirs.written {
             let block = match kind {
                 BlockKind::Entries => {
@@ -60,6 +60,7 @@ impl Run {
                 BlockKind::Index => {
                     decode(kind, ptr, &stored, IndexBlock::decode).map(|index| CachedBlock::Index(Arc::new(index)))
                 }
+                BlockKind::Filter if self.has_in_all_likelihood(self.tree(), place) => continue,
                 BlockKind::Filter => decode(kind, ptr, &stored, |raw| Filter::decode_in(raw, self.cache.pool()))
                     .map(|filter| CachedBlock::Filter(Arc::new(filter))),
                 _ => continue,

@@ -1,11 +1,12 @@
 //! An open run: point reads. Opening does no I/O; blocks come through the cache.
 //!
-//! A point read of a cached run is: key range → filter (one cache line) → index (binary search by the
-//! first eight bytes of separators) → entry block (likewise). Filter and top index are reached by a [`Shortcut`] that
+//! A point read of a cached run is: key range → filter (one cache line; where it is [worth it](super::presence)) → index (binary search
+//! by the first eight bytes of separators) → entry block (likewise). Filter and top index are reached by a [`Shortcut`] that
 //! leaves the cache's table alone.
 
 use super::counters::Event;
 use super::path::{Access, IndexPath};
+use super::presence::{self, Place};
 use super::shortcut::Shortcut;
 use super::{CursorMode, RunCounters, RunCursor};
 use crate::base::key::KeyRange;
@@ -237,24 +238,42 @@ impl Run {
         hash: u64,
         visit: &mut dyn FnMut(&Message<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
-        self.get_entries(key, hash, &mut |message, _, _| visit(message))
+        self.get_entries(key, hash, Place::Buffer, &mut |message, _, _| visit(message))
     }
 
-    /// Like [`Run::get`]; also shows block and number, so that the payload can be kept without a copy
+    /// Like [`Run::get`] for a run that lies at `place`; also shows block and number, so that the payload can be kept without a copy
     /// ([`EntryBlock::payload`]).
     ///
     /// # Errors
     /// `Io`, `Corruption`.
-    pub fn get_entries(&self, key: &[u8], hash: u64, visit: &mut EntryVisitor<'_>) -> Result<ControlFlow<()>> {
+    pub fn get_entries(
+        &self,
+        key: &[u8],
+        hash: u64,
+        place: Place,
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<ControlFlow<()>> {
         if !self.in_range(key) {
             return Ok(ControlFlow::Continue(()));
         }
         self.counters.add(Event::PointRead, 1);
-        if !self.may_contain(hash)? {
+        let tree = key::tree_of(key);
+        let learn = |is_found: bool| {
+            if place == Place::Base {
+                self.counters.presence.learn(tree, hash, is_found);
+            }
+        };
+        let is_likely = self.has_in_all_likelihood(tree, place);
+        if is_likely && presence::is_counted(hash) {
+            self.let_filter_go();
+        }
+        let asks = !is_likely && self.has_filter();
+        if asks && !self.may_contain(hash)? {
+            learn(false);
             return Ok(ControlFlow::Continue(()));
         }
         let mut path = IndexPath::seek_point(self, key)?;
-        let mut block = self.entries(path.ptr(), key::tree_of(key), Event::BlockReadPoint)?;
+        let mut block = self.entries(path.ptr(), tree, Event::BlockReadPoint)?;
         let mut index = block.lower_bound(key);
         let mut found = false;
         loop {
@@ -263,12 +282,15 @@ impl Run {
                 if !path.goes_on(key) || !path.next(self)? {
                     break;
                 }
-                block = self.entries(path.ptr(), key::tree_of(key), Event::BlockReadPoint)?;
+                block = self.entries(path.ptr(), tree, Event::BlockReadPoint)?;
                 index = 0;
                 continue;
             }
             if !block.key_equals(index, key) {
                 break;
+            }
+            if !found {
+                learn(true);
             }
             found = true;
             if visit(&block.message(index, key), &block, index).is_break() {
@@ -276,21 +298,39 @@ impl Run {
             }
             index += 1;
         }
-        if !found && self.has_filter() {
-            self.counters.add(Event::FilterFalsePositive, 1);
+        if !found {
+            learn(false);
+            if asks && self.has_filter() {
+                self.counters.add(Event::FilterFalsePositive, 1);
+            }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// True when a key of `tree` that is read is in this run at `place`, unless a newer one has it: its filter is not worth asking.
+    #[inline]
+    pub(super) fn has_in_all_likelihood(&self, tree: TreeId, place: Place) -> bool {
+        place == Place::Base && self.counters.presence.is_likely(tree)
+    }
+
+    /// The filter goes from the cache, if it is there and others need the room.
+    fn let_filter_go(&self) {
+        if self.front.filter.leads_somewhere() && self.cache.is_pressed() {
+            self.cache.forget(self.meta.filter.offset);
+        }
     }
 
     /// Brings the filter and the blocks that a read of `key` would want into the cache.
     ///
     /// # Errors
     /// `Io`, `Corruption`.
-    pub fn warm(&self, key: &[u8]) -> Result<()> {
+    pub fn warm(&self, key: &[u8], place: Place) -> Result<()> {
         if !self.in_range(key) {
             return Ok(());
         }
-        self.filter(Event::BlockReadMeta)?;
+        if !self.has_in_all_likelihood(key::tree_of(key), place) {
+            self.filter(Event::BlockReadMeta)?;
+        }
         let path = IndexPath::seek(self, key)?;
         self.entries(path.ptr(), key::tree_of(key), Event::BlockReadBulk).map(|_| ())
     }

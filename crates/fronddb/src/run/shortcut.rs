@@ -43,6 +43,11 @@ impl<T> Shortcut<T> {
         known.map_or_else(|| self.remember(lookup()?), Ok)
     }
 
+    /// True when the block is still there. Is no use of it.
+    pub(super) fn leads_somewhere(&self) -> bool {
+        self.block.lock().strong_count() > 0
+    }
+
     fn remember(&self, block: Arc<T>) -> Result<Arc<T>> {
         *self.block.lock() = Arc::downgrade(&block);
         Ok(block)
@@ -67,7 +72,9 @@ mod tests {
         }
         assert_eq!(lookups, 3);
         assert_eq!(Arc::strong_count(&block), 1, "it keeps nothing");
+        assert!(shortcut.leads_somewhere());
         drop(block);
+        assert!(!shortcut.leads_somewhere());
         assert!(shortcut.follow(|| Err(Error::internal("evicted"))).is_err());
     }
 }

@@ -6,7 +6,7 @@ mod damage;
 mod heirs;
 mod index;
 
-use super::{CodecTable, CursorMode, Run, RunCounters, RunOptions, RunWriter, read_blob, write_blob};
+use super::{CodecTable, CursorMode, Place, Run, RunCounters, RunOptions, RunWriter, read_blob, write_blob};
 use crate::base::checksum::key_hash;
 use crate::base::compress::Codec;
 use crate::base::key::KeyRange;
@@ -524,6 +524,57 @@ fn filters_answer_most_absent_keys_and_are_counted() {
     assert_eq!(statistics.filter_negatives + statistics.filter_positives, asked);
     assert_eq!(statistics.filter_false_positives, statistics.filter_positives);
     assert!(statistics.filter_false_positives < asked * 2 / 100, "{statistics:?}");
+}
+
+#[test]
+fn where_keys_are_there_bases_are_searched_without_their_filter_until_many_are_not() {
+    let mut world = world();
+    world.cache = Arc::new(Cache::new(MemoryBudget::new(4 << 20)));
+    world.options.cache = world.cache.clone();
+    let samples = iibench(20_000)[2].clone();
+    let (inside, absent): (Vec<_>, Vec<_>) = samples.iter().cloned().enumerate().partition(|(at, _)| at % 2 == 0);
+    let inside: Vec<Sample> = inside.into_iter().map(|(_, sample)| sample).collect();
+    let run = world.open(&world.write(&inside).expect("writes"));
+    let asked = || {
+        let statistics = world.counters.statistics();
+        statistics.filter_negatives + statistics.filter_positives
+    };
+    let is_there = |sample: &Sample, place| {
+        run.get_entries(&sample.key, key_hash(&sample.key), place, &mut |_, _, _| ControlFlow::Break(()))
+            .expect("reads")
+            .is_break()
+    };
+    let holds_filter = || world.cache.contains(run.meta().filter.offset);
+
+    let mut reads = 0;
+    while asked() == reads {
+        assert!(is_there(&inside[reads as usize], Place::Base));
+        reads += 1;
+    }
+    assert!((3000..7000).contains(&reads), "reads={reads}");
+    // As long as there is room it stays.
+    let all = || inside.iter().for_each(|sample| assert!(is_there(sample, Place::Base)));
+    all();
+    assert!(holds_filter());
+    world.cache.set_read_nanos(1_000_000);
+    world.cache.set_data_bytes(1 << 30);
+    all();
+    assert!(!holds_filter());
+    assert_eq!(asked(), reads - 1);
+
+    // In a buffer it is asked all the same.
+    assert!(is_there(&inside[0], Place::Buffer));
+    assert_eq!(asked(), reads);
+    let blocks = world.counters.statistics().block_reads_point;
+    for (_, sample) in &absent[..16] {
+        assert!(!is_there(sample, Place::Base));
+    }
+    assert_eq!(asked(), reads, "the first that are absent are searched for");
+    for (_, sample) in &absent[16..1000] {
+        assert!(!is_there(sample, Place::Base));
+    }
+    assert_eq!(asked(), reads + 1000 - 16);
+    assert!(world.counters.statistics().block_reads_point <= blocks + 16 + 20, "and then false positives");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::format::blob::BlobRef;
 use crate::format::message::{Message, RangeDelete, Stamp};
 use crate::format::resolve::{self, Sink, Stamper};
 use crate::format::visibility::Retention;
-use crate::run::{Run, RunOptions, RunWriter};
+use crate::run::{Place, Run, RunOptions, RunWriter};
 use crate::store::Urgency;
 
 /// Where one output run ends and the next begins.
@@ -114,6 +114,7 @@ pub fn run(env: &TreeEnv, retention: &Retention<'_>, compaction: Compaction, is_
         closed_bytes: 0,
         outcome: Outcome::default(),
         is_seal,
+        place: if compaction.bottom { Place::Base } else { Place::Buffer },
         is_in_use: false,
         urgency: compaction.urgency,
     };
@@ -232,6 +233,8 @@ struct Writer<'a> {
     closed_bytes: u64,
     outcome: Outcome,
     is_seal: bool,
+    /// Where its runs will lie.
+    place: Place,
     /// See [`RunWriter::set_in_use`].
     is_in_use: bool,
     urgency: Urgency,
@@ -320,7 +323,7 @@ impl Writer<'_> {
             let (meta, heirs) = writer.finish()?;
             let run = Run::new(meta, &self.env.store, &self.env.cache, &self.env.run_counters);
             run.set_old_versions(old_versions);
-            run.adopt(heirs);
+            run.adopt(heirs, self.place);
             self.closed_bytes += run.meta().extent_bytes();
             self.outcome.outputs.push(Output { lower: self.lower.clone(), run });
         }

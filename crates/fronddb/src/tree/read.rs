@@ -17,12 +17,12 @@ use crate::format::message::{Message, RangeDelete};
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::View;
 use crate::memtable::Level0;
-use crate::run::{self, Run};
+use crate::run::{self, Place, Run};
 
 /// One place on the path of a key where messages may lie.
 enum Stop<'a> {
     Level0(&'a Level0),
-    Run(&'a Arc<Run>),
+    Run(&'a Arc<Run>, Place),
 }
 
 /// The visitor of [`BeTree::visit_path`].
@@ -88,7 +88,7 @@ impl PathVisitor for Getter<'_> {
             Stop::Level0(level0) => {
                 Ok(level0.get(key, |message| take(message, &mut || Value::from(message.payload.to_vec()))))
             }
-            Stop::Run(run) => run.get_entries(key, *hash, &mut |message, block, index| {
+            Stop::Run(run, place) => run.get_entries(key, *hash, place, &mut |message, block, index| {
                 take(message, &mut || Value::from(block.payload(index)))
             }),
         }
@@ -123,10 +123,10 @@ impl PathVisitor for ChangeFinder<'_> {
         };
         let flow = match stop {
             Stop::Level0(level0) => level0.get(self.key, take),
-            Stop::Run(run) if run.meta().unresolved.is_empty() && run.meta().newest_commit <= self.since => {
+            Stop::Run(run, _) if run.meta().unresolved.is_empty() && run.meta().newest_commit <= self.since => {
                 ControlFlow::Continue(())
             }
-            Stop::Run(run) => run.get(self.key, self.hash, &mut take)?,
+            Stop::Run(run, _) => run.get(self.key, self.hash, &mut take)?,
         };
         self.found = found;
         Ok(flow)
@@ -140,8 +140,8 @@ impl PathVisitor for Warmer<'_> {
     fn range_delete(&mut self, _range: &RangeDelete) {}
 
     fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>> {
-        if let Stop::Run(run) = stop {
-            run.warm(self.0)?;
+        if let Stop::Run(run, place) = stop {
+            run.warm(self.0, place)?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -262,11 +262,12 @@ impl BeTree {
             if is_charged {
                 self.charge(node.height(), slot, Read::Probes);
             }
-            for run in slot.buffer().iter().chain(base) {
+            let buffer = slot.buffer().iter().map(|run| (run, Place::Buffer));
+            for (run, place) in buffer.chain(base.map(|run| (run, Place::Base))) {
                 if run.has_range_deletes() {
                     run.range_deletes_of_point()?.covering(key).for_each(|range| visitor.range_delete(range));
                 }
-                if visitor.stop(Stop::Run(run))?.is_break() {
+                if visitor.stop(Stop::Run(run, place))?.is_break() {
                     return Ok(());
                 }
             }

@@ -253,7 +253,7 @@ fn a_long_scan_bridges_cached_blocks_and_reads_nothing_where_all_are_cached() {
     let reads = |warm: &dyn Fn(usize) -> bool, is_long: bool| {
         world.forget_cached(&meta);
         samples.iter().enumerate().filter(|(row, _)| warm(*row)).for_each(|(_, sample)| {
-            run.warm(&sample.key).expect("reads");
+            run.warm(&sample.key, Place::Buffer).expect("reads");
         });
         let before = world.counters.statistics();
         let mut cursor = run.cursor(CursorMode { is_long, ..ASKING });
@@ -278,7 +278,7 @@ fn a_long_scan_leaves_a_full_cache_alone() {
     let budget = world.cache.budget();
     budget.set_limit(work_bytes(&world) + (300 << 10));
     for sample in &samples {
-        run.warm(&sample.key).expect("reads");
+        run.warm(&sample.key, Place::Buffer).expect("reads");
     }
     assert!(world.cache.is_full());
     let before = world.cache.statistics();

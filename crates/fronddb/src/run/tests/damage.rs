@@ -46,7 +46,7 @@ fn a_run_is_read_without_a_filter_that_cannot_be_read() {
             spoil(&world, meta.filter.offset + 100);
         }
         world.forget_cached(&meta);
-        run.warm(&samples[0].key).expect("does without");
+        run.warm(&samples[0].key, Place::Buffer).expect("does without");
         for sample in &samples {
             assert_eq!(count(&run, &sample.key).expect("reads"), 1);
         }

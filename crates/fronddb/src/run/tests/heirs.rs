@@ -12,7 +12,7 @@ fn with_heirs(world: &World, samples: &[Sample], in_use: impl Fn(usize) -> bool)
     let (meta, heirs) = writer.finish().expect("writes");
     assert_eq!(world.cache.statistics().blocks, 0, "nothing before the run is complete");
     let run = world.open(&meta);
-    run.adopt(heirs);
+    run.adopt(heirs, Place::Buffer);
     (meta, run)
 }
 
