@@ -59,8 +59,10 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
         return Ok(finding);
     }
     for test in LIMITED_TESTS {
-        if sizing.sysbench_warm_seconds > 0 {
-            sysbench::run(&server, test, loaded.rows, LIMITED_THREADS, sizing.sysbench_warm_seconds)?;
+        let is_first = finding.works.is_empty();
+        let warm_seconds = if is_first { sizing.sysbench_fill_seconds } else { sizing.sysbench_warm_seconds };
+        if warm_seconds > 0 {
+            sysbench::run(&server, test, loaded.rows, LIMITED_THREADS, warm_seconds)?;
         }
         let work = sysbench::run(&server, test, loaded.rows, LIMITED_THREADS, sizing.sysbench_large_seconds)?;
         finding.works.insert(name(test, LIMITED_THREADS), work);

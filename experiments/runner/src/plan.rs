@@ -194,7 +194,8 @@ fn rounds(sizing: &Sizing, experiments: &[Experiment]) -> Vec<Round> {
         add(Experiment::E6, "sysbench", Some(Kind::SysbenchLarge), load);
     }
     if wanted(Experiment::E4) {
-        let large = 3.0 * (sizing.sysbench_large_seconds + sizing.sysbench_warm_seconds) as f64;
+        let warm = sizing.sysbench_fill_seconds + 2 * sizing.sysbench_warm_seconds;
+        let large = (3 * sizing.sysbench_large_seconds + warm) as f64;
         add(Experiment::E4, "large", Some(Kind::SysbenchLarge), large + 10.0);
         if sizing.thorough {
             add(Experiment::E4, "small", Some(Kind::Sysbench), large + 5.0);

@@ -317,12 +317,15 @@ impl Section<'_> {
              uniformly random, conflicts tried again (<code>{}</code>). Published (2,000-IOPS volume, InnoDB with a 20 GB pool, up to 50 M rows): InnoDB ahead on \
              small tables, TokuDB from about 10 M rows on. “The engine alone”: less what the server takes for the same \
              statements on a table of BLACKHOLE.</p><h3>In memory, {} rows</h3>{}{}\
-             <h3>Limited volume, {} of cache, 16 threads</h3><p>{}</p>{}{plots}",
+             <h3>Limited volume, {} of cache, 16 threads</h3><p>Before the first test it runs for {} s to fill the \
+             cache, before each other one that one runs for {} s. {}</p>{}{plots}",
             sysbench::OPTIONS.join(" "),
             Unit::Count.print(self.sizing.sysbench_rows as f64),
             self.table(&memory),
             folded("Worst second, p99.9, bytes written and CPU of each", &self.table(&beside)),
             Unit::Bytes.print(self.sizing.cache_bytes as f64),
+            self.sizing.sysbench_fill_seconds,
+            self.sizing.sysbench_warm_seconds,
             self.bound_by_the_volume("transaction"),
             self.table(&limited),
         )
