@@ -362,7 +362,7 @@ pub struct CursorOptions {
     /// Does not load values kept apart as blobs; [`crate::Cursor::value`] is then empty for all rows.
     pub keys_only: bool,
     /// How far to read ahead of a scan, in bytes, but not past its bounds; 0: not at all. Long scans hold twice as much for each
-    /// run that they merge. Default: 256 KiB, once steps are sequential.
+    /// run that they merge. Default: 256 KiB, once steps are sequential; never more than 16 MiB.
     pub read_ahead_bytes: usize,
     /// Whether blocks that it reads stay in the cache. Turn it off for one-off scans of large trees.
     pub fill_cache: bool,

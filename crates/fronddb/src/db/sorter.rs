@@ -388,7 +388,10 @@ impl BlockReader {
             return self.complete();
         }
         self.block.resize(HEAD_BYTES, 0);
-        self.spill.file.read_at(&mut self.block, start + BLOCK_HEADER_BYTES as u64)
+        self.spill.file.read_at(&mut self.block, start + BLOCK_HEADER_BYTES as u64)?;
+        // The rest of the block tells whether the key is right; without one, nobody would come to read the rest.
+        let has_key = row_bounds(&self.block, 0).is_some_and(|row| row.value_at <= HEAD_BYTES);
+        if has_key { Ok(()) } else { Err(damaged()) }
     }
 
     /// Reads the whole block.
@@ -594,6 +597,25 @@ mod tests {
         spill.file.write_at(&[!byte[0]], 500)?;
         let failed = sorter.finish().and_then(drain).map(|_| ()).map_err(|error| error.kind());
         assert_eq!(failed, Err(ErrorKind::Corruption));
+        Ok(())
+    }
+
+    #[test]
+    fn damage_anywhere_in_the_head_of_a_long_row_is_noticed() -> Result<()> {
+        for (at, bit) in (0..BLOCK_HEADER_BYTES + ROW_HEADER_BYTES + 4).flat_map(|at| (0..8).map(move |bit| (at, bit)))
+        {
+            let (storage, budget) = (MemoryStorage::new(), MemoryBudget::new(1 << 30));
+            let mut sorter = sorter(&storage, &budget);
+            for number in 0..8u32 {
+                sorter.add(&number.to_be_bytes(), &vec![7; 300_000])?;
+            }
+            let spill = &sorter.levels[0][0];
+            let mut byte = [0];
+            spill.file.read_at(&mut byte, at as u64)?;
+            spill.file.write_at(&[byte[0] ^ (1 << bit)], at as u64)?;
+            let failed = sorter.finish().and_then(drain).map(|_| ()).map_err(|error| error.kind());
+            assert_eq!(failed, Err(ErrorKind::Corruption), "at={at} bit={bit}");
+        }
         Ok(())
     }
 }

@@ -357,7 +357,9 @@ impl RunCursor {
                 return Err(error);
             }
         }
-        self.window_bytes = if self.window_bytes == 0 { READ_AHEAD_BYTES_MIN } else { self.window_bytes };
+        if self.window_bytes == 0 {
+            self.window_bytes = READ_AHEAD_BYTES_MIN.min(self.mode.read_ahead_bytes);
+        }
         self.steps = self.steps.saturating_add(1);
         self.load(backward)?;
         Ok(true)

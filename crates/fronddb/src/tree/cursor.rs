@@ -6,7 +6,7 @@
 //! its snapshot number, not by the version.
 //!
 //! Forward, the sources stay at the current row, and its key and value are borrowed from where they lie.
-//! Backward, the messages of a key come oldest first, so they are copied out and turned round.
+//! Backward, the messages of a key come oldest first, so they are copied out and turned round, if they are few.
 //!
 //! Where two rows in a row came from one source, the rows that follow in its block are counted up to where another source
 //! or a range-delete has something to say. If the block is all puts with one stamp, the cursor goes through such a *stretch* without looking at
@@ -34,6 +34,7 @@ use super::source::Source;
 use super::value::Value;
 use crate::base::key::head;
 use crate::base::{CommitNumber, Result, TxnId};
+use crate::format::Message;
 use crate::format::block::EntryBlock;
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::{Statuses, Uncommitted, View};
@@ -44,6 +45,11 @@ use passing::Passing;
 pub use passing::check_stop;
 use scratch::Scratch;
 use undecided::Undecided;
+
+/// Messages of one key that are gone through one by one in a source. Past them lie rows that were written very often: there it seeks.
+const VERSIONS_MAX: usize = 8;
+/// No window is longer.
+const READ_AHEAD_BYTES_MAX: usize = 16 << 20;
 
 /// How a cursor reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -305,6 +311,11 @@ impl TreeCursor {
             return;
         }
         let (Some(rank), Some(leaf)) = (rank, &self.leaf) else { return };
+        // What is seen before it is committed may be rolled back while the cursor goes on.
+        let stamp = leaf.streams[rank as usize].source.message().stamp;
+        if self.view.view().committed(stamp).is_none() {
+            return;
+        }
         let left = leaf.uniform_ahead();
         if left > 0 {
             self.current = Current::Stretch { rank, left };
@@ -388,6 +399,7 @@ impl TreeCursor {
         self.current = Current::None;
         self.last_rank = None;
         let CursorOptions { fill_cache, read_ahead_bytes, .. } = self.options;
+        let read_ahead_bytes = read_ahead_bytes.min(READ_AHEAD_BYTES_MAX);
         // Past the cache, what buffers above both leaves have for an index is found where the last cursors hold it.
         let _before = self.leaf.take().filter(|_| !fill_cache);
         let bounds = (self.lower.as_slice(), self.upper.as_deref());
@@ -413,7 +425,7 @@ impl TreeCursor {
             self.current = Current::None;
             leaf.order.pop();
             let source = &mut leaf.streams[place.rank as usize].source;
-            loop {
+            for step in 1.. {
                 source.next()?;
                 if !source.valid() {
                     break;
@@ -421,6 +433,15 @@ impl TreeCursor {
                 let at = head(source.key());
                 if at != self.head || source.key() != self.key {
                     leaf.place_ahead(Place { head: at, rank: place.rank })?;
+                    break;
+                }
+                if step == VERSIONS_MAX {
+                    // Past the others at once.
+                    self.scratch.with_successor(&self.key, |behind| source.seek(behind))?;
+                    if source.valid() {
+                        let at = head(source.key());
+                        leaf.place_ahead(Place { head: at, rank: place.rank })?;
+                    }
                     break;
                 }
             }
@@ -577,34 +598,45 @@ impl TreeCursor {
         let mut decided = false;
         let mut is_newest = true;
         let mut older = None;
+        let mut look = |message: &Message<'_>| -> Result<bool> {
+            if std::mem::take(&mut is_newest) {
+                self.dead_since = chain::committed_delete(&view, message);
+            }
+            match self.reader.message(&view, message) {
+                Found::Undecided { by } => {
+                    self.undecided.note(by, &self.key);
+                    return Ok(false);
+                }
+                Found::Absent => {}
+                Found::Here if message.blob => {
+                    older = Some(self.tree.load_blob(&self.key, message.payload, self.options.keys_only)?);
+                }
+                Found::Here => {
+                    self.buffer.clear();
+                    self.buffer.extend_from_slice(message.payload);
+                    older = Some(std::mem::take(&mut self.buffer));
+                }
+            }
+            Ok(true)
+        };
         while let Some(place) = leaf.order.last().copied() {
             let source = &mut leaf.streams[place.rank as usize].source;
             if source.key() != self.key {
                 break;
             }
             leaf.order.pop();
-            self.scratch.collect(source, &self.key)?;
-            for message in self.scratch.newest_first(&self.key) {
-                if decided {
-                    break;
+            if self.scratch.collect(source, &self.key, VERSIONS_MAX)? {
+                for message in self.scratch.newest_first(&self.key) {
+                    decided = decided || look(&message)?;
                 }
-                if std::mem::take(&mut is_newest) {
-                    self.dead_since = chain::committed_delete(&view, &message);
+            } else {
+                // Those that matter are the newest.
+                source.seek(&self.key)?;
+                while !decided && source.valid() && source.key() == self.key {
+                    decided = look(&source.message())?;
+                    source.next()?;
                 }
-                match self.reader.message(&view, &message) {
-                    Found::Undecided { by } => self.undecided.note(by, &self.key),
-                    Found::Absent => decided = true,
-                    Found::Here => {
-                        decided = true;
-                        if message.blob {
-                            older = Some(self.tree.load_blob(&self.key, message.payload, self.options.keys_only)?);
-                        } else {
-                            self.buffer.clear();
-                            self.buffer.extend_from_slice(message.payload);
-                            older = Some(std::mem::take(&mut self.buffer));
-                        }
-                    }
-                }
+                source.seek_before(&self.key)?;
             }
             leaf.place(place.rank, Direction::Backward)?;
         }

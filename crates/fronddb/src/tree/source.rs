@@ -14,12 +14,20 @@ pub enum Source {
     Run(RunCursor),
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has moved a source.
+    pub(super) static MOVES: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 macro_rules! forward {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*);)*) => {
         $($(#[$doc])*
         #[inline]
         #[allow(clippy::should_implement_trait, reason = "a cursor moves and may fail; it is no iterator")]
         pub fn $name(&mut self $(, $arg: $type)*) -> Result<()> {
+            #[cfg(test)]
+            MOVES.set(MOVES.get() + 1);
             match self {
                 Source::Level0(cursor) => {
                     cursor.$name($($arg),*);

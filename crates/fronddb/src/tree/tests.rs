@@ -6,6 +6,7 @@ mod parting;
 mod ranges;
 mod release;
 mod rent;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -182,3 +182,28 @@ fn isolation_levels_see_what_they_promise() {
     writer.commit().unwrap();
     assert_eq!((read(&committed), read(&repeatable)), (b"new".to_vec(), b"old".to_vec()));
 }
+
+#[test]
+fn a_scan_of_what_is_not_committed_shows_nothing_of_it_once_it_is_rolled_back() {
+    let (_storage, db, one) = fresh();
+    let other = db.create_tree("other", &TreeOptions::default()).unwrap();
+    let reader = db.begin(TxnOptions { isolation: Isolation::ReadUncommitted, ..TxnOptions::default() }).unwrap();
+    for (tree, whole) in [(&one, true), (&other, false)] {
+        let mut batch = WriteBatch::new();
+        (0..2000u32).for_each(|row| batch.put(tree, &row.to_be_bytes(), b"never").unwrap());
+        let writer = begin(&db);
+        let mark = writer.savepoint().unwrap();
+        writer.write(&batch).unwrap();
+        // Into a run, whose blocks are all of one step of one transaction.
+        db.checkpoint().unwrap();
+        let mut cursor = reader.cursor(tree, CursorOptions::default()).unwrap();
+        assert!(cursor.seek(&500u32.to_be_bytes()).unwrap());
+        (0..5).for_each(|_| assert!(cursor.next().unwrap()));
+        if whole {
+            writer.rollback().unwrap();
+        } else {
+            writer.rollback_to(mark).unwrap();
+        }
+        assert!(!cursor.next().unwrap(), "whole={whole}");
+    }
+}

@@ -38,6 +38,16 @@ fn walk(cursor: &mut RunCursor, mut more: Result<bool>, backward: bool) -> Resul
 }
 
 #[test]
+fn who_wants_nothing_read_ahead_reads_block_by_block() {
+    let (world, samples, meta, run) = long_run();
+    world.forget_cached(&meta);
+    let mut cursor = run.cursor(CursorMode { read_ahead_bytes: 0, ..ASKING });
+    let first = cursor.first();
+    assert_eq!(walk(&mut cursor, first, false).expect("reads").len(), samples.len());
+    assert_eq!(world.counters.statistics().read_aheads, 0);
+}
+
+#[test]
 fn windows_asked_for_hold_what_windows_read_in_place_hold() {
     let (world, samples, meta, run) = long_run();
     let idle = work_bytes(&world);

@@ -1,4 +1,4 @@
-//! Messages of one key, turned round for going backward.
+//! Messages of one key, turned round for going backward, and keys made for a moment.
 
 use smallvec::SmallVec;
 
@@ -11,6 +11,7 @@ use crate::tree::source::Source;
 pub(super) struct Scratch {
     payloads: Vec<u8>,
     entries: SmallVec<[Copied; 4]>,
+    successor: Vec<u8>,
 }
 
 /// A message whose payload is `payloads[start..end]`.
@@ -25,11 +26,15 @@ struct Copied {
 }
 
 impl Scratch {
-    /// Takes all messages of `key` out of `source`, which stands at the oldest, and moves it before them.
-    pub(super) fn collect(&mut self, source: &mut Source, key: &[u8]) -> Result<()> {
+    /// Takes all messages of `key` out of `source`, which stands at the oldest, and moves it before them. False, and at any of them, where
+    /// there are more than `max`.
+    pub(super) fn collect(&mut self, source: &mut Source, key: &[u8], max: usize) -> Result<bool> {
         self.payloads.clear();
         self.entries.clear();
         while source.valid() && source.key() == key {
+            if self.entries.len() == max {
+                return Ok(false);
+            }
             let message = source.message();
             let start = self.payloads.len();
             self.payloads.extend_from_slice(message.payload);
@@ -38,7 +43,15 @@ impl Scratch {
             self.entries.push(Copied { seq, stamp, kind, blob, start, end });
             source.prev()?;
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Calls `step` with the first key behind `key`.
+    pub(super) fn with_successor<T>(&mut self, key: &[u8], step: impl FnOnce(&[u8]) -> T) -> T {
+        self.successor.clear();
+        self.successor.extend_from_slice(key);
+        self.successor.push(0);
+        step(&self.successor)
     }
 
     pub(super) fn newest_first<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = Message<'a>> {
