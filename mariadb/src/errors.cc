@@ -56,6 +56,9 @@ int statement_error(THD *thd, frond_status status)
   if (status == FROND_DEADLOCK) {
     note_deadlock(thd, last_message());
     thd->mark_transaction_to_rollback(true);
+  } else if (status == FROND_LOCK_TIMEOUT) {
+    /* No handler in a function or trigger may go on from it: the server takes back no half of a statement there. */
+    thd->mark_transaction_to_rollback(false);
   }
   return handler_error(status);
 }

@@ -92,10 +92,12 @@ int savepoint_release(handlerton *, THD *, void *)
   return 0;
 }
 
-/* Row locks stay at a rollback to a savepoint, and with them the metadata locks of their tables. */
-bool savepoint_rollback_can_release_mdl(handlerton *, THD *)
+/* Row locks stay at a rollback to a savepoint, and with them the metadata locks of their tables. A transaction that has only read gives
+   these back: a dump of all tables in one snapshot keeps DDL from none that it is done with. */
+bool savepoint_rollback_can_release_mdl(handlerton *, THD *thd)
 {
-  return false;
+  Session *session= Session::find(thd);
+  return !session || !session->may_hold_locks();
 }
 
 int start_consistent_snapshot(handlerton *, THD *thd)

@@ -393,6 +393,8 @@ int ha_frond::external_lock(THD *thd, int lock_type)
   else if (lock_mode == FROND_LOCK_NONE && thd_tx_isolation(thd) == ISO_SERIALIZABLE &&
            thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
     lock_mode= stored_lock_mode= FROND_LOCK_SHARED;
+  if (locking())
+    session->may_lock_rows();
   if (is_sequence())
     lock_mode= stored_lock_mode= FROND_LOCK_NONE;
   scan.resume(txn(), scan_mode(), hides_entries(active_index));
@@ -416,6 +418,8 @@ int ha_frond::start_stmt(THD *thd, thr_lock_type lock_type)
     lock_mode= FROND_LOCK_EXCLUSIVE;
   else
     lock_mode= plain ? static_cast<frond_lock_mode>(FROND_LOCK_NONE) : stored_lock_mode;
+  if (locking() || lock_type >= TL_WRITE_ALLOW_WRITE)
+    session->may_lock_rows();
   if (is_sequence())
     lock_mode= FROND_LOCK_NONE;
   return 0;
@@ -1660,11 +1664,14 @@ int ha_frond::point_read(uint index, uchar *record)
 
 int ha_frond::rnd_init(bool whole)
 {
-  if (!locking() && session->reads_before(share->born))
+  /* A sequence is read as it is now. */
+  if (!locking() && !is_sequence() && session->reads_before(share->born))
     return HA_ERR_TABLE_DEF_CHANGED;
   at_point= false;
   stands= Stands::at_row;
   if (whole && is_sequence()) {
+    /* A scan that begins anew has not always been ended. */
+    rnd_end();
     frond_status status= frond_txn_begin(database, nullptr, &sequence_reader);
     if (status != FROND_OK)
       return failure(status);

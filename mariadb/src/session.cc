@@ -86,6 +86,7 @@ int Session::begin(THD *thd, uint32_t flags, int64_t wait_ms)
     return statement_error(thd, status);
   uint64_t id= frond_txn_id(transaction);
   rows_written.store(0, std::memory_order_relaxed);
+  locks_rows= false;
   transaction_id.store(id, std::memory_order_release);
   reported.enter(thd, id);
   phase= Phase::active;

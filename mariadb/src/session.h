@@ -51,6 +51,9 @@ public:
   /* It gives a table back; after the last one READ COMMITTED lets its snapshot go. */
   void statement_release();
   void lock_table() { tables_locked++; }
+  /* The statement may lock or write rows of a table. */
+  void may_lock_rows() { locks_rows= true; }
+  bool may_hold_locks() const { return locks_rows; }
 
   /* Before a write: the mark that a statement rollback goes back to; and how long it may wait, which the last write may have
      been told otherwise, because the variable has changed, or its statement said NOWAIT, or was another's function. */
@@ -125,6 +128,8 @@ private:
   std::atomic<uint64_t> transaction_id{0};
   std::atomic<uint64_t> ddl_id{0};
   std::atomic<uint64_t> rows_written{0};
+  /* A statement since the transaction began may have locked rows. */
+  bool locks_rows= false;
   Reported reported;
   uint64_t reads_from= 0; /* of trees_clock, at a time when no snapshot was taken yet */
   uint isolation= ISO_REPEATABLE_READ;
