@@ -17,9 +17,10 @@
 //!
 //! The order of the sources is kept as in [`super::merge`].
 //!
-//! Rooms: `leaf` (the merged sources of one leaf range), `passing` and `chain` (passing over keys without a row, over dead ones),
+//! Rooms: `backward` (finding the row before), `leaf` (the merged sources of one leaf range), `passing` and `chain` (passing over keys without a row, over dead ones),
 //! `ranges` (range-deletes), `scratch`, `undecided` (what others are changing just now).
 
+mod backward;
 mod chain;
 mod leaf;
 mod passing;
@@ -34,7 +35,6 @@ use super::source::Source;
 use super::value::Value;
 use crate::base::key::head;
 use crate::base::{CommitNumber, Result, TxnId};
-use crate::format::Message;
 use crate::format::block::EntryBlock;
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::{Statuses, Uncommitted, View};
@@ -554,93 +554,6 @@ impl TreeCursor {
             }
             None => Ok(false),
         }
-    }
-
-    /// Finds the last visible row at or before the positions of the sources, and moves them before it.
-    fn find_backward(&mut self) -> Result<bool> {
-        loop {
-            self.current = Current::None;
-            let Some(leaf) = &mut self.leaf else { return Ok(false) };
-            let inside = leaf
-                .order
-                .last()
-                .is_some_and(|place| leaf.streams[place.rank as usize].source.key() >= leaf.lower.as_slice());
-            if !inside {
-                let next = std::mem::take(&mut leaf.lower);
-                if next <= self.lower {
-                    self.end_chain(true);
-                    return Ok(false);
-                }
-                self.leaves = self.leaves.saturating_add(1);
-                self.passing.look()?;
-                self.open(Some(&next))?;
-                continue;
-            }
-            if self.resolve_backward()? {
-                self.end_chain(true);
-                return Ok(true);
-            }
-            self.passing.key()?;
-            self.pass_dead()?;
-        }
-    }
-
-    fn resolve_backward(&mut self) -> Result<bool> {
-        let Some(leaf) = &mut self.leaf else { return Ok(false) };
-        let Some(first) = leaf.order.last().copied() else { return Ok(false) };
-        self.key.clear();
-        self.key.extend_from_slice(leaf.streams[first.rank as usize].source.key());
-        self.reader.clear();
-        let view = self.view.view();
-        if !leaf.ranges.is_empty() {
-            leaf.ranges.covering(&self.key).for_each(|range| self.reader.range_delete(&view, range.seq, range.stamp));
-        }
-        let mut decided = false;
-        let mut is_newest = true;
-        let mut older = None;
-        let mut look = |message: &Message<'_>| -> Result<bool> {
-            if std::mem::take(&mut is_newest) {
-                self.dead_since = chain::committed_delete(&view, message);
-            }
-            match self.reader.message(&view, message) {
-                Found::Undecided { by } => {
-                    self.undecided.note(by, &self.key);
-                    return Ok(false);
-                }
-                Found::Absent => {}
-                Found::Here if message.blob => {
-                    older = Some(self.tree.load_blob(&self.key, message.payload, self.options.keys_only)?);
-                }
-                Found::Here => {
-                    self.buffer.clear();
-                    self.buffer.extend_from_slice(message.payload);
-                    older = Some(std::mem::take(&mut self.buffer));
-                }
-            }
-            Ok(true)
-        };
-        while let Some(place) = leaf.order.last().copied() {
-            let source = &mut leaf.streams[place.rank as usize].source;
-            if source.key() != self.key {
-                break;
-            }
-            leaf.order.pop();
-            if self.scratch.collect(source, &self.key, VERSIONS_MAX)? {
-                for message in self.scratch.newest_first(&self.key) {
-                    decided = decided || look(&message)?;
-                }
-            } else {
-                // Those that matter are the newest.
-                source.seek(&self.key)?;
-                while !decided && source.valid() && source.key() == self.key {
-                    decided = look(&source.message())?;
-                    source.next()?;
-                }
-                source.seek_before(&self.key)?;
-            }
-            leaf.place(place.rank, Direction::Backward)?;
-        }
-        self.finish_value(older)
     }
 }
 

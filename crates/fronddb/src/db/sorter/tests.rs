@@ -1,0 +1,127 @@
+//! Sorting in memory and through spills, and damage of these.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::base::ErrorKind;
+use crate::io::MemoryStorage;
+
+fn sorter(storage: &MemoryStorage, budget: &MemoryBudget) -> Sorter {
+    Sorter::new(Arc::new(storage.clone()), Path::new("/tmp"), budget, 0)
+}
+
+/// Key, number, value.
+type Drained = (Vec<u8>, u64, Vec<u8>);
+
+fn drain(mut merged: Merged) -> Result<Vec<Drained>> {
+    let mut rows = Vec::new();
+    while let Some(Row { key, value, number }) = merged.row() {
+        rows.push((key.to_vec(), number, value.to_vec()));
+        merged.advance()?;
+    }
+    Ok(rows)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn what_goes_in_comes_out_in_order(
+        rows in prop::collection::vec((prop::collection::vec(0u8..5, 0..12), 0usize..400), 0..3000),
+    ) {
+        let (storage, budget) = (MemoryStorage::new(), MemoryBudget::new(1 << 30));
+        let mut sorter = sorter(&storage, &budget);
+        let mut model: Vec<Drained> = Vec::new();
+        for (number, (key, length)) in rows.into_iter().enumerate() {
+            let value = vec![key.len() as u8; length];
+            sorter.add(&key, &value)?;
+            model.push((key, number as u64, value));
+        }
+        prop_assert!(budget.used(Purpose::Work) == sorter.memory_bytes && sorter.data.capacity() <= sorter.memory_bytes);
+        let found = drain(sorter.finish()?)?;
+        model.sort();
+        prop_assert_eq!(found, model, "in the order of keys, and of those in the order in which they came");
+        prop_assert_eq!((budget.used(Purpose::Work), storage.files().len()), (0, 0));
+    }
+}
+
+#[test]
+fn many_spills_are_merged_level_by_level() -> Result<()> {
+    let (storage, budget) = (MemoryStorage::new(), MemoryBudget::new(1 << 30));
+    let mut sorter = sorter(&storage, &budget);
+    let count = 400_000u32;
+    for number in 0..count {
+        sorter.add(&number.wrapping_mul(2_654_435_761).to_be_bytes(), b"12345678")?;
+    }
+    assert!(sorter.levels.len() > 1 && sorter.levels.iter().all(|level| level.len() < FAN_IN));
+    let spills = || sorter.levels.iter().flatten();
+    let files: HashSet<_> = spills().map(|spill| Arc::as_ptr(&spill.file).cast::<()>()).collect();
+    assert!(
+        spills().count() > 10 && files.len() <= sorter.levels.len(),
+        "a descriptor for each level, not for each spill"
+    );
+    let rows = drain(sorter.finish()?)?;
+    assert!(rows.len() == count as usize && rows.is_sorted_by(|a, b| a.0 < b.0));
+    Ok(())
+}
+
+#[test]
+fn long_rows_are_merged_one_at_a_time() -> Result<()> {
+    let (storage, budget) = (MemoryStorage::new(), MemoryBudget::new(1 << 30));
+    let mut sorter = sorter(&storage, &budget);
+    let value = |number: u32| vec![number as u8; if number.is_multiple_of(3) { 300 << 10 } else { 2 << 10 }];
+    for number in 0..400u32 {
+        let number = number * 7 % 400;
+        sorter.add(&[&number.to_be_bytes()[..], &[7; 20_000]].concat(), &value(number))?;
+    }
+    assert!(sorter.data.capacity() <= sorter.memory_bytes || sorter.data.len() > sorter.memory_bytes);
+    let mut merged = sorter.finish()?;
+    for number in 0..400u32 {
+        let row = merged.row().expect("is there");
+        assert!(row.key.starts_with(&number.to_be_bytes()) && row.value == value(number));
+        let held = |source: &Source| match source {
+            Source::File(reader) => reader.block.capacity(),
+            Source::Memory { .. } => 0,
+        };
+        let held: usize = merged.sources.iter().map(held).sum();
+        assert!(held < (400 << 10) + merged.sources.len() * 2 * HEAD_BYTES, "{held}");
+        merged.advance()?;
+    }
+    assert!(merged.row().is_none());
+    Ok(())
+}
+
+#[test]
+fn a_damaged_spill_is_noticed() -> Result<()> {
+    let (storage, budget) = (MemoryStorage::new(), MemoryBudget::new(1 << 30));
+    let mut sorter = sorter(&storage, &budget);
+    for number in 0..20_000u32 {
+        sorter.add(&number.to_be_bytes(), b"12345678")?;
+    }
+    let spill = &sorter.levels[0][0];
+    let mut byte = [0];
+    spill.file.read_at(&mut byte, 500)?;
+    spill.file.write_at(&[!byte[0]], 500)?;
+    let failed = sorter.finish().and_then(drain).map(|_| ()).map_err(|error| error.kind());
+    assert_eq!(failed, Err(ErrorKind::Corruption));
+    Ok(())
+}
+
+#[test]
+fn damage_anywhere_in_the_head_of_a_long_row_is_noticed() -> Result<()> {
+    for (at, bit) in (0..BLOCK_HEADER_BYTES + ROW_HEADER_BYTES + 4).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+        let (storage, budget) = (MemoryStorage::new(), MemoryBudget::new(1 << 30));
+        let mut sorter = sorter(&storage, &budget);
+        for number in 0..8u32 {
+            sorter.add(&number.to_be_bytes(), &vec![7; 300_000])?;
+        }
+        let spill = &sorter.levels[0][0];
+        let mut byte = [0];
+        spill.file.read_at(&mut byte, at as u64)?;
+        spill.file.write_at(&[byte[0] ^ (1 << bit)], at as u64)?;
+        let failed = sorter.finish().and_then(drain).map(|_| ()).map_err(|error| error.kind());
+        assert_eq!(failed, Err(ErrorKind::Corruption), "at={at} bit={bit}");
+    }
+    Ok(())
+}
