@@ -51,6 +51,14 @@ pub fn tree_end(tree: TreeId) -> Vec<u8> {
     tree.0.checked_add(1).map_or_else(Vec::new, |next| next.to_be_bytes().to_vec())
 }
 
+/// The lowest key above `key`.
+pub fn successor(key: &[u8]) -> Vec<u8> {
+    let mut after = Vec::with_capacity(key.len() + 1);
+    after.extend_from_slice(key);
+    after.push(0);
+    after
+}
+
 /// The lowest key that is above every key beginning with `prefix`; `None` when there is none.
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;

@@ -37,9 +37,9 @@ const URGENCY_HARD: f64 = 8.0;
 const PACE_MIN: f64 = 256.0 * 1024.0;
 /// Turns closer than this are taken at once, in microseconds.
 const SLEEP_MIN: u64 = 500;
-/// Where the cache is pressed, level 0 leaves it room: a memtable of one part in so many of the limit is sealed then,
+/// Where the cache is pressed, level 0 leaves it room: a memtable is sealed at one part in so many of the limit.
 const EARLY_SEAL_PART: usize = 4;
-/// if the one before was sealed so long ago, in microseconds: who writes fast needs the room to write less.
+/// But not sooner after the one before, in microseconds: who writes fast needs the room to write less.
 const EARLY_SEAL_MICROS: u64 = 8_000_000;
 /// Level 0 grows by so many bytes at once: the cache makes room for them before.
 const LEVEL0_STEP: usize = 2 << 20;
@@ -107,7 +107,7 @@ impl Admission {
     /// How long the sealed memtable will still take. One that takes longer than was expected is always about to be done.
     fn seconds_to_go(&self, now: u64, drain: f64) -> f64 {
         let whole = self.sealed_bytes.load(Ordering::Relaxed) as f64 / drain.max(1.0);
-        let gone = now.saturating_sub(self.sealed_at.load(Ordering::Relaxed)) as f64 / 1e6;
+        let gone = self.micros_since_seal(now) as f64 / 1e6;
         (whole - gone).max(whole * OVERDUE).max(1e-3)
     }
 
@@ -248,8 +248,8 @@ impl Engine {
     }
 
     #[cold]
-    fn seal_full(&self, limit: usize) {
-        match self.seal_active(limit) {
+    fn seal_full(&self, bytes_min: usize) {
+        match self.seal_active(bytes_min) {
             Ok(true) => self.counters.checkpoints_by_size.add(1),
             Ok(false) => {}
             Err(error) if error.kind() == ErrorKind::NoSpace => self.disk_is_full(&error),

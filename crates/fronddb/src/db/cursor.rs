@@ -17,7 +17,7 @@ use super::engine::Engine;
 use super::options::{CursorOptions, Isolation, LockMode, Sees, Wait};
 use super::read::mode_of;
 use super::tree_handle::{Tree, TreeInner};
-use crate::base::key::{PREFIX_BYTES, check_key, inner, prefix_end, tree_end, tree_start};
+use crate::base::key::{PREFIX_BYTES, check_key, inner, prefix_end, successor, tree_end, tree_start};
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
 use crate::format::Uncommitted;
 use crate::lock::Mode;
@@ -147,14 +147,6 @@ fn bounds(tree: TreeId, options: &CursorOptions) -> Result<(Vec<u8>, Option<Vec<
         (upper, end) => upper.or(end),
     };
     Ok((lower.max(first), upper))
-}
-
-/// The lowest key above `key`.
-fn successor(key: &[u8]) -> Vec<u8> {
-    let mut after = Vec::with_capacity(key.len() + 1);
-    after.extend_from_slice(key);
-    after.push(0);
-    after
 }
 
 fn user_key(inner: &[u8]) -> &[u8] {

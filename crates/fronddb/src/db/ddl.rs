@@ -20,7 +20,7 @@ use super::engine::Engine;
 use super::options::{TreeOptions, Wait};
 use super::tree_handle::{Tree, TreeInfo, no_tree};
 use super::write::tree_bounds;
-use crate::base::key::{inner, prefix_end};
+use crate::base::key::{inner, prefix_end, successor};
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
 use crate::format::{Uncommitted, View};
 use crate::lock::Mode;
@@ -325,9 +325,7 @@ impl Engine {
                 Err(error) if error.is_unreadable() => damage.push(error),
                 visited => visited?,
             }
-            at.clear();
-            at.extend_from_slice(cursor.key());
-            at.push(0);
+            *at = successor(cursor.key());
             more = cursor.next()?;
         }
         Ok(())

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use super::BeTree;
 use super::source::Source;
 use super::value::Value;
-use crate::base::key::head;
+use crate::base::key::{head, successor};
 use crate::base::{CommitNumber, Result, TxnId};
 use crate::format::block::EntryBlock;
 use crate::format::resolve::{Found, KeyReader};
@@ -258,9 +258,7 @@ impl TreeCursor {
             return Ok(false);
         }
         if self.direction == Direction::Backward {
-            let mut key = self.key.clone();
-            key.push(0);
-            return self.seek(&key);
+            return self.seek(&successor(&self.key));
         }
         if self.advance() {
             return Ok(true);
@@ -311,13 +309,10 @@ impl TreeCursor {
             return;
         }
         let (Some(rank), Some(leaf)) = (rank, &self.leaf) else { return };
-        // What is seen before it is committed may be rolled back while the cursor goes on.
-        let stamp = leaf.streams[rank as usize].source.message().stamp;
-        if self.view.view().committed(stamp).is_none() {
-            return;
-        }
         let left = leaf.uniform_ahead();
-        if left > 0 {
+        // What is seen before it is committed may be rolled back while the cursor goes on.
+        let stamp = || leaf.streams[rank as usize].source.message().stamp;
+        if left > 0 && self.view.view().committed(stamp()).is_some() {
             self.current = Current::Stretch { rank, left };
         }
     }
@@ -412,6 +407,18 @@ impl TreeCursor {
         Ok(())
     }
 
+    /// Goes over the border of the leaf range to the one beyond; false where that is a border of the cursor's, too (`None`).
+    fn go_on_at(&mut self, border: Option<Vec<u8>>) -> Result<bool> {
+        let Some(border) = border else {
+            self.end_chain(true);
+            return Ok(false);
+        };
+        self.leaves = self.leaves.saturating_add(1);
+        self.passing.look()?;
+        self.open(Some(&border))?;
+        Ok(true)
+    }
+
     /// Moves every source past the current key.
     #[inline]
     fn skip_key(&mut self) -> Result<()> {
@@ -425,23 +432,18 @@ impl TreeCursor {
             self.current = Current::None;
             leaf.order.pop();
             let source = &mut leaf.streams[place.rank as usize].source;
-            for step in 1.. {
-                source.next()?;
+            for passed in 0.. {
+                if passed == VERSIONS_MAX {
+                    source.seek(&successor(&self.key))?;
+                } else {
+                    source.next()?;
+                }
                 if !source.valid() {
                     break;
                 }
                 let at = head(source.key());
                 if at != self.head || source.key() != self.key {
                     leaf.place_ahead(Place { head: at, rank: place.rank })?;
-                    break;
-                }
-                if step == VERSIONS_MAX {
-                    // Past the others at once.
-                    self.scratch.with_successor(&self.key, |behind| source.seek(behind))?;
-                    if source.valid() {
-                        let at = head(source.key());
-                        leaf.place_ahead(Place { head: at, rank: place.rank })?;
-                    }
                     break;
                 }
             }
@@ -457,13 +459,9 @@ impl TreeCursor {
             let inside = leaf.order.last().is_some_and(|place| leaf.is_inside(*place));
             if !inside {
                 let next = leaf.upper.take().filter(|next| self.upper.as_ref().is_none_or(|upper| next < upper));
-                let Some(next) = next else {
-                    self.end_chain(true);
+                if !self.go_on_at(next)? {
                     return Ok(false);
-                };
-                self.leaves = self.leaves.saturating_add(1);
-                self.passing.look()?;
-                self.open(Some(&next))?;
+                }
                 continue;
             }
             if self.resolve_forward()? {

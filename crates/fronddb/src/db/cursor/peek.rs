@@ -10,8 +10,9 @@
 //! been waited for at once (see [`super::locking`]).
 
 use super::locking::Taken;
-use super::{At, Cursor, successor};
+use super::{At, Cursor};
 use crate::base::Result;
+use crate::base::key::successor;
 use crate::lock::Mode;
 
 /// Where a look for a row begins.

@@ -20,14 +20,10 @@ impl TreeCursor {
                 .last()
                 .is_some_and(|place| leaf.streams[place.rank as usize].source.key() >= leaf.lower.as_slice());
             if !inside {
-                let next = std::mem::take(&mut leaf.lower);
-                if next <= self.lower {
-                    self.end_chain(true);
+                let next = Some(std::mem::take(&mut leaf.lower)).filter(|next| *next > self.lower);
+                if !self.go_on_at(next)? {
                     return Ok(false);
                 }
-                self.leaves = self.leaves.saturating_add(1);
-                self.passing.look()?;
-                self.open(Some(&next))?;
                 continue;
             }
             if self.resolve_backward()? {

@@ -1,4 +1,4 @@
-//! Messages of one key, turned round for going backward, and keys made for a moment.
+//! Messages of one key, turned round for going backward.
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,6 @@ use crate::tree::source::Source;
 pub(super) struct Scratch {
     payloads: Vec<u8>,
     entries: SmallVec<[Copied; 4]>,
-    successor: Vec<u8>,
 }
 
 /// A message whose payload is `payloads[start..end]`.
@@ -44,14 +43,6 @@ impl Scratch {
             source.prev()?;
         }
         Ok(true)
-    }
-
-    /// Calls `step` with the first key behind `key`.
-    pub(super) fn with_successor<T>(&mut self, key: &[u8], step: impl FnOnce(&[u8]) -> T) -> T {
-        self.successor.clear();
-        self.successor.extend_from_slice(key);
-        self.successor.push(0);
-        step(&self.successor)
     }
 
     pub(super) fn newest_first<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = Message<'a>> {
