@@ -24,9 +24,9 @@
 //! read of [`SLOW_READ`] times what decoding takes: on a device that answers as fast as a block is decoded, packing costs more
 //! than it saves. Both are measured without the time that the thread waited for a processor ([`Stopwatch`]): where many threads
 //! share few, that is most of either. The few that were used last of each shard keep their decoded form
-//! beside, so that a statement that comes back to a row does not pay twice. A packed block that is decoded
-//! [`HOT_DECODES`](shard::HOT_DECODES) times between two visits of the hand, or while there is room again, is kept
-//! decoded from then on.
+//! beside, so that a statement that comes back to a row does not pay twice. Its decoded form takes the room of one or two more
+//! packed ones, each of which saves about one read between two visits of the hand. So a packed block is kept decoded from when it
+//! is decoded [as often](Cache::hot_decodes) between two visits as a read takes the time of decoding, or while there is room again.
 //!
 //! # Heirs
 //!
@@ -149,6 +149,8 @@ const SHARDS: usize = 16;
 const ROUNDS_MAX: usize = 8;
 /// A read that takes so many times what decoding takes is slow.
 const SLOW_READ: u64 = 4;
+/// A packed block is kept decoded when it was decoded so many times between two visits of the hand, however fast reads are.
+const HOT_DECODES_MIN: u8 = 6;
 /// One read in so many is timed.
 const TIMED_EVERY: u64 = 64;
 /// What takes less was not read from a device.
@@ -417,6 +419,13 @@ impl Cache {
         read > SLOW_READ * decode && self.is_short()
     }
 
+    /// How often a packed block is to be decoded between two visits of the hand until that costs more than the reads that its room
+    /// saves: as often as decoding goes into a read.
+    fn hot_decodes(&self) -> u8 {
+        let (read, decode) = (self.read_nanos.load(Ordering::Relaxed), self.decode_nanos.load(Ordering::Relaxed));
+        (read / decode.max(1)).clamp(HOT_DECODES_MIN.into(), shard::DECODES_MAX.into()) as u8
+    }
+
     /// A stopwatch for a read, if it is one to be timed.
     fn stopwatch(&self) -> Option<Stopwatch> {
         self.reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(TIMED_EVERY).then(Stopwatch::start)
@@ -560,7 +569,9 @@ impl Cache {
     ) -> Result<Arc<EntryBlock>> {
         let block = match self.shard(offset).lookup_or_reserve(offset, Priority::Low) {
             Looked::Found(block) => block,
-            Looked::Packed { stored, hot } => return self.unpack(offset, &stored, hot, priority, decode),
+            Looked::Packed { stored, decodes } => {
+                return self.unpack(offset, &stored, decodes >= self.hot_decodes(), priority, decode);
+            }
             Looked::Reserved => self.load(offset, priority, || {
                 let mut kept = None;
                 let mut watch = self.stopwatch();

@@ -14,9 +14,6 @@ use crate::format::block::EntryBlock;
 /// Bytes that the tables, the ghosts and the headers of the allocator take for a block, about.
 const ENTRY_BYTES: usize = 160;
 
-/// A packed block is decoded so many times between two visits of the hand until it is kept decoded. Its decoded
-/// form takes the room of one to two more packed ones, each of which saves a read at every use of it.
-pub(super) const HOT_DECODES: u8 = 6;
 /// Blocks of each shard whose decoded form stays beside the packed one.
 pub(super) const RECENT_MAX: usize = 4;
 /// One ghost for so many blocks: remembering longer lets in what comes back too seldom to be worth its room.
@@ -149,6 +146,8 @@ struct Table {
 const ROUNDS: u8 = 3;
 /// One decoding in a count.
 const DECODE: u8 = ROUNDS + 1;
+/// Decodings that a count has room for.
+pub(super) const DECODES_MAX: u8 = u8::MAX / DECODE;
 
 /// See the module.
 #[derive(Debug)]
@@ -185,10 +184,10 @@ impl Default for Shard {
 /// What a lookup found.
 pub(super) enum Looked {
     Found(CachedBlock),
-    /// To be decoded; `hot`: so often that it should stay so.
+    /// To be decoded; `decodes`: how often it was since the hand was there, this time included.
     Packed {
         stored: Arc<Piece>,
-        hot: bool,
+        decodes: u8,
     },
     /// Nothing: the caller must load it and end the reservation.
     Reserved,
@@ -260,7 +259,7 @@ impl Shard {
         loop {
             match table.find(offset, priority) {
                 Some(Looked::Packed { stored, .. }) => {
-                    return Looked::Packed { stored, hot: table.count_decode(offset) };
+                    return Looked::Packed { stored, decodes: table.count_decode(offset) };
                 }
                 Some(found) => return found,
                 None => {}
@@ -461,7 +460,7 @@ impl Table {
             Form::Decoded(block) => (block.clone(), 0),
             Form::Packed { recent: Some(block), .. } => (CachedBlock::Entries(Arc::clone(block)), *count & !ROUNDS),
             Form::Packed { stored, recent: None } => {
-                return Some(Looked::Packed { stored: Arc::clone(stored), hot: false });
+                return Some(Looked::Packed { stored: Arc::clone(stored), decodes: 0 });
             }
         };
         if *count != decodes | full {
@@ -471,15 +470,15 @@ impl Table {
         Some(Looked::Found(block))
     }
 
-    /// The packed block at `offset` is about to be decoded; true if it is hot.
-    fn count_decode(&mut self, offset: u64) -> bool {
-        let Some(held) = self.by_offset.get(&offset) else { return false };
+    /// The packed block at `offset` is about to be decoded; how often since the hand was there, up to [`DECODES_MAX`].
+    fn count_decode(&mut self, offset: u64) -> u8 {
+        let Some(held) = self.by_offset.get(&offset) else { return 0 };
         let count = &mut self.counts[held.at as usize];
         let decodes = (*count & !ROUNDS).saturating_add(DECODE) & !ROUNDS;
         *count = decodes | (held.priority as u8 + 1);
         self.hits[0] += 1;
         self.decodes += 1;
-        decodes / DECODE >= HOT_DECODES
+        decodes / DECODE
     }
 
     fn add_to_line(&mut self, ticket: u64, at: u32) {

@@ -1,6 +1,6 @@
 //! The cache against a model, under concurrency, its memory and its speed.
 
-use super::{Cache, CachedBlock, MEAN_OVER, Priority, SLOW_READ, shard};
+use super::{Cache, CachedBlock, HOT_DECODES_MIN, MEAN_OVER, Priority, SLOW_READ, shard};
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::random::Random;
 use crate::base::{Error, Extent};
@@ -341,7 +341,7 @@ fn a_full_cache_holds_packed_blocks_and_decodes_those_that_are_hot() {
 
     // Each of a few is decoded some times, until it stays so; others in between take the recent places.
     let few = || offsets().take(3);
-    for _ in 0..2 * shard::HOT_DECODES {
+    for _ in 0..2 * HOT_DECODES_MIN {
         reads(&mut few());
         reads(&mut offsets().skip(300));
     }
@@ -357,6 +357,43 @@ fn a_full_cache_holds_packed_blocks_and_decodes_those_that_are_hot() {
     let after = cache.statistics();
     assert_eq!(after.decodes, before);
     assert!(cache.packed_blocks() <= 16 * shard::RECENT_MAX, "{after:?}");
+}
+
+#[test]
+fn the_slower_reads_are_the_more_often_a_block_is_decoded_before_it_stays_so() {
+    let set = |cache: &Cache, read: u64, decode: u64| {
+        cache.read_nanos.store(read * MEAN_OVER, Ordering::Relaxed);
+        cache.decode_nanos.store(decode * MEAN_OVER, Ordering::Relaxed);
+    };
+    for (read, decode, expected) in
+        [(0, 0, 6), (90_000, 15_000, 6), (300_000, 15_000, 20), (4_000_000, 12_000, 63), (u64::MAX / MEAN_OVER, 1, 63)]
+    {
+        let cache = Cache::new(leaving(1792 << 10));
+        set(&cache, read, decode);
+        assert_eq!(cache.hot_decodes(), expected, "read={read} decode={decode}");
+    }
+
+    let budget = leaving(1792 << 10);
+    let cache = packing(&budget);
+    let read = |slots: std::ops::Range<u64>| {
+        for slot in slots {
+            // Blocks that are read here tell how long it took.
+            set(&cache, 300_000, 15_000);
+            get_entries(&cache, slot * 40_000, 1, Priority::Normal);
+        }
+    };
+    (0..3).for_each(|_| read(0..400));
+    // The hand does not come by: what is read in between is here.
+    let decoded = |uses: u64| {
+        let blocks = cache.packed_blocks();
+        for _ in 0..uses {
+            read(0..3);
+            read(300..390);
+        }
+        blocks - cache.packed_blocks()
+    };
+    assert_eq!(decoded(15), 0);
+    assert!(decoded(10) >= 3);
 }
 
 #[test]
