@@ -487,8 +487,8 @@ int check_table_version(const char *path, const LEX_CUSTRING *version)
   std::vector<std::string> candidates= {name};
   /* A partitioned table's partitions change together. */
   std::string partition= name + "#P#";
-  for_each_readable_tree([&](const frond_tree_info &tree) {
-    if (strncmp(tree.name, partition.c_str(), partition.size()) == 0 && !strchr(tree.name + partition.size(), '/'))
+  for_each_readable_tree(partition, [&](const frond_tree_info &tree) {
+    if (!strchr(tree.name + partition.size(), '/'))
       candidates.push_back(tree.name);
   });
   bool found= false;

@@ -47,11 +47,7 @@ frond_status new_table_id(frond_txn *txn, uint64_t *id)
 /* The index trees of a table whose definition cannot be read. */
 frond_status drop_index_trees(frond_txn *txn, const std::string &name)
 {
-  std::string prefix= name + "/";
-  return for_each_tree([&](const frond_tree_info &tree) {
-    bool its= strncmp(tree.name, prefix.c_str(), prefix.size()) == 0;
-    return its ? frond_tree_drop(txn, tree.name) : frond_status(FROND_OK);
-  });
+  return for_each_tree(name + "/", [txn](const frond_tree_info &tree) { return frond_tree_drop(txn, tree.name); });
 }
 
 /* Whether the statement asks for a foreign key on the table that it creates or alters. */

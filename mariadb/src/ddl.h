@@ -16,26 +16,27 @@ struct ha_table_option_struct;
 
 namespace frond {
 
-/* Calls use(tree) for the committed trees until it fails; for none where some of them cannot be read. */
-template <typename Use> frond_status for_each_tree(Use use)
+/* Calls use(tree) for the committed trees whose names begin with `prefix` until it fails; for none where some of them cannot be
+   read. */
+template <typename Use> frond_status for_each_tree(const std::string &prefix, Use use)
 {
   frond_list *list= nullptr;
   const frond_tree_info *trees;
   size_t count= 0;
-  frond_status status= frond_db_trees(database, &list, &trees, &count);
+  frond_status status= frond_db_trees_under(database, prefix.c_str(), &list, &trees, &count);
   for (size_t i= 0; i < count && status == FROND_OK; i++)
     status= use(trees[i]);
   frond_list_free(list);
   return status;
 }
 
-/* Calls use(tree) for the committed trees, but for those whose rows in the catalog cannot be read. False: there is no list. */
-template <typename Use> bool for_each_readable_tree(Use use)
+/* The same without end, but for those whose rows in the catalog cannot be read. False: there is no list. */
+template <typename Use> bool for_each_readable_tree(const std::string &prefix, Use use)
 {
   frond_list *list= nullptr;
   const frond_tree_info *trees;
   size_t count= 0;
-  if (frond_db_trees(database, &list, &trees, &count) != FROND_OK && !list)
+  if (frond_db_trees_under(database, prefix.c_str(), &list, &trees, &count) != FROND_OK && !list)
     return false;
   for (size_t i= 0; i < count; i++)
     use(trees[i]);

@@ -342,7 +342,7 @@ const char *codec_name(frond_codec codec)
 
 bool list_trees(Trees *trees)
 {
-  bool is_listed= for_each_readable_tree([&](const frond_tree_info &tree) {
+  bool is_listed= for_each_readable_tree("", [&](const frond_tree_info &tree) {
     Tree_view &view= (*trees)[tree.id];
     view.name= tree.name;
     view.id= tree.id;

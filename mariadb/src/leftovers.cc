@@ -121,6 +121,12 @@ std::string partitioned_table(const char *tree)
   return mark ? std::string(tree, mark - tree) : std::string();
 }
 
+/* What the names of all trees of its partitions begin with, and of few others. */
+std::string before_partitions(const std::string &table)
+{
+  return table + "#";
+}
+
 /* Whether there is certainly no such file. */
 bool is_absent(const std::string &path)
 {
@@ -146,7 +152,7 @@ void put_partitions_back(const Renaming &renaming)
   if (is_absent(definition_file(table)) || !is_absent(definition_file(from)) || has_list == list_moved)
     return;
   std::vector<std::string> moved;
-  for_each_tree([&](const frond_tree_info &tree) {
+  for_each_tree(before_partitions(from), [&](const frond_tree_info &tree) {
     if (partitioned_table(tree.name) == from && !strchr(tree.name + from.size(), '/'))
       moved.push_back(tree.name);
     return frond_status(FROND_OK);
@@ -184,7 +190,7 @@ void drop_orphaned_partitions()
 {
   std::map<std::string, Partitions> judged;
   std::vector<std::string> orphans;
-  for_each_tree([&](const frond_tree_info &tree) {
+  for_each_tree("", [&](const frond_tree_info &tree) {
     std::string table= partitioned_table(tree.name);
     if (table.empty() || strchr(tree.name + table.size(), '/'))
       return frond_status(FROND_OK); /* no partition, or an index of one, which goes with it */
@@ -224,7 +230,7 @@ void drop_unused_trees()
 {
   std::set<std::string> tables;
   std::vector<std::string> others;
-  for_each_tree([&](const frond_tree_info &tree) {
+  for_each_tree("", [&](const frond_tree_info &tree) {
     if (is_temporary_table(tree.name))
       tables.insert(tree.name);
     else if (is_temporary(tree.name) || is_being_built(tree))
@@ -258,7 +264,7 @@ frond_status drop_lost_partitions(frond_txn *txn, const std::string &table, std:
   if (!mysqld_server_started || !is_absent(definition_file(table)) || !is_absent(partition_list_file(table)))
     return FROND_NOT_FOUND;
   bool found= false;
-  frond_status status= for_each_tree([&](const frond_tree_info &tree) {
+  frond_status status= for_each_tree(before_partitions(table), [&](const frond_tree_info &tree) {
     if (!is_primary_tree(tree.name) || partitioned_table(tree.name) != table)
       return frond_status(FROND_OK);
     found= true;
@@ -273,9 +279,8 @@ void drop_schema(THD *thd, const char *path)
   if (schema.back() != '/')
     schema.push_back('/');
   std::vector<std::string> tables, others;
-  for_each_tree([&](const frond_tree_info &tree) {
-    if (strncmp(tree.name, schema.c_str(), schema.size()) == 0)
-      (is_primary_tree(tree.name) ? tables : others).push_back(tree.name);
+  for_each_tree(schema, [&](const frond_tree_info &tree) {
+    (is_primary_tree(tree.name) ? tables : others).push_back(tree.name);
     return frond_status(FROND_OK);
   });
   if (tables.empty() && others.empty())

@@ -68,6 +68,7 @@ static void null_handles(void)
   WRONG(frond_db_write_batch(NULL, NULL, NULL));
   WRONG(frond_log_events(NULL, NULL, NULL, NULL));
   WRONG(frond_db_trees(NULL, &list, &trees, &count));
+  WRONG(frond_db_trees_under(NULL, "t", &list, &trees, &count));
   WRONG(frond_db_transactions(NULL, &list, &txns, &count));
   WRONG(frond_db_locks(NULL, &list, &locks, &count));
   WRONG(frond_db_statistics(NULL, &statistics, sizeof statistics));

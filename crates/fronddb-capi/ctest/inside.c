@@ -75,6 +75,14 @@ static void lists(frond_db *db, frond_tree *tree)
   WRONG(frond_db_trees(db, NULL, &trees, &count));
   WRONG(frond_db_trees(db, &list, NULL, &count));
   WRONG(frond_db_trees(db, &list, &trees, NULL));
+  OK(frond_db_trees_under(db, "watch", &list, &trees, &count));
+  CHECK(count == 1 && strcmp(trees[0].name, "watched") == 0 && trees[0].id == frond_tree_id(tree));
+  frond_list_free(list);
+  OK(frond_db_trees_under(db, "watches", &list, &trees, &count));
+  CHECK(count == 0);
+  frond_list_free(list);
+  WRONG(frond_db_trees_under(db, NULL, &list, &trees, &count));
+  WRONG(frond_db_trees_under(db, "watch", NULL, &trees, &count));
 
   OK(frond_txn_put(txn, tree, text("k"), text("v")));
   OK(frond_txn_lock_range(txn, tree, text("m"), text("n"), FROND_LOCK_SHARED, FROND_WAIT_DEFAULT));

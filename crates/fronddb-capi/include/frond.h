@@ -853,6 +853,9 @@ typedef struct frond_lock_info {
 /* Committed trees; open transactions; locks held and waited for. FROND_CORRUPTION or FROND_UNSUPPORTED_FORMAT when the rows of
  * some trees cannot be read: the results are written all the same, with the other trees, and the list is to be freed. */
 frond_status frond_db_trees(frond_db *db, frond_list **list, const frond_tree_info **items, size_t *count);
+/* Of the trees those whose names begin with `prefix`, in time that depends on their number and not on that of all. */
+frond_status frond_db_trees_under(frond_db *db, const char *prefix, frond_list **list, const frond_tree_info **items,
+                                  size_t *count);
 frond_status frond_db_transactions(frond_db *db, frond_list **list, const frond_txn_info **items, size_t *count);
 frond_status frond_db_locks(frond_db *db, frond_list **list, const frond_lock_info **items, size_t *count);
 /* The shape of the tree as text, for people: memtables, nodes, runs, leaves. Its form may change. To be freed with

@@ -4,9 +4,9 @@ use std::any::Any;
 use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
 
-use engine::Result;
+use engine::{Error, Result, TreeInfo};
 
-use crate::border::{Out, Status, c_string, enter, frond_slice, give_text, guard, need};
+use crate::border::{Out, Status, Text, c_string, enter, frond_slice, give_text, guard, need};
 use crate::database::frond_db;
 use crate::types::{c_structs, codec_numbers, isolation_number, lock_mode_number};
 
@@ -114,26 +114,46 @@ pub extern "C" fn frond_db_trees(
     items: Out<'_, *const frond_tree_info>,
     count: Out<'_, usize>,
 ) -> Status {
-    enter("frond_db_trees", || {
-        let mut owner = Owner::new();
-        let mut infos = Vec::new();
-        let (trees, damage) = need(db, "db")?.inner.readable_trees()?;
-        for tree in trees {
-            let (codec, codec_level) = codec_numbers(Some(tree.codec));
-            infos.push(frond_tree_info {
-                name: owner.text(&tree.name),
-                id: tree.id.0,
-                codec,
-                codec_level,
-                reserved: 0,
-                metadata_bytes: tree.metadata_bytes as u64,
-                user_bytes: tree.traffic.user_bytes,
-                bytes_written: tree.traffic.bytes_written,
-            });
-        }
-        owner.give(infos, list, items, count)?;
-        damage.into_iter().next().map_or(Ok(()), Err)
+    enter("frond_db_trees", || give_trees(need(db, "db")?.inner.readable_trees()?, list, items, count))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_trees_under(
+    db: Option<&frond_db>,
+    prefix: Text<'_>,
+    list: Out<'_, Option<Box<frond_list>>>,
+    items: Out<'_, *const frond_tree_info>,
+    count: Out<'_, usize>,
+) -> Status {
+    enter("frond_db_trees_under", || {
+        give_trees(need(db, "db")?.inner.readable_trees_under(prefix.get("prefix")?)?, list, items, count)
     })
+}
+
+/// Hands out the trees, and tells of the first damage that is in the way of others.
+fn give_trees(
+    (trees, damage): (Vec<TreeInfo>, Vec<Error>),
+    list: Out<'_, Option<Box<frond_list>>>,
+    items: Out<'_, *const frond_tree_info>,
+    count: Out<'_, usize>,
+) -> Result<()> {
+    let mut owner = Owner::new();
+    let mut infos = Vec::new();
+    for tree in trees {
+        let (codec, codec_level) = codec_numbers(Some(tree.codec));
+        infos.push(frond_tree_info {
+            name: owner.text(&tree.name),
+            id: tree.id.0,
+            codec,
+            codec_level,
+            reserved: 0,
+            metadata_bytes: tree.metadata_bytes as u64,
+            user_bytes: tree.traffic.user_bytes,
+            bytes_written: tree.traffic.bytes_written,
+        });
+    }
+    owner.give(infos, list, items, count)?;
+    damage.into_iter().next().map_or(Ok(()), Err)
 }
 
 #[unsafe(no_mangle)]

@@ -54,11 +54,6 @@ pub(crate) fn name_key(name: &str) -> Vec<u8> {
     key
 }
 
-/// What all keys of rows by name begin with.
-pub(crate) fn name_prefix() -> Vec<u8> {
-    vec![BY_NAME]
-}
-
 /// What all keys of rows by id begin with.
 pub(crate) fn id_prefix() -> Vec<u8> {
     vec![BY_ID]

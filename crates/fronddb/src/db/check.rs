@@ -406,7 +406,7 @@ impl Check<'_> {
 
     /// Whether every tree's two rows say the same; the names of the trees, as far as they can be read.
     fn catalog(&mut self, engine: &Engine) -> Result<BTreeMap<TreeId, String>> {
-        let (trees, mut damage) = engine.trees()?;
+        let (trees, mut damage) = engine.trees("")?;
         self.report.trees = trees.len() as u64;
         let view = View {
             snapshot: CommitNumber::LATEST,

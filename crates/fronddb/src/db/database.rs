@@ -155,7 +155,15 @@ impl Database {
     /// # Errors
     /// `Closed`, `Io`.
     pub fn readable_trees(&self) -> Result<(Vec<TreeInfo>, Vec<Error>)> {
-        self.engine().trees()
+        self.engine().trees("")
+    }
+
+    /// Of these, the trees whose names begin with `prefix`, in time that depends on their number and not on that of all.
+    ///
+    /// # Errors
+    /// `Closed`, `Io`.
+    pub fn readable_trees_under(&self, prefix: &str) -> Result<(Vec<TreeInfo>, Vec<Error>)> {
+        self.engine().trees(prefix)
     }
 
     // Single operations, each a transaction of its own.

@@ -224,10 +224,10 @@ impl Engine {
         }
     }
 
-    /// The committed trees, by name, but for those whose rows cannot be read; and what is in the way.
-    pub(crate) fn trees(&self) -> Result<(Vec<TreeInfo>, Vec<Error>)> {
+    /// The committed trees whose names begin with `prefix`, by name, but for those whose rows cannot be read; and what is in the way.
+    pub(crate) fn trees(&self, prefix: &str) -> Result<(Vec<TreeInfo>, Vec<Error>)> {
         let mut trees = Vec::new();
-        let damage = self.for_each_row(|name, row| {
+        let damage = self.for_each_row(prefix, |name, row| {
             let traffic = self.tree.env().codecs.written(row.id);
             trees.push(TreeInfo { id: row.id, name, codec: row.codec, metadata_bytes: row.metadata.len(), traffic });
         })?;
@@ -241,21 +241,23 @@ impl Engine {
         String::from_utf8(name.into_vec()).ok()
     }
 
-    /// Visits the committed rows by name, past the damage that it gives.
-    fn for_each_row(&self, visit: impl FnMut(String, Row)) -> Result<Vec<Error>> {
+    /// Visits the committed rows of names that begin with `prefix`, past the damage that it gives.
+    fn for_each_row(&self, prefix: &str, visit: impl FnMut(String, Row)) -> Result<Vec<Error>> {
         let snapshot = self.snapshots.acquire();
-        self.for_each_row_of(snapshot.number(), None, visit)
+        self.for_each_row_of(snapshot.number(), None, prefix, visit)
     }
 
-    /// Visits the rows by name as they were at a commit, with what a transaction has written since.
+    /// The same as they were at a commit, with what a transaction has written since.
     fn for_each_row_of(
         &self,
         snapshot: CommitNumber,
         own: Option<TxnId>,
+        prefix: &str,
         mut visit: impl FnMut(String, Row),
     ) -> Result<Vec<Error>> {
         let view = self.owned_view(snapshot, own, Uncommitted::Hidden);
-        self.for_each_under(&view, &catalog::name_prefix(), &mut |key, value| {
+        // The keys of such rows begin as the key of the prefix itself.
+        self.for_each_under(&view, &catalog::name_key(prefix), &mut |key, value| {
             visit(catalog::name_of_key(key)?, Row::decode(value)?);
             Ok(())
         })
@@ -334,7 +336,7 @@ impl Engine {
     /// Tells the writers of runs which trees have a codec of their own; those whose rows cannot be read get the default. Background work
     /// begins with this.
     pub(crate) fn load_codecs(&self) -> Result<()> {
-        let damage = self.for_each_row(|_, row| self.set_codec(row.id, row.codec))?;
+        let damage = self.for_each_row("", |_, row| self.set_codec(row.id, row.codec))?;
         damage.iter().for_each(|error| self.events.damage(error));
         Ok(())
     }
@@ -368,7 +370,7 @@ impl Engine {
         let snapshot = self.snapshots.acquire();
         let codecs = |own| {
             let mut codecs = HashMap::new();
-            let damage = self.for_each_row_of(snapshot.number(), own, |_, row| {
+            let damage = self.for_each_row_of(snapshot.number(), own, "", |_, row| {
                 codecs.insert(row.id, row.codec);
             })?;
             damage.iter().for_each(|error| self.events.damage(error));

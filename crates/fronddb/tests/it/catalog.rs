@@ -124,6 +124,24 @@ fn trees_are_created_renamed_and_dropped_with_their_transaction() {
 }
 
 #[test]
+fn trees_are_listed_by_what_their_names_begin_with() {
+    let (_storage, db, _tree) = fresh();
+    for name in ["a/b", "a/b/1", "a/b#P#p0", "a/c", "b", "a/\u{ff}", "a0"] {
+        db.create_tree(name, &TreeOptions::default()).unwrap();
+    }
+    let under = |prefix: &str| -> Vec<String> {
+        let (trees, damage) = db.readable_trees_under(prefix).unwrap();
+        assert!(damage.is_empty());
+        trees.into_iter().map(|info| info.name).collect()
+    };
+    assert_eq!(under("a/b"), ["a/b", "a/b#P#p0", "a/b/1"]);
+    assert_eq!(under("a/b#"), ["a/b#P#p0"]);
+    assert_eq!(under("a/"), ["a/b", "a/b#P#p0", "a/b/1", "a/c", "a/\u{ff}"]);
+    assert!(under("a/b/1/").is_empty() && under("z").is_empty());
+    assert_eq!(under(""), db.trees().unwrap().into_iter().map(|info| info.name).collect::<Vec<_>>());
+}
+
+#[test]
 fn truncating_and_dropping_give_space_back() {
     let (storage, db, tree) = fresh();
     let fill = |tree: &fronddb::Tree| {
