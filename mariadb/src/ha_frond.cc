@@ -477,7 +477,7 @@ void ha_frond::shrink_buffers()
   writes.shrink(KEPT_BYTES);
   std::unordered_set<std::string>().swap(passed);
   for (Bytes *buffer : {&search_key, &search_end, &range_end, &row_memory, &primary_key, &primary_tuple, &new_primary_key,
-                        &compare_key, &compare_other, &place, &other_place, &walked_key, &compared})
+                        &compare_key, &compare_other, &place, &other_place, &walked_key, &compared, &compared_restore})
     buffer->shrink(KEPT_BYTES);
 }
 
@@ -1081,10 +1081,11 @@ void ha_frond::update_create_info(HA_CREATE_INFO *create_info)
  */
 
 /* The columns to decode; all of them for rows that are locked: what is written back is written whole, and what was found by an
-   index is compared with its entry. */
+   index is compared with its entry, as it is where plain reads read the two at different moments. */
 const MY_BITMAP *ha_frond::wanted_columns() const
 {
-  return locking() || is_sequence() ? nullptr : table->read_set;
+  const bool compares= active_index != MAX_KEY && !is_primary(active_index) && session->read_uncommitted();
+  return locking() || is_sequence() || compares ? nullptr : table->read_set;
 }
 
 /* `busy`: another transaction holds the row, and such rows are skipped, or were not to be waited for. */
@@ -1226,19 +1227,39 @@ int ha_frond::is_entry_seen(uint index, frond_slice entry_key, frond_slice prima
   *seen= false;
   if (!value.data)
     return 0;
-  /* Virtual columns are computed of the record in this place alone. */
   uchar *place= table->record[0];
   Bytes kept;
   if (record != place)
     kept.append(place, table_share->reclength);
   int error= rows.decode(primary_key.data(), primary_key.size(), value.data, value.size, nullptr, place);
-  if (!error && !compute_virtual_parts(index))
-    error= HA_ERR_INTERNAL_ERROR;
-  if (!error) {
-    append_present_key(index, place);
-    *seen= same(slice(compare_key), entry_key);
-  }
+  if (!error)
+    error= is_entry_of(index, entry_key, place, seen);
   if (record != place)
+    memcpy(place, kept.data(), kept.size());
+  return error;
+}
+
+/* Whether an entry is that of the row with primary_key in the record, all of whose stored columns are there. */
+int ha_frond::is_entry_of(uint index, frond_slice entry_key, const uchar *record, bool *its)
+{
+  /* Virtual columns are computed of the record in this place alone. */
+  uchar *place= table->record[0];
+  Bytes kept;
+  int error= 0;
+  if (has_virtual_part(index)) {
+    if (record != place) {
+      kept.append(place, table_share->reclength);
+      memcpy(place, record, table_share->reclength);
+    }
+    if (!compute_virtual_parts(index))
+      error= HA_ERR_INTERNAL_ERROR;
+    record= place;
+  }
+  if (!error) {
+    append_present_key(index, record);
+    *its= same(slice(compare_key), entry_key);
+  }
+  if (!kept.empty())
     memcpy(place, kept.data(), kept.size());
   return error;
 }
@@ -1270,9 +1291,10 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
     if (error || *skip || (covered && !locking()))
       return error;
   }
+  pushed= pushed && pushed_idx_cond; /* a filter asks for the key of the row alone */
+  keep_restore(index, entry, restore, pushed);
   if (!locking())
-    return takes_entry_columns(index, record) ? read_index_and_row(index, entry, primary, restore, record, skip)
-                                              : read_primary(primary, record, skip);
+    return read_row_later(index, entry, primary, restore, pushed, record, skip);
   if (passes) {
     int error= was_walked(index, entry, primary, record, skip);
     if (error || *skip)
@@ -1288,10 +1310,56 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
   return error;
 }
 
+/* The row of an entry, by a plain read. At READ UNCOMMITTED it may have another entry by now, or be gone: then it is passed over, and the walk
+   goes on in what is there by now. */
+int ha_frond::read_row_later(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, bool pushed,
+                             uchar *record, bool *skip)
+{
+  int error= takes_entry_columns(index, record) ? read_index_and_row(index, entry, primary, restore, record, skip)
+                                                : read_primary(primary, record, skip);
+  if (error || !session->read_uncommitted())
+    return error;
+  bool its= false;
+  if (!*skip)
+    error= is_entry_of(index, entry.key, record, &its);
+  if (error)
+    return error;
+  if (its)
+    return !pushed || is_restored_alike(index, record) ? 0 : check_pushed(skip);
+  *skip= true;
+  if (!at_point) {
+    has_moved= true;
+    compared.clear();
+    compared.append(entry.key.data, entry.key.size);
+    walked_key.clear();
+    walked_key.append(primary.data, primary.size);
+  }
+  return 0;
+}
+
+/* Where a pushed condition has looked at the columns of an entry: keeps what tells them from others that have the same key. */
+void ha_frond::keep_restore(uint index, const frond_row &entry, const uchar *restore, bool pushed)
+{
+  compared_restore.clear();
+  if (pushed && (codecs[index]->restore_needed() || (has_primary_key() && primary_codec()->restore_needed())))
+    compared_restore.append(restore, entry.value.data + entry.value.size - restore);
+}
+
+/* Whether the record has the columns of the entry to the last byte; they have the same keys. */
+bool ha_frond::is_restored_alike(uint index, const uchar *record)
+{
+  compare_other.clear();
+  codecs[index]->encode_restore(record, compare_other);
+  if (has_primary_key())
+    primary_codec()->encode_restore(record, compare_other);
+  return compare_other.size() <= compared_restore.size() &&
+         memcmp(compare_other.data(), compared_restore.data(), compare_other.size()) == 0;
+}
+
 /* The row to which an entry belonged when it was read, locked and as it is now. Where the lock has been waited for, the row may
    have another entry by now, and the walk may have passed that: a row that is still within the bounds of the walk is taken here, or a
    row that was there all the time would be missed. It comes once, since the walk sees one state of the index, and nobody
-   moves the row any more. */
+   moves the row any more. What a pushed condition has looked at in the entry it looks at in the row where that differs. */
 int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip)
 {
   compared.clear();
@@ -1321,9 +1389,10 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
       return HA_ERR_INTERNAL_ERROR;
   }
   append_present_key(index, record);
-  if (same(slice(compare_key), slice(compared)))
+  const bool stays= same(slice(compare_key), slice(compared));
+  if (stays && (!pushed || is_restored_alike(index, record)))
     return 0;
-  if (!may_take || !is_walked(compare_key)) {
+  if (!stays && (!may_take || !is_walked(compare_key))) {
     *skip= true;
     has_left= has_left || may_take;
     has_moved= has_moved || keeps_up();
@@ -1444,11 +1513,21 @@ bool ha_frond::is_walked(const Bytes &key) const
   return !walked.upper.data || compare(slice(key), walked.upper) < 0;
 }
 
-/* Whether the walk locks rows and no entries, and may not take a row that has moved where it meets it: the server may want the rows in the
-   order of the index, or end the walk itself. */
+/* Whether the walk locks rows and no entries, and may not take a row that has moved where it meets it: the server wants the rows in the
+   order of the index, or may end the walk itself. */
 bool ha_frond::keeps_up() const
 {
   return locking() && !takes_moved && !at_point && !locks_entries(active_index);
+}
+
+/* Whether the statement relies on the order of the index: for ORDER BY or GROUP BY. */
+bool ha_frond::needs_order() const
+{
+  const st_select_lex *select= table->pos_in_table_list ? table->pos_in_table_list->select_lex : nullptr;
+  if (!select)
+    return false;
+  /* UPDATE and DELETE of one table are no joins. */
+  return select->join ? select->join->ordered_index_usage != JOIN::ordered_index_void : select->order_list.elements > 0;
 }
 
 /* The next entry of a walk. Where others may have moved rows past the one where it stands, by now, it is the next one in what is
@@ -1532,7 +1611,7 @@ int ha_frond::read_walked(const frond_row &row, uchar *record, bool *skip)
 int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one_prefix)
 {
   walked= bounds;
-  takes_moved= in_range || one_prefix;
+  takes_moved= (in_range || one_prefix) && locking() && !needs_order();
   has_left= has_moved= at_point= exact_walk= peeked= false;
   stands= Stands::at_row;
   end_passes();
@@ -1840,7 +1919,7 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     bounds= Scan_bounds();
     bounds.lower= slice(search_key);
     bounds.upper= upper_slice(search_end);
-    error= walk(Move::last, bounds, record, true);
+    error= walk(Move::last, bounds, record);
     break;
   default:
     return HA_ERR_UNSUPPORTED;

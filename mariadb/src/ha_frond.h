@@ -14,10 +14,11 @@
 
    Locks: a locking read locks index entries and rows by the engine's cursor; the entries of secondary indexes that are not
    unique are written under the lock of their row (FROND_OPERATION_COVERED). Below REPEATABLE READ a walk over a secondary index locks
-   rows alone. Between the ends of a range it takes a row where it meets it first, wherever in the range the row is by then; else it keeps up: it
-   also finds entries that are not committed, and after a wait goes on in what is there by then. An UPDATE that walks through the rows
-   themselves peeks at those that others hold, and waits for those alone that it wants (semi-consistent read). Where the server keeps a key unique by looking
-   before it writes (hashes of long columns, periods), that search locks the range of what must not be there, below REPEATABLE READ too.
+   rows alone. Between the ends of a range it takes a row where it meets it first, wherever in the range the row is by then; else, and where
+   the statement relies on the order of the index, it keeps up: it also finds entries that are not committed, and after a wait goes on in what
+   is there by then. An UPDATE that walks through the rows themselves peeks at those that others hold, and waits for those alone that it wants
+   (semi-consistent read). Where the server keeps a key unique by looking before it writes (hashes of long columns, periods), that search locks
+   the range of what must not be there, below REPEATABLE READ too.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef FROND_MARIADB_HA_FROND_H
@@ -245,10 +246,16 @@ private:
   frond_status onward(bool ahead, bool beyond, frond_row *row);
   int read_walked(const frond_row &row, uchar *record, bool *skip);
   int is_entry_seen(uint index, frond_slice entry_key, frond_slice primary, const uchar *record, bool *seen);
+  int is_entry_of(uint index, frond_slice entry_key, const uchar *record, bool *its);
   int read_entry(uint index, const frond_row &entry, uchar *record, bool *skip);
+  int read_row_later(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, bool pushed, uchar *record,
+                     bool *skip);
+  void keep_restore(uint index, const frond_row &entry, const uchar *restore, bool pushed);
+  bool is_restored_alike(uint index, const uchar *record);
   int lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip);
   bool is_walked(const frond::Bytes &key) const;
   bool keeps_up() const;
+  bool needs_order() const;
   bool compute_virtual_parts(uint index);
   void append_present_key(uint index, const uchar *record);
   int was_walked(uint index, const frond_row &entry, frond_slice primary, uchar *record, bool *was);
@@ -306,7 +313,7 @@ private:
   bool prefix_locked= false; /* what the walk ranges over is locked as a whole */
   frond::Scan_bounds walked; /* the bounds of the walk; what they refer to stays until the next search */
   bool takes_moved= false;  /* a row found inside them is wanted wherever in them it is now */
-  bool has_moved= false;    /* what follows, while the row where it stands was waited for; or that row itself */
+  bool has_moved= false;    /* what follows, while the row where it stands was waited for or read; or that row itself */
   bool has_left= false;     /* a row found inside them was not there any more */
   bool passes= false;       /* the walk has been through them once, in the snapshot of the statement */
   frond::Scan first_pass;   /* that one again, beside the others */
@@ -318,7 +325,8 @@ private:
   frond::Bytes new_primary_key, compare_key, compare_other;
   frond::Bytes place, other_place; /* keys made of what position() gave */
   frond::Bytes walked_key;  /* of the row where the walk stands, when what follows may have moved */
-  frond::Bytes compared;    /* the entry by which a row that is locked was found */
+  frond::Bytes compared;    /* the entry by which a row that is locked was found, or one that is not its entry any more */
+  frond::Bytes compared_restore; /* what restores its columns, where a pushed condition has looked at them */
   DsMrr_impl multi_range;
 };
 

@@ -21,6 +21,7 @@
 #include "log.h"
 #include "partition_info.h"
 #include "set_var.h"
+#include "sql_select.h"
 #include "table.h"
 
 #endif

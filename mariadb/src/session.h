@@ -109,6 +109,8 @@ public:
   /* Whether gaps need no locks and unmatched rows are given back. */
   bool read_committed() const { return isolation <= ISO_READ_COMMITTED; }
 
+  /* Whether each plain read sees another moment. */
+  bool read_uncommitted() const { return isolation == ISO_READ_UNCOMMITTED; }
 private:
   enum class Phase { idle, active, prepared };
 
