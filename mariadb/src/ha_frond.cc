@@ -254,7 +254,10 @@ int ha_frond::info(uint flag)
     stats.mrr_length_per_rec= ref_length + sizeof(void *);
     stats.mean_rec_length= count ? static_cast<ulong>(data_bytes / count) : 0;
   }
+  if (flag & HA_STATUS_TIME)
+    stats.update_time= share->changed_at();
   if (flag & HA_STATUS_CONST) {
+    stats.create_time= share->created;
     stats.max_data_file_length= LONGLONG_MAX;
     stats.block_size= static_cast<uint>(PAGE_BYTES);
   }
@@ -369,7 +372,7 @@ int ha_frond::begin_statement(THD *thd, bool again)
   if (!session)
     return HA_ERR_OUT_OF_MEM;
   statement_wait_ms= session->statement_wait_ms(thd);
-  rows_counted= false;
+  rows_changed= rows_counted= false;
   return session->statement_begin(thd, statement_wait_ms, again);
 }
 
@@ -698,8 +701,12 @@ int ha_frond::run_sequence_writes()
     return failure(status);
   uint key_number= MAX_KEY;
   status= writes.run(alone, &key_number);
-  if (status == FROND_OK)
-    return failure(frond_txn_commit(alone));
+  if (status == FROND_OK) {
+    status= frond_txn_commit(alone);
+    if (status == FROND_OK)
+      share->shared_counters()->rows_changed();
+    return failure(status);
+  }
   int error= failure(status);
   frond_txn_rollback(alone);
   return error;
@@ -722,13 +729,23 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
   if (status == FROND_OK)
     status= look_hidden();
   if (status == FROND_OK)
-    session->wrote_row();
+    wrote_row();
   if (status == FROND_OK && share->build.load(std::memory_order_acquire)) {
     std::shared_lock<std::shared_mutex> guard(share->build_latch);
     if (Index_build *build= share->build.load(std::memory_order_relaxed))
       build->touch(rows, primary_codec(), old_record, primary_key, new_record, new_primary_key);
   }
   return write_failure(status);
+}
+
+/* A row has come, has changed or has gone. */
+void ha_frond::wrote_row()
+{
+  session->wrote_row();
+  if (rows_changed)
+    return;
+  rows_changed= true;
+  session->changed_rows(share->shared_counters());
 }
 
 /* The table has one row more, or less. */
@@ -912,7 +929,7 @@ int ha_frond::write_row(const uchar *record)
       add_insertion(index, record, new_primary_key);
   int error= load ? write_failure(writes.load(load.get())) : run_writes(nullptr, record);
   if (load && !error)
-    session->wrote_row();
+    wrote_row();
   bool overtaken;
   if (!error && !load && has_primary_key())
     error= look_overtaken(new_primary_key, &overtaken);

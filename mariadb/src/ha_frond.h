@@ -222,6 +222,7 @@ private:
   bool is_same_row(const uchar *a, const uchar *b) const;
   bool primary_differs(const uchar *old_record, const uchar *new_record);
   bool restore_differs(const frond::Key_codec &codec, const uchar *a, const uchar *b);
+  void wrote_row();
   void count_row(bool more);
   bool may_load() const;
   bool fills_empty_table() const;
@@ -291,7 +292,8 @@ private:
   bool peeked= false; /* the row read last is another transaction's, as it was committed last: the server may want it again, locked */
   int64_t statement_wait_ms= FROND_WAIT_DEFAULT;
   frond::Session *session= nullptr;
-  bool rows_counted= false; /* the session knows that this statement changes how many there are */
+  bool rows_changed= false; /* the session knows that this statement changes rows */
+  bool rows_counted= false; /* and how many there are */
   frond_txn *sequence_reader= nullptr; /* of a walk over a sequence's row */
 
   frond::Merged_scan scan;

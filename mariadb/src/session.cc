@@ -176,10 +176,17 @@ void Session::forget()
   end_statement();
   xid.clear();
   ordered= false;
+  changed.clear();
   counted.clear();
   overtaken.clear();
   hidden.clear();
   drop_waiting();
+}
+
+void Session::rows_changed()
+{
+  for (const auto &counters : changed)
+    counters->rows_changed();
 }
 
 /* What its tables have counted is not so. */
@@ -257,7 +264,9 @@ int Session::commit(THD *thd, bool all)
     status= frond_txn_commit(transaction);
   else if (phase == Phase::prepared)
     status= commit_prepared();
-  if (status != FROND_OK)
+  if (status == FROND_OK)
+    rows_changed();
+  else
     rows_undone();
   forget();
   if (unlikely(has_kept_decisions) && status == FROND_OK)

@@ -78,7 +78,8 @@ public:
   void wrote_row() { rows_written.store(rows_written.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   uint64_t rows() const { return rows_written.load(std::memory_order_relaxed); }
 
-  /* The transaction has changed how many rows a table has: its counters are told when that is undone. */
+  /* The transaction has changed rows of a table, or how many it has: its counters are told when that is committed, or undone. */
+  void changed_rows(const std::shared_ptr<Counters> &counters) { changed.insert(counters); }
   void counted_rows(const std::shared_ptr<Counters> &counters) { counted.insert(counters); }
 
   /* The transaction has written a row of a table that others had changed after its snapshot: in what its plain reads see, entries of the
@@ -108,9 +109,9 @@ public:
   bool reads_before(uint64_t tick);
   /* Whether gaps need no locks and unmatched rows are given back. */
   bool read_committed() const { return isolation <= ISO_READ_COMMITTED; }
-
   /* Whether each plain read sees another moment. */
   bool read_uncommitted() const { return isolation == ISO_READ_UNCOMMITTED; }
+
 private:
   enum class Phase { idle, active, prepared };
 
@@ -120,6 +121,7 @@ private:
   int undone_to_mark(THD *thd, frond_status status);
   void end_statement();
   void forget();
+  void rows_changed();
   void rows_undone();
   void drop_waiting();
   static bool is_whole(THD *thd, bool all);
@@ -143,7 +145,7 @@ private:
   std::string xid;
   bool by_user= false; /* the XID is of XA START, and not the server's own */
   std::vector<std::string> dropped; /* temporary tables */
-  std::unordered_set<std::shared_ptr<Counters>> counted;
+  std::unordered_set<std::shared_ptr<Counters>> changed, counted;
   std::unordered_set<uint32_t> overtaken; /* trees of rows */
   std::unordered_set<uint32_t> hidden;    /* trees of unique indexes */
   frond_durability durability= FROND_DURABILITY_DEFAULT;

@@ -3,6 +3,8 @@
    SPDX-License-Identifier: GPL-2.0-or-later */
 #include "share.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -65,6 +67,14 @@ void raise_to(std::atomic<uint64_t> *counter, uint64_t least)
 uint64_t after(uint64_t value)
 {
   return value == UINT64_MAX ? value : value + 1;
+}
+
+/* When the server wrote the definition of a table; a temporary one has no such file. */
+time_t creation_time(const TABLE_SHARE *s)
+{
+  struct stat file;
+  const std::string path= std::string(s->normalized_path.str, s->normalized_path.length) + reg_ext;
+  return s->tmp_table == NO_TMP_TABLE && stat(path.c_str(), &file) == 0 ? file.st_mtime : 0;
 }
 
 uint64_t big_endian(const uint8_t *bytes)
@@ -249,6 +259,7 @@ int Table_share::open(const char *path, const TABLE *table)
   if (!error) {
     load_index_statistics();
     table_share= table->s;
+    created= creation_time(table_share);
     std::lock_guard<std::mutex> guard(open_tables_latch);
     open_tables.emplace(name, this);
   }

@@ -64,10 +64,14 @@ struct Counters {
   void keep_given();
   /* A transaction's changes were undone. */
   void rows_undone();
+  /* They were committed. */
+  void rows_changed() { changed_at.store(my_time(0), std::memory_order_relaxed); }
 
   const uint64_t table_id;
   /* The number of rows that the share counts is not so. */
   std::atomic<bool> miscounted{true};
+  /* When a change of rows was committed last, in this process; 0: never. */
+  std::atomic<time_t> changed_at{0};
   std::atomic<uint64_t> hidden_key{1};
   std::mutex latch;
   /* Written under the latch; read without it to see that there is nothing to do. */
@@ -99,8 +103,10 @@ public:
   {
     replaced.fetch_add(UINT32_MAX, std::memory_order_relaxed);
     counters->miscounted.store(true, std::memory_order_relaxed);
+    counters->rows_changed();
   }
-  /* To be told by who undoes row_inserted or row_deleted; they may outlive the share. */
+  time_t changed_at() const { return counters->changed_at.load(std::memory_order_relaxed); }
+  /* To be told by who commits or undoes changes; they may outlive the share. */
   const std::shared_ptr<Counters> &shared_counters() const { return counters; }
 
   /* Statistics of indexes. Those of ANALYZE, and those that the table was opened with, serve until as many rows have changed as
@@ -136,6 +142,8 @@ public:
   Table_definition definition;
   /* When its youngest tree came (trees_came). */
   uint64_t born= 0;
+  /* When it was created or altered last, by its .frm file; 0: it has none. */
+  time_t created= 0;
   frond_tree *primary= nullptr;
   std::vector<Index_tree> indexes; /* by key number of the TABLE */
 
