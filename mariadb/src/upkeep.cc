@@ -44,6 +44,12 @@ void tell(THD *thd, const TABLE *table, const char *operation, const char *kind,
   print_check_msg(thd, table->s->db.str, table->s->table_name.str, operation, kind, message.c_str(), false);
 }
 
+/* And why it failed: the server takes the error of a statement that was killed away. */
+void tell_failure(THD *thd, const TABLE *table, const char *operation, bool interrupted, const char *words)
+{
+  tell(thd, table, operation, "error", interrupted ? ER_THD(thd, ER_QUERY_INTERRUPTED) : words);
+}
+
 /* A sum over entries that does not depend on their order: two 64-bit hashes of key and value each. */
 struct Entry_sum {
   uint64_t count= 0, low= 0, high= 0;
@@ -419,8 +425,8 @@ int ha_frond::check(THD *thd, HA_CHECK_OPT *options)
   }
   Table_check check(*this, thd, snapshot);
   int error= check.run(options->flags);
-  if (error == HA_ERR_CRASHED)
-    tell(thd, table, "check", "error", error_words(error));
+  if (error)
+    tell_failure(thd, table, "check", error == HA_ERR_ABORTED_BY_USER, error_words(error));
   frond_txn_rollback(snapshot);
   if (error == HA_ERR_CRASHED || check.findings() > 0)
     return HA_ADMIN_CORRUPT;
@@ -439,8 +445,7 @@ int ha_frond::optimize(THD *thd, HA_CHECK_OPT *)
   thd_progress_end(thd);
   if (status == FROND_OK)
     return HA_ADMIN_OK;
-  if (status != FROND_CANCELLED)
-    tell(thd, table, "optimize", "error", last_message());
+  tell_failure(thd, table, "optimize", status == FROND_CANCELLED, last_message());
   return HA_ADMIN_FAILED;
 }
 
@@ -457,8 +462,7 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
     status= share->keep_analyzed_statistics(found);
   if (status == FROND_OK)
     return HA_ADMIN_OK;
-  if (status != FROND_CANCELLED)
-    tell(thd, table, "analyze", "error", last_message());
+  tell_failure(thd, table, "analyze", status == FROND_CANCELLED, last_message());
   return HA_ADMIN_FAILED;
 }
 
