@@ -1297,19 +1297,20 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
   bool covered= share->indexes[index].clustering ||
                 (keyread_enabled() && !has_primary_prefix() && !has_prefix_part(table_share->key_info[index]));
   bool pushed= record == table->record[0] && (pushed_idx_cond || pushed_rowid_filter);
-  if ((covered && !locking()) || pushed) {
+  /* What is not committed may have the key of what is, and other bytes: then it is the row that tells, once it is locked. */
+  checked_entry= pushed && !(pushed_idx_cond && keeps_up() && is_restored(index));
+  if ((covered && !locking()) || checked_entry) {
     int error= read_index_columns(index, entry, primary, restore, record);
     if (error)
       return error;
     primary_key.clear();
     primary_key.append(primary.data, primary.size);
-    if (pushed)
+    if (checked_entry)
       error= check_pushed(skip);
     if (error || *skip || (covered && !locking()))
       return error;
   }
-  pushed= pushed && pushed_idx_cond; /* a filter asks for the key of the row alone */
-  keep_restore(index, entry, restore, pushed);
+  keep_restore(index, entry, restore);
   if (!locking())
     return read_row_later(index, entry, primary, restore, pushed, record, skip);
   if (passes) {
@@ -1342,7 +1343,7 @@ int ha_frond::read_row_later(uint index, const frond_row &entry, frond_slice pri
   if (error)
     return error;
   if (its)
-    return !pushed || is_restored_alike(index, record) ? 0 : check_pushed(skip);
+    return !pushed || is_checked(index, record) ? 0 : check_pushed(skip);
   *skip= true;
   if (!at_point) {
     has_moved= true;
@@ -1354,17 +1355,25 @@ int ha_frond::read_row_later(uint index, const frond_row &entry, frond_slice pri
   return 0;
 }
 
+/* Whether entries with the same key may differ in the columns of the index or of the primary key. */
+bool ha_frond::is_restored(uint index) const
+{
+  return codecs[index]->restore_needed() || (has_primary_key() && primary_codec()->restore_needed());
+}
+
 /* Where a pushed condition has looked at the columns of an entry: keeps what tells them from others that have the same key. */
-void ha_frond::keep_restore(uint index, const frond_row &entry, const uchar *restore, bool pushed)
+void ha_frond::keep_restore(uint index, const frond_row &entry, const uchar *restore)
 {
   compared_restore.clear();
-  if (pushed && (codecs[index]->restore_needed() || (has_primary_key() && primary_codec()->restore_needed())))
+  if (checked_entry && is_restored(index))
     compared_restore.append(restore, entry.value.data + entry.value.size - restore);
 }
 
-/* Whether the record has the columns of the entry to the last byte; they have the same keys. */
-bool ha_frond::is_restored_alike(uint index, const uchar *record)
+/* Whether what is pushed has said yes to the columns that are in the record, to the last byte; their keys are the entry's. */
+bool ha_frond::is_checked(uint index, const uchar *record)
 {
+  if (!checked_entry)
+    return false;
   compare_other.clear();
   codecs[index]->encode_restore(record, compare_other);
   if (has_primary_key())
@@ -1407,7 +1416,7 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
   }
   append_present_key(index, record);
   const bool stays= same(slice(compare_key), slice(compared));
-  if (stays && (!pushed || is_restored_alike(index, record)))
+  if (stays && (!pushed || is_checked(index, record)))
     return 0;
   if (!stays && (!may_take || !is_walked(compare_key))) {
     *skip= true;

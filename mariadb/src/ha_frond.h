@@ -251,8 +251,9 @@ private:
   int read_entry(uint index, const frond_row &entry, uchar *record, bool *skip);
   int read_row_later(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, bool pushed, uchar *record,
                      bool *skip);
-  void keep_restore(uint index, const frond_row &entry, const uchar *restore, bool pushed);
-  bool is_restored_alike(uint index, const uchar *record);
+  bool is_restored(uint index) const;
+  void keep_restore(uint index, const frond_row &entry, const uchar *restore);
+  bool is_checked(uint index, const uchar *record);
   int lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip);
   bool is_walked(const frond::Bytes &key) const;
   bool keeps_up() const;
@@ -328,7 +329,8 @@ private:
   frond::Bytes place, other_place; /* keys made of what position() gave */
   frond::Bytes walked_key;  /* of the row where the walk stands, when what follows may have moved */
   frond::Bytes compared;    /* the entry by which a row that is locked was found, or one that is not its entry any more */
-  frond::Bytes compared_restore; /* what restores its columns, where a pushed condition has looked at them */
+  bool checked_entry= false; /* what is pushed has said yes to its columns */
+  frond::Bytes compared_restore; /* what restores these */
   DsMrr_impl multi_range;
 };
 
