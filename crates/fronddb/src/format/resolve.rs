@@ -84,6 +84,17 @@ impl KeyReader {
         }
     }
 
+    /// As of a range-delete with this number that the reader sees.
+    #[inline]
+    pub fn delete_below(&mut self, seq: u64) {
+        self.deleted_below = self.deleted_below.max(seq);
+    }
+
+    /// Of a range-delete that is no newer nothing need be told.
+    pub fn deleted_below(&self) -> u64 {
+        self.deleted_below
+    }
+
     /// Takes the next older message. On anything but [`Found::Undecided`], no more are needed.
     #[inline]
     pub fn message(&mut self, view: &View<'_>, message: &Message<'_>) -> Found {

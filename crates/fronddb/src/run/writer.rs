@@ -16,7 +16,7 @@ use crate::base::checksum::key_hash;
 use crate::base::compress::Codec;
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Error, ErrorKind, Result, RunId, TxnId, key};
-use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, IndexBuilder, RangeBlock, ranges};
+use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, IndexBuilder, RangeBlock, ranges, sort_ranges};
 use crate::format::{Message, RangeDelete, RunMeta, Stamp, filter};
 use crate::store::{EXTENT_PAGES_MAX, Urgency};
 use std::cmp::Ordering;
@@ -432,7 +432,7 @@ impl RunWriter {
             return Ok(());
         }
         let mut all = std::mem::take(&mut self.ranges);
-        ranges::sort_ranges(&mut all);
+        sort_ranges(&mut all);
         let mut rest = &all[..];
         loop {
             let mut bytes = 0;

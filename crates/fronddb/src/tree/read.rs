@@ -13,7 +13,8 @@ use super::value::Value;
 use super::{BeTree, Version};
 use crate::base::checksum::key_hash;
 use crate::base::{CommitNumber, Result, TxnId, key};
-use crate::format::message::{Message, RangeDelete};
+use crate::format::block::RangeList;
+use crate::format::message::Message;
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::View;
 use crate::memtable::Level0;
@@ -27,8 +28,8 @@ enum Stop<'a> {
 
 /// The visitor of [`BeTree::visit_path`].
 trait PathVisitor {
-    /// A range-delete that covers the key, before any older message.
-    fn range_delete(&mut self, range: &RangeDelete);
+    /// Range-deletes, of which some may cover the key, before any older message.
+    fn range_deletes(&mut self, ranges: &RangeList);
     /// True when this read charges the slots that it goes through, for all of its kind.
     fn is_charged(&self) -> bool {
         false
@@ -56,8 +57,10 @@ struct Getter<'a> {
 }
 
 impl PathVisitor for Getter<'_> {
-    fn range_delete(&mut self, range: &RangeDelete) {
-        self.reader.range_delete(self.view, range.seq, range.stamp);
+    fn range_deletes(&mut self, ranges: &RangeList) {
+        let stretch = ranges.stretch(self.key);
+        let newest = stretch.newest(self.reader.deleted_below(), |range| self.view.sees(range.stamp, true));
+        newest.into_iter().for_each(|range| self.reader.delete_below(range.seq));
     }
 
     #[inline]
@@ -106,9 +109,16 @@ struct ChangeFinder<'a> {
 }
 
 impl PathVisitor for ChangeFinder<'_> {
-    fn range_delete(&mut self, range: &RangeDelete) {
-        if let Some(number) = self.view.committed(range.stamp) {
-            self.newest_range = self.newest_range.max(Some((range.seq, number)));
+    fn range_deletes(&mut self, ranges: &RangeList) {
+        let newest = self.newest_range.map_or(0, |(seq, _)| seq);
+        let mut number = None;
+        let newest = ranges.stretch(self.key).newest(newest, |range| {
+            let committed = self.view.committed(range.stamp);
+            number = committed.or(number);
+            committed.is_some()
+        });
+        if let (Some(range), Some(number)) = (newest, number) {
+            self.newest_range = Some((range.seq, number));
         }
     }
 
@@ -137,7 +147,7 @@ impl PathVisitor for ChangeFinder<'_> {
 struct Warmer<'a>(&'a [u8]);
 
 impl PathVisitor for Warmer<'_> {
-    fn range_delete(&mut self, _range: &RangeDelete) {}
+    fn range_deletes(&mut self, _ranges: &RangeList) {}
 
     fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>> {
         if let Stop::Run(run, place) = stop {
@@ -246,7 +256,7 @@ impl BeTree {
         let is_charged = visitor.is_charged();
         for level0 in version.level0() {
             if level0.has_range_deletes() {
-                level0.range_deletes(|lists| lists.covering(key).for_each(|range| visitor.range_delete(range)));
+                level0.range_deletes(|lists| lists.lists().iter().for_each(|list| visitor.range_deletes(list)));
             }
             if visitor.stop(Stop::Level0(level0))?.is_break() {
                 return Ok(());
@@ -265,7 +275,8 @@ impl BeTree {
             let buffer = slot.buffer().iter().map(|run| (run, Place::Buffer));
             for (run, place) in buffer.chain(base.map(|run| (run, Place::Base))) {
                 if run.has_range_deletes() {
-                    run.range_deletes_of_point()?.covering(key).for_each(|range| visitor.range_delete(range));
+                    let ranges = run.range_deletes_of_point()?;
+                    visitor.range_deletes(&ranges);
                 }
                 if visitor.stop(Stop::Run(run, place))?.is_break() {
                     return Ok(());

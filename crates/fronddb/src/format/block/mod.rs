@@ -3,7 +3,7 @@
 //! Rooms, in reading order: this file (the envelope that every stored block has), [`builder`]
 //! (blocks of messages as stored), `columns` (how they become small), [`entries`] and `decode` with `stored` (the same
 //! blocks in memory, and the cursor over them), [`index`] (where the blocks of a run are), [`ranges`]
-//! (range-deletes of a run).
+//! (range-deletes of a run), `range_list` (the newest that covers a key).
 //!
 //! # Stored form
 //!
@@ -36,13 +36,15 @@ mod columns;
 mod decode;
 pub mod entries;
 pub mod index;
+mod range_list;
 pub mod ranges;
 mod stored;
 
 pub use builder::{BLOCK_BYTES_MAX, EntryBlockBuilder, Layout, PLANES_MIN};
 pub use entries::{EntryBlock, EntryCursor, Payload};
 pub use index::{IndexBlock, IndexBuilder, IndexEntry};
-pub use ranges::{RangeBlock, RangeList, RangeLists};
+pub use range_list::{RangeList, Stretch, sort_ranges};
+pub use ranges::{RangeBlock, RangeLists};
 
 use crate::base::checksum;
 use crate::base::codec::Decoder;

@@ -43,7 +43,7 @@ impl TreeCursor {
         self.reader.clear();
         let view = self.view.view();
         if !leaf.ranges.is_empty() {
-            leaf.ranges.covering(&self.key).for_each(|range| self.reader.range_delete(&view, range.seq, range.stamp));
+            self.reader.delete_below(leaf.ranges.newest(&self.key));
         }
         let mut decided = false;
         let mut is_newest = true;

@@ -202,7 +202,7 @@ impl Leaf {
 
 /// Of two bounds (`None`: no bound).
 #[inline]
-fn lower_of<'a>(one: Option<&'a [u8]>, other: Option<&'a [u8]>) -> Option<&'a [u8]> {
+pub(super) fn lower_of<'a>(one: Option<&'a [u8]>, other: Option<&'a [u8]>) -> Option<&'a [u8]> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
@@ -212,12 +212,7 @@ fn lower_of<'a>(one: Option<&'a [u8]>, other: Option<&'a [u8]>) -> Option<&'a [u
 fn jump(stream: &mut Stream, ranges: &mut Ranges, direction: Direction) -> Result<()> {
     let Stream { source, seq_max } = stream;
     while source.valid() {
-        let Some(dead) = ranges.covering_above(source.key(), *seq_max) else { return Ok(()) };
-        let border = match direction {
-            Direction::Forward => dead.map(|range| range.end.as_slice()).max(),
-            Direction::Backward => dead.map(|range| range.start.as_slice()).min(),
-        };
-        match (border, direction) {
+        match (ranges.end_above(source.key(), *seq_max, direction), direction) {
             (None, _) => return Ok(()),
             (Some(end), Direction::Forward) => source.seek(end)?,
             (Some(start), Direction::Backward) => source.seek_before(start)?,

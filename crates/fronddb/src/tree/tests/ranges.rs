@@ -62,3 +62,53 @@ fn scans_between_many_range_deletes_look_at_few_of_them() {
     assert!(looked < 40 * u64::from(ROWS), "looked={looked}");
     harness.check_to_the_end();
 }
+
+/// Asks for every key by itself, and compares.
+fn get_all(harness: &Harness, snapshot: CommitNumber) -> usize {
+    let expected: std::collections::BTreeMap<_, _> = harness.expected(snapshot).into_iter().collect();
+    let (version, view) = (harness.tree.version(), harness.view(snapshot));
+    for key in harness.model.keys() {
+        let found = harness.tree.get(&version, &view.view(), key).expect("get");
+        assert_eq!(found.map(Value::into_vec).as_ref(), expected.get(key), "{key:?} at {snapshot}");
+    }
+    harness.model.len()
+}
+
+#[test]
+fn range_deletes_that_cover_each_other_cost_a_read_little() {
+    const TIMES: u32 = 1_000;
+    const ROWS: u32 = 400;
+    let number = |at: u32| crate::base::key::inner(TreeId(1), &at.to_be_bytes());
+    type Bounds = fn(u32) -> (u32, u32);
+    let ways: [(&str, Bounds); 4] = [
+        ("the same again and again", |_| (0, ROWS)),
+        ("from one start, the newer the wider", |at| (0, 1 + at * (ROWS - 1) / TIMES)),
+        ("inside each other", |at| (at * 190 / TIMES, ROWS - at * 190 / TIMES)),
+        ("around each other", |at| (190 - at * 190 / TIMES, 210 + at * 190 / TIMES)),
+    ];
+    for (name, bounds) in ways {
+        let mut harness = Harness::new();
+        (0..ROWS).for_each(|at| harness.write(&number(at), Kind::Put, b"old"));
+        harness.seal_all();
+        (0..ROWS).for_each(|at| harness.write(&number(at), Kind::Put, b"row"));
+        let before = CommitNumber(harness.now);
+        for at in 0..TIMES {
+            if at == TIMES / 2 {
+                harness.snapshots.extend([before, CommitNumber(harness.now)]);
+            }
+            let (start, end) = bounds(at);
+            harness.write(&number(start + at % (end - start)), Kind::Put, b"staged");
+            harness.delete_range(number(start), number(end));
+        }
+        (0..ROWS).step_by(3).for_each(|at| harness.write(&number(at), Kind::Put, b"new"));
+        harness.check();
+        let snapshots: Vec<_> = [before, CommitNumber::LATEST].into_iter().chain(harness.snapshots.clone()).collect();
+        for snapshot in snapshots {
+            let (looked, _) = looks(|| scan(&harness, snapshot));
+            assert!(looked < 100 * u64::from(ROWS), "{name}: a scan at {snapshot}, looked={looked}");
+        }
+        let (looked, gets) = looks(|| get_all(&harness, CommitNumber::LATEST));
+        assert!(looked < 40 * gets as u64, "{name}: gets={gets} looked={looked}");
+        harness.check_to_the_end();
+    }
+}
