@@ -6,7 +6,6 @@ use super::OwnedView;
 use super::ranges::Ranges;
 use crate::base::Result;
 use crate::base::key::{KeyRange, head};
-use crate::memtable::Level0;
 use crate::run::CursorMode;
 use crate::tree::node::{Node, Target};
 use crate::tree::rent::Read;
@@ -100,8 +99,11 @@ impl Leaf {
             if level0.has_range_deletes() {
                 level0.range_deletes(|lists| ranges.add_all(lists, view, &lower, upper.as_deref()));
             }
-            let seq_max = level0.seq_bounds().map_or(0, |(_, max)| max);
-            let seq_max = if matches!(level0, Level0::Active(_)) { u64::MAX } else { seq_max };
+            // The first one is what writers add to.
+            let seq_max = match streams.is_empty() {
+                true => u64::MAX,
+                false => level0.seq_bounds().map_or(0, |(_, max)| max),
+            };
             streams.push(Stream { source: Source::Level0(level0.cursor()), seq_max });
             pays.push(None);
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::format::message::LOOKS;
+use crate::tree::source::MOVES;
 
 /// How many range-deletes are looked at by `step`, and what it returns.
 fn looks<T>(step: impl FnOnce() -> T) -> (u64, T) {
@@ -60,6 +61,21 @@ fn scans_between_many_range_deletes_look_at_few_of_them() {
     let (looked, rows) = looks(|| scan(&harness, CommitNumber::LATEST));
     assert_eq!(rows, (left, left));
     assert!(looked < 40 * u64::from(ROWS), "looked={looked}");
+    harness.check_to_the_end();
+}
+
+#[test]
+fn a_scan_jumps_over_what_a_range_delete_has_emptied_in_a_sealed_memtable() {
+    let number = |at: u32| crate::base::key::inner(TreeId(1), &at.to_be_bytes());
+    let mut harness = Harness::new();
+    (0..2_000).for_each(|at| harness.write(&number(at), Kind::Put, b"row"));
+    harness.switch();
+    harness.delete_range(number(1), number(1_999));
+    harness.write(&number(1_000), Kind::Put, b"again");
+    let before = MOVES.get();
+    assert_eq!(scan(&harness, CommitNumber::LATEST), (3, 3));
+    let moves = MOVES.get() - before;
+    assert!(moves < 40, "moves={moves}");
     harness.check_to_the_end();
 }
 
