@@ -34,7 +34,7 @@ impl BeTree {
     pub(super) fn install(&self, state: &mut State, next: impl FnOnce(u64, u64) -> Version) {
         let number = self.version.load().number + 1;
         let version = Arc::new(next(number, state.grafts));
-        state.past.push_back((number, Arc::downgrade(&version)));
+        state.add_version(number, &version);
         self.version.store(version);
     }
 

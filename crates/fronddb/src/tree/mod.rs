@@ -190,6 +190,8 @@ struct State {
     reservations: plan::Reservations,
     /// Versions that may live, ascending.
     past: VecDeque<(u64, Weak<Version>)>,
+    /// With so many of them, those that are over are looked for.
+    past_max: usize,
     retired: VecDeque<Retired>,
     /// Blobs that seals brought into the tree since the last publication.
     blobs_added: Vec<Extent>,
@@ -247,7 +249,7 @@ impl BeTree {
         let root = saved.clone().unwrap_or_else(|| Node::empty_root(&env));
         let version = Arc::new(Version::new(1, active, sealed, root, 0));
         let mut state = State::default();
-        state.past.push_back((1, Arc::downgrade(&version)));
+        state.add_version(1, &version);
         BeTree {
             env,
             version: ArcSwap::new(version),

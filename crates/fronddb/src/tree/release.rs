@@ -7,13 +7,17 @@
 //!
 //! An extent leaves the cache first (C1 of [`crate::cache`]): once the store has it, it may be written anew.
 
-use super::{BeTree, State};
+use std::sync::Arc;
+
+use super::{BeTree, State, Version};
 use crate::base::{Extent, TxnId};
 
 /// A piece ends with the extent that makes it so large: some thousand blocks.
 const PIECE_PAGES: u64 = 16 << 10;
 /// After a publication: a GiB, then.
 const PIECES_MAX: usize = 16;
+/// Fewer versions are not worth looking through.
+const VERSIONS_MIN: usize = 16;
 
 impl BeTree {
     /// Hands over a piece of what no version reads any more; true when there was something. Nothing is done while somebody else is at it.
@@ -45,6 +49,15 @@ impl BeTree {
 }
 
 impl State {
+    /// From now on this version may be read. Behind one that is read for long, those that are over leave when they are as many as the rest.
+    pub(super) fn add_version(&mut self, number: u64, version: &Arc<Version>) {
+        if self.past.len() >= self.past_max {
+            self.past.retain(|(_, version)| version.strong_count() > 0);
+            self.past_max = 2 * self.past.len().max(VERSIONS_MIN);
+        }
+        self.past.push_back((number, Arc::downgrade(version)));
+    }
+
     /// Takes out what no version that lives may read, up to the extent with which it is `pages` large, and the transactions of runs
     /// all of which is out.
     fn take_unread(&mut self, pages: u64) -> Option<(Vec<Extent>, Vec<Vec<TxnId>>)> {

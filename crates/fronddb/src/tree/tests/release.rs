@@ -44,3 +44,17 @@ fn what_is_freed(by_publication: bool) {
     let left = env.store.statistics().used_bytes;
     assert!(left < used / 2, "used={used} left={left}");
 }
+
+#[test]
+fn behind_a_version_that_is_read_for_long_others_are_not_remembered() {
+    let harness = Harness::new();
+    let reader = harness.tree.version();
+    let remembered = || harness.tree.state.lock().past.len();
+    for memtable in 1..=200 {
+        harness.tree.switch_active(Arc::new(Memtable::new(memtable, &harness.budget)));
+        assert!(remembered() <= 40, "after {memtable}: {}", remembered());
+    }
+    drop(reader);
+    harness.tree.release_some();
+    assert!(remembered() <= 40);
+}
