@@ -96,7 +96,7 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     source: Option<std::sync::Arc<std::io::Error>>,
-    is_passing_read: bool,
+    is_passing: bool,
 }
 
 /// `std::result::Result` with [`Error`].
@@ -105,7 +105,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of `kind`; `message` in lower case, values last as `name=value`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into(), source: None, is_passing_read: false }
+        Error { kind, message: message.into(), source: None, is_passing: false }
     }
 
     /// Wraps an operating system error; a full disk or quota becomes [`ErrorKind::NoSpace`].
@@ -114,7 +114,7 @@ impl Error {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
             _ => ErrorKind::Io,
         };
-        Error { kind, message: context.into(), source: Some(std::sync::Arc::new(source)), is_passing_read: false }
+        Error { kind, message: context.into(), source: Some(std::sync::Arc::new(source)), is_passing: false }
     }
 
     /// Shorthand for [`ErrorKind::Corruption`].
@@ -142,16 +142,16 @@ impl Error {
         matches!(self.kind, ErrorKind::Corruption | ErrorKind::UnsupportedFormat)
     }
 
-    /// True when a read failed by something that says nothing about what is stored, as the want of memory. Nothing changed,
-    /// and the same read may succeed later.
-    pub fn is_passing_read(&self) -> bool {
-        self.is_passing_read
+    /// True when a read failed, or a segment of the log could not be prepared or recycled, by something that says nothing about what is
+    /// stored, as the want of memory or of file descriptors. Nothing changed, and the same may succeed later.
+    pub fn is_passing(&self) -> bool {
+        self.is_passing
     }
 
-    /// The same failure of the system, known to be that of a read which may succeed later.
+    /// The same failure of the system, known to have changed nothing and to be that of something which may succeed later.
     #[must_use]
-    pub(crate) fn into_passing_read(self) -> Error {
-        Error { is_passing_read: true, ..self }
+    pub(crate) fn into_passing(self) -> Error {
+        Error { is_passing: true, ..self }
     }
 
     /// The same failure of the system, known to be damage of what is stored.

@@ -255,6 +255,7 @@ impl Engine {
             Err(error) if error.kind() == ErrorKind::NoSpace => self.disk_is_full(&error),
             // Somebody is closing the database.
             Err(error) if error.kind() == ErrorKind::Closed => {}
+            Err(error) if error.is_passing() => {}
             Err(error) => {
                 self.poison(&error);
             }

@@ -15,7 +15,8 @@
 //!
 //! - B1: a step that met a full disk is tried again after a pause, and keeps no other step from being done.
 //! - B2: a step that met data which is damaged, of a newer version, or that the disk does not give back, is tried again after a pause, and what it
-//!   could not do stays undone; reads of other trees go on. So is one whose read failed for another reason, for want of memory say: it changed nothing.
+//!   could not do stays undone; reads of other trees go on. So is one whose read failed for another reason, for want of memory say, or that could not
+//!   prepare or recycle a segment of the log: it changed nothing.
 //! - B3: any other failure, and a panic, poisons, in whichever thread the step runs;
 //! - B4: what goes wrong in a read for a scan is told to that scan, when it needs what was to be read, and to nobody else.
 
@@ -226,7 +227,7 @@ impl Engine {
                 true
             }
             ErrorKind::Closed => true,
-            _ => error.is_passing_read(),
+            _ => error.is_passing(),
         }
     }
 

@@ -451,7 +451,7 @@ mod tests {
             let has_failed = plan.fired() > 0;
             plan.clear();
             if has_failed {
-                assert!(committed.is_err_and(|error| error.is_passing_read()), "nth={nth}");
+                assert!(committed.is_err_and(|error| error.is_passing()), "nth={nth}");
                 assert_eq!(db.prepared()?.len(), 1, "nth={nth}");
                 assert_eq!(db.get(&dropped, b"key")?, None, "nth={nth}");
                 db.commit_prepared(b"xid")?;

@@ -167,8 +167,8 @@ impl Engine {
         poisoned(first)
     }
 
-    /// Passes a result of the log on: what the log could not do for want of space can be tried again, what it refused changed
-    /// nothing, every other failure of it poisons.
+    /// Passes a result of the log on: what the log could not do for want of space can be tried again, as what it could not do for a segment
+    /// in which nothing is yet; what it refused changed nothing; every other failure of it poisons.
     #[inline]
     pub(crate) fn logged<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|error| match error.kind() {
@@ -177,6 +177,10 @@ impl Engine {
                 error
             }
             ErrorKind::InvalidArgument | ErrorKind::Closed => error,
+            _ if error.is_passing() => {
+                self.events.segment_failed(self.clock.micros(), &error);
+                error
+            }
             _ => self.poison(&error),
         })
     }

@@ -3,7 +3,7 @@
 //! | level | events |
 //! |---|---|
 //! | error | the database is poisoned, with the cause; damage was found |
-//! | warning | the disk is full; writers were stopped for long; a damaged superblock was passed over |
+//! | warning | the disk is full; a segment of the log cannot be prepared or recycled; writers were stopped for long; a damaged superblock was passed over |
 //! | note | recovery begins, goes on, is done; the file system refuses direct i/o; the disk has space again |
 //!
 //! Told in whatever thread meets the event, also under latches, so the callback must be quick and must not call the
@@ -12,7 +12,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::report::RecoveryReport;
 use crate::base::Error;
@@ -24,6 +24,8 @@ const STALL_SLOW_MICROS: u64 = 1_000_000;
 const STALL_EVERY_MICROS: u64 = 10_000_000;
 /// The least time between two words of recovery's progress, in microseconds.
 const PROGRESS_EVERY_MICROS: u64 = 1_000_000;
+/// The least time between two words of segments of the log that fail, in microseconds.
+const SEGMENT_EVERY_MICROS: u64 = 10_000_000;
 /// Damages that are told, at most: past this, `check` tells more.
 const DAMAGES_MAX: usize = 100;
 
@@ -50,6 +52,9 @@ pub(crate) struct EventLog {
     /// When a stop of writers, or progress, was told last, plus one.
     stall_micros: AtomicU64,
     progress_micros: AtomicU64,
+    /// It was told that a segment of the log failed, and when, plus one; and none was ready since.
+    has_segment_failed: AtomicBool,
+    segment_micros: AtomicU64,
 }
 
 impl std::fmt::Debug for EventLog {
@@ -90,6 +95,23 @@ impl EventLog {
                 format!("writers were stopped because level 0 was full, milliseconds={milliseconds}")
             });
         }
+    }
+
+    /// A segment of the log could not be prepared or recycled, which will be tried again. Told once, until segments are ready again.
+    #[cold]
+    pub(crate) fn segment_failed(&self, now: u64, error: &Error) {
+        if !self.has_segment_failed.load(Ordering::Relaxed) && is_due(&self.segment_micros, now, SEGMENT_EVERY_MICROS) {
+            self.has_segment_failed.store(true, Ordering::Relaxed);
+            self.tell(LogLevel::Warning, || {
+                format!("the log lacks a segment, what needs one fails until it can be made: {error}")
+            });
+        }
+    }
+
+    /// The log lacks no segment.
+    #[inline]
+    pub(crate) fn segments_are_ready(&self) {
+        self.has_segment_failed.store(false, Ordering::Relaxed);
     }
 
     /// Recovery has read `done` of about `total` bytes of log.
@@ -141,6 +163,7 @@ fn is_due(last: &AtomicU64, now: u64, every: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::ErrorKind;
 
     type Told = Arc<Mutex<Vec<(LogLevel, String)>>>;
 
@@ -172,6 +195,22 @@ mod tests {
             log.stall(now, STALL_SLOW_MICROS);
         }
         assert_eq!(told.lock().len(), 2);
+    }
+
+    #[test]
+    fn a_segment_that_fails_is_told_once_until_segments_are_ready_and_not_too_often() {
+        let (log, told) = log();
+        let error = Error::new(ErrorKind::Io, "no descriptor");
+        for now in [0, 1, SEGMENT_EVERY_MICROS] {
+            log.segment_failed(now, &error);
+        }
+        assert_eq!(told.lock().len(), 1);
+        log.segments_are_ready();
+        for now in [SEGMENT_EVERY_MICROS - 1, SEGMENT_EVERY_MICROS, 3 * SEGMENT_EVERY_MICROS] {
+            log.segment_failed(now, &error);
+        }
+        assert_eq!(told.lock().len(), 2);
+        assert!(told.lock().iter().all(|(level, text)| *level == LogLevel::Warning && text.contains("no descriptor")));
     }
 
     #[test]

@@ -273,7 +273,10 @@ impl Engine {
             self.logged(log.give_back_spare())?;
         }
         match &kept {
-            Ok(_) => self.space_is_kept(),
+            Ok(_) => {
+                self.events.segments_are_ready();
+                self.space_is_kept();
+            }
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 self.full_disk.try_again_at.store(now + PAUSE.as_micros() as u64, Ordering::Relaxed);
             }

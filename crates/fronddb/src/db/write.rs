@@ -102,7 +102,7 @@ impl Drop for Blobs<'_> {
 
 /// Whether the log has nothing of a record that it failed to append: what else goes wrong may do so after the record was written.
 fn is_refusal(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::InvalidArgument | ErrorKind::Closed)
+    matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::InvalidArgument | ErrorKind::Closed) || error.is_passing()
 }
 
 impl TxnCore {

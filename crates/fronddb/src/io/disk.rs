@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{File, OpenMode, Storage, check_named, failed};
+use super::{Directory, File, OpenMode, Storage, check_named, failed};
 use crate::base::page_buf::PageBuf;
 use crate::base::{Error, ErrorKind, Result};
 
@@ -49,6 +49,24 @@ fn open_with(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
             result => return result,
         }
     }
+}
+
+#[derive(Debug)]
+struct DiskDirectory {
+    directory: OwnedFd,
+    path: PathBuf,
+}
+
+impl Directory for DiskDirectory {
+    fn sync(&self) -> Result<()> {
+        rustix::fs::fsync(&self.directory).map_err(|error| failed("sync directory", &self.path, error))
+    }
+}
+
+fn open_directory(dir: &Path) -> Result<DiskDirectory> {
+    let directory = open_with(dir, OFlags::RDONLY | OFlags::DIRECTORY);
+    let directory = directory.map_err(|error| failed("open directory", dir, error))?;
+    Ok(DiskDirectory { directory, path: dir.to_path_buf() })
 }
 
 /// The directory that holds `path`, which is not empty; the current one for a bare name.
@@ -147,9 +165,11 @@ impl Storage for DiskStorage {
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
-        let directory = open_with(dir, OFlags::RDONLY | OFlags::DIRECTORY);
-        let directory = directory.map_err(|error| failed("open directory", dir, error))?;
-        rustix::fs::fsync(&directory).map_err(|error| failed("sync directory", dir, error))
+        open_directory(dir)?.sync()
+    }
+
+    fn open_dir(&self, dir: &Path) -> Result<Arc<dyn Directory>> {
+        Ok(Arc::new(open_directory(dir)?))
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {

@@ -7,8 +7,8 @@
 //!
 //! What a fired fault does: `Error` and `NoSpace` fail the call without effect. `ShortWrite` writes the first half
 //! (whole pages) and fails; `BitFlip` inverts one bit of what is read or written, drawn from the plan's seed, and reports
-//! success; on calls without data both act as `Error`. `NoMemory` fails the call without effect, and says nothing about what is
-//! stored. `Latency` sleeps, then lets the call go on. A bad sector is a rule for the reads that touch a range of a file
+//! success; on calls without data both act as `Error`. `NoMemory` and `NoDescriptor` fail the call without effect, and say nothing about
+//! what is stored. `Latency` sleeps, then lets the call go on. A bad sector is a rule for the reads that touch a range of a file
 //! ([`FaultRule::unreadable`]).
 
 use std::ops::Range;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::{File, OpenMode, Storage, failed};
+use super::{Directory, File, OpenMode, Storage, failed};
 use crate::base::Result;
 use crate::base::page_buf::{ALIGNMENT, PageBuf};
 use crate::base::random;
@@ -30,7 +30,7 @@ use crate::base::random;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(usize)]
 pub enum CallClass {
-    /// [`Storage::open`].
+    /// [`Storage::open`], [`Storage::open_dir`].
     Open = 0,
     /// [`File::read_at`].
     Read = 1,
@@ -46,7 +46,7 @@ pub enum CallClass {
     Punch = 6,
     /// [`Storage::create_dir_all`], [`Storage::remove`], [`Storage::rename`].
     Names = 7,
-    /// [`Storage::sync_dir`].
+    /// [`Storage::sync_dir`], [`Directory::sync`].
     SyncDir = 8,
     /// [`Storage::list`], [`Storage::exists`], [`Storage::free_bytes`], [`File::len`].
     Query = 9,
@@ -80,6 +80,8 @@ pub enum Fault {
     NoSpace,
     /// It fails for want of memory.
     NoMemory,
+    /// It fails because the process has as many files open as it may.
+    NoDescriptor,
     /// Half of it is written, then it fails with an I/O error.
     ShortWrite,
     /// It succeeds with one bit inverted.
@@ -244,6 +246,7 @@ fn injected(fault: Fault, class: CallClass, path: &Path) -> crate::base::Error {
     let error = match fault {
         Fault::NoSpace => std::io::Error::from(std::io::ErrorKind::StorageFull),
         Fault::NoMemory => Errno::NOMEM.into(),
+        Fault::NoDescriptor => Errno::MFILE.into(),
         _ => Errno::IO.into(),
     };
     failed(&format!("injected: {class:?}"), path, error)
@@ -305,6 +308,12 @@ impl Storage for FaultStorage {
         self.below.sync_dir(dir)
     }
 
+    fn open_dir(&self, dir: &Path) -> Result<Arc<dyn Directory>> {
+        self.plan.check(CallClass::Open, dir)?;
+        let directory = self.below.open_dir(dir)?;
+        Ok(Arc::new(FaultDirectory { below: directory, plan: self.plan.clone(), path: dir.to_path_buf() }))
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
         self.plan.check(CallClass::Lock, path)?;
         self.below.lock(path)
@@ -313,6 +322,20 @@ impl Storage for FaultStorage {
     fn free_bytes(&self, dir: &Path) -> Result<u64> {
         self.plan.check(CallClass::Query, dir)?;
         self.below.free_bytes(dir)
+    }
+}
+
+#[derive(Debug)]
+struct FaultDirectory {
+    below: Arc<dyn Directory>,
+    plan: FaultPlan,
+    path: PathBuf,
+}
+
+impl Directory for FaultDirectory {
+    fn sync(&self) -> Result<()> {
+        self.plan.check(CallClass::SyncDir, &self.path)?;
+        self.below.sync()
     }
 }
 

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 // Not the facade's: in tests of schedules a call to the simulated disk is one step.
 use parking_lot::Mutex;
 
-use super::{File, OpenMode, Storage, check_aligned, check_named, failed};
+use super::{Directory, File, OpenMode, Storage, check_aligned, check_named, failed};
 use crate::base::{Error, ErrorKind, Result};
 
 mod crash;
@@ -355,6 +355,13 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
+    fn open_dir(&self, dir: &Path) -> Result<Arc<dyn Directory>> {
+        if !self.0.names.lock().dirs.contains(&normal(dir)) {
+            return Err(not_found("open directory", dir));
+        }
+        Ok(Arc::new(MemoryDirectory(self.clone(), dir.to_path_buf())))
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
         self.open(path, OpenMode { create: true, ..OpenMode::default() })?;
         let (path, locks) = (normal(path), self.0.names.lock().locks.clone());
@@ -366,6 +373,15 @@ impl Storage for MemoryStorage {
 
     fn free_bytes(&self, _dir: &Path) -> Result<u64> {
         Ok(self.0.space.free())
+    }
+}
+
+#[derive(Debug)]
+struct MemoryDirectory(MemoryStorage, PathBuf);
+
+impl Directory for MemoryDirectory {
+    fn sync(&self) -> Result<()> {
+        self.0.sync_dir(&self.1)
     }
 }
 

@@ -9,7 +9,7 @@
 //! - I1: [`File::write_at`] and [`File::set_len`] are visible to reads at once, and durable after the next
 //!   successful [`File::sync_data`] on any handle of the file. Without it a crash keeps any subset, in
 //!   any order, torn at 512 bytes.
-//! - I2: a created, renamed or removed name is durable after [`Storage::sync_dir`] on its directory.
+//! - I2: a created, renamed or removed name is durable after [`Storage::sync_dir`], or [`Directory::sync`], on its directory.
 //!   [`Storage::create_dir_all`] is durable when it returns.
 //! - I3: after a failed sync nothing is known about what was written since the last successful one: never
 //!   retry it (the kernel forgets the error and the data).
@@ -72,12 +72,21 @@ pub trait Storage: Send + Sync + Debug {
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> Result<()>;
 
+    /// Opens a directory whose names are to be made durable again and again.
+    fn open_dir(&self, dir: &Path) -> Result<Arc<dyn Directory>>;
+
     /// Locks a file (created when missing) against every other process and handle until the guard is
     /// dropped or the process ends. `AlreadyOpen` when it is locked. A file that is there need not be writable.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>>;
 
     /// Bytes that can still be written in the file system of `dir`.
     fn free_bytes(&self, dir: &Path) -> Result<u64>;
+}
+
+/// An open directory. Closed when the last reference goes.
+pub trait Directory: Send + Sync + Debug {
+    /// As [`Storage::sync_dir`], but takes no descriptor for it.
+    fn sync(&self) -> Result<()>;
 }
 
 /// An open file. Closed when the last reference goes.
@@ -171,6 +180,14 @@ pub(crate) fn is_lost(error: &Error) -> bool {
 /// True when something stored is damaged, or the disk does not give it back: what else there is may still be read.
 pub(crate) fn is_damage(error: &Error) -> bool {
     error.kind() == ErrorKind::Corruption || is_lost(error)
+}
+
+/// True when a call found no descriptor or no memory: it has done nothing, and the same may succeed later. Not to be believed of a sync (I3).
+pub(crate) fn is_want(error: &Error) -> bool {
+    use rustix::io::Errno;
+    let wants = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    let number = error.system().and_then(std::io::Error::raw_os_error);
+    wants.iter().any(|want| number == Some(want.raw_os_error()))
 }
 
 /// Wraps an operating system error with the call and the path it happened on.

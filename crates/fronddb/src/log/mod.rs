@@ -44,7 +44,8 @@
 //!
 //! A failed write or sync poisons the log: everything later fails with `Poisoned` and the first cause, and nothing
 //! is retried, because after a failed sync nobody knows what the disk holds. Where a segment is prepared, in which nothing is yet, it fails with
-//! `Io` instead, and the file is removed. `NoSpace` comes only where
+//! `Io` instead, and the file is removed; unless it was a sync that failed, that may be tried again, and the error is a passing one
+//! (L7 of [`pool`]). `NoSpace` comes only where
 //! space is asked for, before anything changed: from [`Log::append`] when there is no room for the record in prepared
 //! segments (a record that is too large for the ring leaves no room in its segment), and from [`Log::rotate`].
 
@@ -218,7 +219,7 @@ impl Log {
         if !end.is_multiple_of(8) {
             return Err(Error::invalid(format!("log starts between words, lsn={end}")));
         }
-        let pool = Pool::new(storage, PathBuf::from(dir), &options, tail.next_number());
+        let pool = Pool::new(storage, PathBuf::from(dir), &options, tail.next_number())?;
         for (number, from, upto) in tail.live() {
             pool.add_live(number, from, upto);
         }

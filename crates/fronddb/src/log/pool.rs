@@ -16,6 +16,8 @@
 //!   next is durable, and a writer syncs the first before it begins another ([`Pool::first_written`]).
 //! - L6: a prepared segment says in its header whose it is, so that the log of another database is known also where nothing was begun.
 //!   A new file is signed; a released one is by its last use; one that a crash kept from being signed is when it is recycled.
+//! - L7: what fails here before a name or a byte of a live segment has changed has changed nothing, and may be tried again: the error says so
+//!   ([`Error::is_passing`]). A failed sync never says so. The directory is held open, so that none is wanted in the middle of a change of names.
 //!
 //! Latches: `preparing` is held over calls to files and directories, `is_closed` shared over those that change something; then comes
 //! `state`, which is held over none.
@@ -32,7 +34,7 @@ use crate::base::page_buf::PageBuf;
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use crate::base::{Error, ErrorKind, Lsn, Result};
-use crate::io::{File, OpenMode, Storage};
+use crate::io::{self, Directory, File, OpenMode, Storage};
 
 /// Prepared segments that released ones are kept for.
 const PREPARED_MAX: usize = 2;
@@ -72,6 +74,7 @@ struct State {
 pub(super) struct Pool {
     storage: Arc<dyn Storage>,
     dir: PathBuf,
+    names: Arc<dyn Directory>,
     direct: bool,
     segment_bytes: u64,
     uuid: [u8; 16],
@@ -84,10 +87,14 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(storage: Arc<dyn Storage>, dir: PathBuf, options: &LogOptions, next: u64) -> Pool {
+    /// # Errors
+    /// What the storage reports.
+    pub(super) fn new(storage: Arc<dyn Storage>, dir: PathBuf, options: &LogOptions, next: u64) -> Result<Pool> {
+        let names = storage.open_dir(&dir)?;
         let LogOptions { direct, segment_bytes, uuid, .. } = *options;
         let (preparing, is_closed, state) = (Mutex::new(next), RwLock::new(false), Mutex::default());
-        Pool { storage, dir, direct, segment_bytes, uuid, signed_bytes: AtomicU64::new(0), preparing, is_closed, state }
+        let signed_bytes = AtomicU64::new(0);
+        Ok(Pool { storage, dir, names, direct, segment_bytes, uuid, signed_bytes, preparing, is_closed, state })
     }
 
     /// As who prepares or releases a segment just now.
@@ -166,10 +173,10 @@ impl Pool {
         let capacity = capacity.unwrap_or(self.segment_bytes);
         let path = segment::path_of(&self.dir, number);
         let mode = OpenMode { create: true, truncate: true, direct: self.direct, read_only: false };
-        let made = self.storage.open(&path, mode).and_then(|file| {
-            file.allocate(0, HEADER_BYTES + capacity)?;
+        let made = self.storage.open(&path, mode).map_err(unharmed).and_then(|file| {
+            file.allocate(0, HEADER_BYTES + capacity).map_err(unharmed)?;
             self.sign(&*file)?;
-            self.storage.sync_dir(&self.dir)?;
+            self.names.sync()?;
             Ok(file)
         });
         match made {
@@ -194,7 +201,7 @@ impl Pool {
             return Ok(());
         }
         let _pass = self.changing()?;
-        first.file.allocate(0, HEADER_BYTES + capacity)?;
+        first.file.allocate(0, HEADER_BYTES + capacity).map_err(unharmed)?;
         let larger = first.succeeded_by(first.number, capacity);
         let mut state = self.state.lock();
         match state.prepared.front_mut() {
@@ -235,8 +242,11 @@ impl Pool {
         let _pass = self.changing()?;
         let last = self.state.lock().prepared.pop_back();
         let Some(last) = last else { return Ok(()) };
-        self.storage.remove(&segment::path_of(&self.dir, last.number))?;
-        self.storage.sync_dir(&self.dir)
+        if let Err(error) = self.storage.remove(&segment::path_of(&self.dir, last.number)) {
+            self.state.lock().prepared.push_back(last);
+            return Err(unharmed_by_want(error));
+        }
+        self.names.sync()
     }
 
     /// The first prepared segment.
@@ -251,48 +261,52 @@ impl Pool {
 
     /// Recycles or removes the segments that end at or below `before`. The last one that there is gets the usual size back or, if the disk has no
     /// space for that, stays as it is (L3). Stops before one whose successor is not durable (L5), as far as `durable` tells: `Some`
-    /// position up to which the log must be first.
+    /// position up to which the log must be first. What could not be released yet stays for the next time.
     pub(super) fn release(&self, before: Lsn, durable: Lsn) -> Result<Option<Lsn>> {
         let mut next = self.preparing.lock();
         let _pass = self.changing()?;
         let mut changed = false;
         let mut wanted = None;
-        loop {
+        let released = loop {
             let mut state = self.state.lock();
             if state.live.front().is_none_or(|live| live.end.is_none_or(|end| end > before.0)) {
-                break;
+                break Ok(());
             }
             // What an earlier opening wrote is durable.
             let successor = state.live.get(1).filter(|live| live.segment.is_some());
             wanted = successor.map(|live| Lsn(live.start + 1)).filter(|wanted| *wanted > durable);
             if wanted.is_some() {
-                break;
+                break Ok(());
             }
-            let Some(live) = state.live.pop_front() else { break };
+            let Some(live) = state.live.pop_front() else { break Ok(()) };
             let keep = state.prepared.len() < PREPARED_MAX;
             let is_last = state.live.is_empty() && state.prepared.is_empty();
             drop(state);
             let number = live.number;
-            let recycled = if keep { self.recycle(number, live.segment.clone(), *next, is_last)? } else { None };
-            if recycled.is_none() && is_last {
-                self.state.lock().live.push_front(live);
-                break;
-            }
-            changed = recycled.is_none();
-            match recycled {
-                Some(segment) => {
+            let recycled = if keep { self.recycle(number, live.segment.clone(), *next, is_last) } else { Ok(None) };
+            let removed = match &recycled {
+                Ok(None) if !is_last => self.storage.remove(&segment::path_of(&self.dir, number)),
+                _ => Ok(()),
+            };
+            match (recycled, removed) {
+                (Ok(Some(segment)), _) => {
                     *next += 1;
                     // Its name must be durable before it can be taken (L2).
-                    self.storage.sync_dir(&self.dir)?;
+                    self.names.sync()?;
                     self.state.lock().prepared.push_back(Arc::new(segment));
+                    changed = false;
                 }
-                None => self.storage.remove(&segment::path_of(&self.dir, number))?,
+                (Ok(None), Ok(())) if !is_last => changed = true,
+                (outcome, removed) => {
+                    self.state.lock().live.push_front(live);
+                    break outcome.map(drop).and(removed.map_err(unharmed_by_want));
+                }
             }
-        }
+        };
         if changed {
-            self.storage.sync_dir(&self.dir)?;
+            self.names.sync()?;
         }
-        Ok(wanted)
+        released.map(|()| wanted)
     }
 
     /// Gives a file the number `next`; `None` when it is not of the usual size, which a shorter one gets if it `may_grow`, or has
@@ -310,24 +324,24 @@ impl Pool {
             Some(segment) => segment.succeeded_by(next, self.segment_bytes),
             None => {
                 let mode = OpenMode { direct: self.direct, ..OpenMode::default() };
-                Segment::new(next, self.storage.open(&path, mode)?, self.segment_bytes)
+                Segment::new(next, self.storage.open(&path, mode).map_err(unharmed)?, self.segment_bytes)
             }
         };
         let usual = HEADER_BYTES + self.segment_bytes;
-        let bytes = recycled.file.len()?;
+        let bytes = recycled.file.len().map_err(unharmed)?;
         if bytes > usual || (bytes < usual && !may_grow) {
             return Ok(None);
         }
         if bytes < usual || !is_known {
             match recycled.file.allocate(0, usual) {
                 Err(error) if error.kind() == ErrorKind::NoSpace => return Ok(None),
-                result => result?,
+                result => result.map_err(unharmed)?,
             }
         }
         if !is_known {
             self.sign_unsigned(&*recycled.file)?;
         }
-        self.storage.rename(&path, &segment::path_of(&self.dir, next))?;
+        self.storage.rename(&path, &segment::path_of(&self.dir, next)).map_err(unharmed_by_want)?;
         Ok(Some(recycled))
     }
 
@@ -357,14 +371,14 @@ impl Pool {
         for number in unfit {
             self.storage.remove(&segment::path_of(&self.dir, number))?;
         }
-        self.storage.sync_dir(&self.dir)
+        self.names.sync()
     }
 
     /// Says in a segment whose it is, before it is begun.
     fn sign(&self, file: &dyn File) -> Result<()> {
         let mut page = PageBuf::zeroed(HEADER_BYTES as usize);
         segment::Header::of_nothing(self.uuid).encode(&mut page);
-        file.write_at(&page, 0)?;
+        file.write_at(&page, 0).map_err(unharmed)?;
         self.signed_bytes.fetch_add(HEADER_BYTES, Ordering::Relaxed);
         file.sync_data()
     }
@@ -377,7 +391,7 @@ impl Pool {
     /// Signs what a crash kept from being signed, or an earlier version prepared.
     fn sign_unsigned(&self, file: &dyn File) -> Result<()> {
         let mut page = PageBuf::zeroed(HEADER_BYTES as usize);
-        file.read_at(&mut page, 0)?;
+        file.read_at(&mut page, 0).map_err(unharmed)?;
         if page.iter().all(|byte| *byte == 0) { self.sign(file) } else { Ok(()) }
     }
 
@@ -411,6 +425,16 @@ impl Pool {
         }
         Ok(())
     }
+}
+
+/// The failure of a call that changes nothing that is believed in (L7).
+fn unharmed(error: Error) -> Error {
+    if error.kind() == ErrorKind::Io { error.into_passing() } else { error }
+}
+
+/// The failure of a call that changes names: by anything else than a want it may be half done.
+fn unharmed_by_want(error: Error) -> Error {
+    if io::is_want(&error) { unharmed(error) } else { error }
 }
 
 /// Writes what a file holds from `from` to `upto` again, as it is, in whole pages.

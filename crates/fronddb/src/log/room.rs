@@ -275,7 +275,7 @@ impl Log {
     /// durable where that is not (L5 of [`super::pool`]).
     ///
     /// # Errors
-    /// `Io`; a file may then stay until the next opening. `Poisoned`.
+    /// `Io`; what is left is released the next time if that passes, and stays until the next opening otherwise. `Poisoned`.
     pub fn release(&self, before: Lsn) -> Result<()> {
         self.check_poison()?;
         let result = loop {

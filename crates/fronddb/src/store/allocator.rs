@@ -227,7 +227,7 @@ impl Allocator {
                         self.damaged.push(error.clone());
                     }
                     self.regions[index].bad = true;
-                    self.regions[index].is_passing = error.is_passing_read();
+                    self.regions[index].is_passing = error.is_passing();
                     self.room.set(index, 0);
                     return Err(error);
                 }

@@ -140,7 +140,7 @@ impl DataFile {
         let read = read.or_else(|_| self.file.read_at(buf.padded_mut(), offset));
         read.map_err(|error| match io::is_lost(&error) {
             true => self.name(error.into_damage().context(format!("cannot be read, offset={offset} bytes={bytes}"))),
-            false if error.kind() == ErrorKind::Io => error.into_passing_read(),
+            false if error.kind() == ErrorKind::Io => error.into_passing(),
             false => error,
         })
     }

@@ -227,13 +227,13 @@ fn a_read_that_fails_for_another_reason_damages_and_poisons_nothing() {
         plan.add(FaultRule::from(CallClass::Read, nth, Fault::NoMemory).on("data.frond"));
         let context = format!("nth={nth}");
         match open(&storage) {
-            Err(error) => assert!(error.kind() == ErrorKind::Io && error.is_passing_read(), "{context}: {error}"),
+            Err(error) => assert!(error.kind() == ErrorKind::Io && error.is_passing(), "{context}: {error}"),
             Ok(db) => {
                 for _ in 0..50 {
                     match db.step_background() {
                         Ok(true) => {}
                         Ok(false) => break,
-                        Err(error) => assert!(error.is_passing_read(), "{context}: {error}"),
+                        Err(error) => assert!(error.is_passing(), "{context}: {error}"),
                     }
                 }
                 assert!(db.poisoned().is_none(), "{context}: {:?}", db.poisoned());

@@ -30,6 +30,7 @@ mod peeking;
 mod reading;
 mod salvage;
 mod scripts;
+mod segments;
 mod start;
 mod statements;
 mod statistics;

@@ -24,6 +24,19 @@ impl Drop for Dir {
 
 const CREATE: OpenMode = OpenMode { create: true, truncate: false, direct: false, read_only: false };
 
+/// A name is made durable by the directory that is held, wherever that is by then: nothing is opened for it.
+#[test]
+fn a_directory_that_is_held_open_is_synced_without_its_path() {
+    let (dir, storage) = (Dir::new("held"), DiskStorage::new());
+    let (before, after) = (dir.0.join("before"), dir.0.join("after"));
+    assert!(storage.open_dir(&before).is_err());
+    storage.create_dir_all(&before).unwrap();
+    let held = storage.open_dir(&before).unwrap();
+    std::fs::rename(&before, &after).unwrap();
+    held.sync().unwrap();
+    assert!(storage.sync_dir(&before).is_err());
+}
+
 #[test]
 fn files_are_created_renamed_listed_and_removed() {
     let (dir, storage) = (Dir::new("names"), DiskStorage::new());

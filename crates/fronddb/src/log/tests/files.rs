@@ -383,7 +383,7 @@ fn an_opening_through_the_page_cache_writes_only_what_nothing_calls_durable_agai
 fn zeros_ahead_in_a_released_segment_do_not_cover_the_records_of_the_next_one_in_its_file() {
     let (_memory, storage) = memory();
     storage.create_dir_all(&dir()).expect("directory");
-    let pool = pool::Pool::new(storage, dir(), &LogOptions { direct: false, ..options() }, 0);
+    let pool = pool::Pool::new(storage, dir(), &LogOptions { direct: false, ..options() }, 0).expect("pool");
     let old = pool.take(0).expect("take");
     pool.take(SEGMENT).expect("take");
     pool.release(Lsn(SEGMENT), Lsn(u64::MAX)).expect("release");
@@ -396,4 +396,49 @@ fn zeros_ahead_in_a_released_segment_do_not_cover_the_records_of_the_next_one_in
     new.file.read_at(&mut found, 4096).expect("read");
     assert!(found == record, "zeros cover a record");
     assert_eq!(new.filled(), SEGMENT, "what is filled for the one is filled for the other");
+}
+
+#[test]
+fn a_segment_that_no_descriptor_is_left_for_is_released_the_next_time() {
+    for class in [CallClass::Open, CallClass::Names, CallClass::Query] {
+        let memory = MemoryStorage::new();
+        let plan = FaultPlan::new();
+        let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(Arc::new(memory.clone()), plan.clone()));
+        let log = create(&storage).expect("create");
+        log.append(b"first").expect("append");
+        log.sync().expect("sync");
+        drop(log);
+        let log = open(&storage, options());
+        let end = log.end_lsn();
+        let first = segments(&*storage).into_iter().next();
+        plan.add(FaultRule::from(class, 1, Fault::NoDescriptor));
+        for _ in 0..2 {
+            let error = log.release(end).expect_err("no descriptor");
+            assert!(error.is_passing() && log.poisoned().is_none(), "{class:?}: {error}");
+            assert!(log.live_bytes() > 0, "{class:?}: it is forgotten");
+        }
+        plan.clear();
+        log.release(end).expect("release");
+        assert_eq!(log.live_bytes(), 0, "{class:?}");
+        assert!(!segments(&memory).into_iter().any(|path| Some(path) == first), "{class:?}");
+        log.append(b"goes on").expect("append");
+        log.sync().expect("sync");
+        assert_eq!(read_from(&memory.crash(1), end).expect("read").0.len(), 1, "{class:?}");
+    }
+}
+
+#[test]
+fn a_segment_that_cannot_be_prepared_says_whether_that_may_be_tried_again() {
+    let passing = [CallClass::Open, CallClass::Allocate, CallClass::Write];
+    for (class, fault) in passing.into_iter().chain([CallClass::Sync, CallClass::SyncDir]).zip([Fault::NoMemory; 5]) {
+        let plan = FaultPlan::new();
+        let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(memory().1, plan.clone()));
+        let log = create(&storage).expect("create");
+        log.append(b"first").expect("append");
+        log.rotate(false).expect("rotate");
+        plan.add(FaultRule::once(class, 1, fault));
+        let error = log.prepare_step().expect_err("no memory");
+        assert_eq!(error.is_passing(), passing.contains(&class), "{class:?}: {error}");
+        assert!(log.prepare_step().expect("again"), "{class:?}");
+    }
 }

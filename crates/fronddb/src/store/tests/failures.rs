@@ -513,7 +513,7 @@ fn a_read_that_lacks_memory_is_an_error_and_not_damage() {
     let fail = |nth| plan.add(FaultRule::from(CallClass::Read, nth, Fault::NoMemory).on("data.frond"));
     fail(1);
     let error = store.read(pieces[0].extent.offset(), 10).unwrap_err();
-    assert!(error.kind() == ErrorKind::Io && error.is_passing_read(), "{error}");
+    assert!(error.kind() == ErrorKind::Io && error.is_passing(), "{error}");
     plan.clear();
     assert!(is_intact(&store, pieces[0]).unwrap());
     // A bitmap that could not be read at first is not given up for what can wait.
@@ -521,7 +521,7 @@ fn a_read_that_lacks_memory_is_an_error_and_not_damage() {
     fail(1);
     assert!(reopened.allocate(1, Urgency::Ordinary).unwrap().start >= 16384, "the next region serves meanwhile");
     let removed = SpaceChanges { added: vec![], removed: vec![pieces[0].extent] };
-    assert!(publish(&reopened, &pieces[1..], &removed).unwrap_err().is_passing_read());
+    assert!(publish(&reopened, &pieces[1..], &removed).unwrap_err().is_passing());
     plan.clear();
     publish(&reopened, &pieces[1..], &removed).unwrap();
     assert_eq!((reopened.statistics().regions_damaged, reopened.map_damage().len()), (0, 0));
@@ -531,7 +531,7 @@ fn a_read_that_lacks_memory_is_an_error_and_not_damage() {
         plan.clear();
         fail(nth);
         match open(&storage) {
-            Err(error) => assert!(error.is_passing_read(), "{error}"),
+            Err(error) => assert!(error.is_passing(), "{error}"),
             Ok(opened) => {
                 let _ = opened.store.allocate(1, Urgency::Ordinary);
                 plan.clear();

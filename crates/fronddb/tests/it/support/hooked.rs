@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fronddb::Result;
-use fronddb::io::{CallClass, File, MemoryStorage, OpenMode, Storage};
+use fronddb::io::{CallClass, Directory, File, MemoryStorage, OpenMode, Storage};
 
 /// What is told; it is called in the thread that writes or syncs.
 #[derive(Clone)]
@@ -59,6 +59,10 @@ impl Storage for HookedStorage {
 
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         self.0.sync_dir(dir)
+    }
+
+    fn open_dir(&self, dir: &Path) -> Result<Arc<dyn Directory>> {
+        self.0.open_dir(dir)
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
