@@ -232,7 +232,8 @@ frond_status frond_options_set_codec(frond_options *options, frond_codec codec, 
 /* Who is told how recovery goes on; NULL: nobody. context must stay valid while the database opens. */
 frond_status frond_options_set_progress(frond_options *options, frond_progress_fn progress, void *context);
 /* Who is told of waits for locks, of their ends, and of events; NULL: nobody. context must stay valid, and usable from any
- * thread, until the database is closed. */
+ * thread, until frond_db_close has returned or the opening has failed: no call begins or goes on after that, not for transactions and
+ * cursors that are still to be ended either. The end of a wait that the closing cancels may so remain untold. */
 frond_status frond_options_set_wait_observer(frond_options *options, frond_wait_observer_fn observer, void *context);
 frond_status frond_options_set_wait_end(frond_options *options, frond_wait_end_fn observer, void *context);
 frond_status frond_options_set_log(frond_options *options, frond_log_fn log, void *context);
@@ -250,7 +251,8 @@ frond_status frond_db_open(const char *path, const frond_options *options, frond
 
 /* Rolls open transactions back, syncs commits that did not wait, stops the threads, gives the directory free and
  * ends the handle, whatever the status: FROND_POISONED when it had been poisoned. Handles of its trees, transactions
- * and cursors remain to be ended; their use is FROND_CLOSED. No other call may use db meanwhile. */
+ * and cursors remain to be ended; their use is FROND_CLOSED. Waits for callbacks under way in other threads, and none is called
+ * any more: so nothing that these wait for may be held. No other call may use db meanwhile. */
 frond_status frond_db_close(frond_db *db);
 
 /* FROND_OK, or what poisoned the database, with its message in frond_last_error. */

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::background::Threads;
 use super::batch::WriteBatch;
+use super::callbacks::Callbacks;
 use super::check::OnlineCheckCallback;
 use super::checkpoint::Cause;
 use super::compact::CompactCallback;
@@ -36,6 +37,7 @@ pub struct Database {
 struct Handle {
     engine: Arc<Engine>,
     threads: Threads,
+    callbacks: Callbacks,
 }
 
 impl Handle {
@@ -64,6 +66,7 @@ impl Handle {
             log.close();
         }
         engine.directory_lock.lock().take();
+        self.callbacks.close();
         synced
     }
 }
@@ -86,13 +89,15 @@ impl Database {
     /// `NotFound` (none there and not asked to make one), `AlreadyOpen`, `UnsupportedFormat`, `Corruption`, `Io`,
     /// `InvalidArgument` for an option out of range or an empty path.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database> {
-        let engine = Arc::new(super::recovery::open(path.as_ref(), &options)?);
+        let callbacks = Callbacks::default();
+        let engine = Arc::new(super::recovery::open(path.as_ref(), &callbacks.bind(&options))?);
         let threads = Threads::start(&engine)?;
-        Ok(Database { handle: Arc::new(Handle { engine, threads }) })
+        Ok(Database { handle: Arc::new(Handle { engine, threads, callbacks }) })
     }
 
     /// Stops the threads and gives the directory free, whatever other clones exist: their use is `Closed` from now
-    /// on. Open transactions are rolled back. Commits that did not wait are synced.
+    /// on. Open transactions are rolled back. Commits that did not wait are synced. No callback of the options is called once this has
+    /// returned; those under way in other threads are waited for.
     ///
     /// # Errors
     /// `Poisoned` when the database had been poisoned; it is closed nevertheless.

@@ -7,12 +7,13 @@
 //! (writes without locks of their own), `ddl` and `catalog` (trees), `prepared` (distributed transactions), `checkpoint`,
 //! [`compact`] (on request), `recovery` and `replay`, `admission`, `full_disk`, `background` (the only threads), `sessions`, `warm`
 //! (hot blocks after a start),
-//! `counters`, `gather`, `json`, `decoders` (for the fuzz targets). For databases that nobody has open: [`check`], [`salvage`], [`log_print`].
+//! `callbacks` (none is called after the closing), `counters`, `gather`, `json`, `decoders` (for the fuzz targets). For databases that nobody has open: [`check`], [`salvage`], [`log_print`].
 
 mod admission;
 mod background;
 pub mod batch;
 pub mod bulk;
+mod callbacks;
 mod catalog;
 pub mod check;
 mod checkpoint;

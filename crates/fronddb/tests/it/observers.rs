@@ -1,7 +1,9 @@
 //! What a front end is told: who is about to wait for whom, and what an error log should hold.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
 
 use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
 use fronddb::{
@@ -180,6 +182,46 @@ fn a_full_disk_is_told_when_it_is_met_and_when_it_has_passed() {
     storage.set_capacity(1 << 30);
     db.wait_idle().unwrap();
     assert_eq!(told(&events, LogLevel::Note, "the disk has space again"), 1);
+}
+
+/// Who waits for a lock when the database is closed is let go then, and may find what a callback would refer to gone.
+#[test]
+fn no_callback_begins_or_goes_on_once_the_database_is_closed() {
+    let (is_closed, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (waits, is_waiting) = mpsc::channel();
+    let begins = {
+        let (is_closed, calls) = (is_closed.clone(), calls.clone());
+        move |_: u64, _: u64| {
+            waits.send(()).unwrap();
+            // As long as a closing would take that does not wait for this.
+            let began = Instant::now();
+            while !is_closed.load(Ordering::SeqCst) && began.elapsed() < Duration::from_millis(300) {
+                std::thread::yield_now();
+            }
+            assert!(!is_closed.load(Ordering::SeqCst), "the closing has not waited");
+            calls.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let ends = {
+        let is_closed = is_closed.clone();
+        move |_: u64| assert!(!is_closed.load(Ordering::SeqCst), "called after the closing")
+    };
+    let storage = MemoryStorage::new();
+    let options = options(&storage).on_lock_wait(Some(Arc::new(begins))).on_lock_wait_end(Some(Arc::new(ends)));
+    let db = Database::open(DIRECTORY, options).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let (holder, waiter) = (begin(&db), begin(&db));
+    holder.put(&tree, b"k", b"1").unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| waiter.put(&tree, b"k", b"2"));
+        is_waiting.recv().unwrap();
+        db.close().unwrap();
+        is_closed.store(true, Ordering::SeqCst);
+        let failed = waiting.join().unwrap().map_err(|error| error.kind());
+        assert!(matches!(failed, Err(ErrorKind::Cancelled | ErrorKind::Closed)), "{failed:?}");
+    });
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    assert!(holder.put(&tree, b"k", b"3").is_err());
 }
 
 #[test]
