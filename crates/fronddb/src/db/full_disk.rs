@@ -40,6 +40,9 @@ const PIECES_LACKED_MAX: u32 = 6;
 const RELIEFS_MAX: usize = 3;
 /// After background work has lacked space, the disk is taken for full for so long at least, in microseconds.
 const FULL_MICROS: u64 = 1_000_000;
+/// So long after somebody has met a full disk last it is told that there is space again, in microseconds: else each write that is refused
+/// for its size, between others that are not, would be two words in the error log.
+const CALM_MICROS: u64 = 10_000_000;
 /// After so long without a publication, space kept for level 0 is given back, in microseconds.
 const REST_MICROS: u64 = 1_000_000;
 /// The record of a write takes so many bytes more than its messages, about.
@@ -54,6 +57,10 @@ pub(crate) struct FullDisk {
     full_since: AtomicU64,
     /// When background work lacked space last, on the database's clock, in microseconds; 0: it has gone on since.
     full_at: AtomicU64,
+    /// When anybody met a full disk last, on the database's clock, in microseconds.
+    met_at: AtomicU64,
+    /// It was told that the disk is full, and not yet that it has space again.
+    is_told: AtomicBool,
     /// The last seal failed for want of space.
     seal_failed: AtomicBool,
     /// Level 0 may grow to so many bytes: for them space is kept (F1).
@@ -232,10 +239,13 @@ impl Engine {
 
     /// Somebody has met a full disk.
     pub(crate) fn disk_is_full(&self, error: &Error) {
+        let now = self.clock.micros();
+        self.full_disk.met_at.store(now, Ordering::Relaxed);
         if !self.is_disk_full() {
-            self.full_disk.full_since.store(self.clock.micros(), Ordering::Relaxed);
+            self.full_disk.full_since.store(now, Ordering::Relaxed);
         }
-        if !self.full_disk.is_full.swap(true, Ordering::AcqRel) {
+        self.full_disk.is_full.store(true, Ordering::Release);
+        if !self.full_disk.is_told.swap(true, Ordering::AcqRel) {
             self.events
                 .tell(LogLevel::Warning, || format!("the disk is full, writes that are not deletes fail: {error}"));
         }
@@ -248,9 +258,12 @@ impl Engine {
 
     /// All that is to be kept is kept: the disk has space again, unless background work needed more a short time ago.
     fn space_is_kept(&self) {
-        let full_at = self.full_disk.full_at.load(Ordering::Relaxed);
-        let is_over = full_at == 0 || self.clock.micros().saturating_sub(full_at) >= FULL_MICROS;
-        if is_over && self.full_disk.is_full.swap(false, Ordering::AcqRel) {
+        let (now, full_at) = (self.clock.micros(), self.full_disk.full_at.load(Ordering::Relaxed));
+        if full_at == 0 || now.saturating_sub(full_at) >= FULL_MICROS {
+            self.full_disk.is_full.store(false, Ordering::Release);
+        }
+        let is_calm = now.saturating_sub(self.full_disk.met_at.load(Ordering::Relaxed)) >= CALM_MICROS;
+        if is_calm && !self.is_disk_full() && self.full_disk.is_told.swap(false, Ordering::AcqRel) {
             self.events.tell(LogLevel::Note, || "the disk has space again".to_owned());
         }
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use fronddb::base::clock::Clock;
 use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
 use fronddb::{
     Database, ErrorKind, LockMode, LogCallback, LogLevel, Options, Transaction, TreeOptions, TxnOptions, Wait,
@@ -163,12 +164,16 @@ fn poisoning_is_told_once_with_its_cause() {
     assert!(message.contains("injected"), "{message}");
 }
 
+/// Seconds without a full disk after which it is told that there is space again.
+const CALM_SECONDS: u64 = 10;
+
 #[test]
 fn a_full_disk_is_told_when_it_is_met_and_when_it_has_passed() {
     let storage = MemoryStorage::new();
     storage.set_capacity(12 << 20);
-    let events = Events::default();
-    let db = Database::open(DIRECTORY, options(&storage).on_log(keep(&events))).unwrap();
+    let (events, clock) = (Events::default(), Clock::manual());
+    let options = options(&storage).on_log(keep(&events)).clock(Some(clock.clone()));
+    let db = Database::open(DIRECTORY, options).unwrap();
     let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
     let value: Vec<u8> = (0..3000u32).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let mut key = 0u32;
@@ -179,9 +184,30 @@ fn a_full_disk_is_told_when_it_is_met_and_when_it_has_passed() {
     while db.put(&tree, &key.to_be_bytes(), &value).is_ok() {}
     assert_eq!(told(&events, LogLevel::Warning, "the disk is full"), 1);
     assert_eq!(told(&events, LogLevel::Note, "the disk has space again"), 0);
+    // Writes that are refused between others that are not are one event.
+    for _ in 0..20 {
+        storage.set_capacity(1 << 30);
+        clock.advance_micros(1_000_000);
+        db.wait_idle().unwrap();
+        db.put(&tree, b"in between", b"").unwrap();
+        storage.set_capacity(storage.occupied_bytes());
+        while db.put(&tree, &key.to_be_bytes(), &value).is_ok() {
+            key += 1;
+        }
+    }
+    assert_eq!(told(&events, LogLevel::Warning, "the disk is full"), 1);
     storage.set_capacity(1 << 30);
+    clock.advance_micros(CALM_SECONDS * 1_000_000 - 1);
+    db.wait_idle().unwrap();
+    assert_eq!(told(&events, LogLevel::Note, "the disk has space again"), 0);
+    clock.advance_micros(1);
     db.wait_idle().unwrap();
     assert_eq!(told(&events, LogLevel::Note, "the disk has space again"), 1);
+    storage.set_capacity(storage.occupied_bytes());
+    while db.put(&tree, &key.to_be_bytes(), &value).is_ok() {
+        key += 1;
+    }
+    assert_eq!(told(&events, LogLevel::Warning, "the disk is full"), 2);
 }
 
 /// Who waits for a lock when the database is closed is let go then, and may find what a callback would refer to gone.
