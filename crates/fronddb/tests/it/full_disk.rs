@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fronddb::io::MemoryStorage;
-use fronddb::{Database, Durability, ErrorKind, Options, Result, Tree, TreeOptions, TxnOptions};
+use fronddb::{Database, Durability, ErrorKind, Options, Result, Tree, TreeOptions, TxnOptions, WriteBatch};
 
 use crate::support::{DIRECTORY, Random};
 
@@ -135,6 +135,49 @@ fn a_restart_without_room_for_a_segment_of_the_log_leaves_a_database_that_opens_
     let db = open();
     let (tree, other) = (db.open_tree("t").unwrap(), db.open_tree("other").unwrap());
     eventually(&db, "with space", || put(&db, (&tree, &other), rows, 1 << 10));
+}
+
+/// However much larger it is than what level 0 has space kept for: in one record, and in several, of which the first find room.
+#[test]
+fn a_batch_that_the_disk_has_no_room_for_changes_nothing() {
+    for (rows, bytes) in [(400u32, 50_000), (5_400, 50_000)] {
+        let storage = MemoryStorage::new();
+        storage.set_capacity(80 << 20);
+        let options = Options::new().create_if_missing(true).memory_bytes(16 << 20).log_segment_bytes(2 << 20);
+        let options = options.storage(Some(Arc::new(storage.clone()))).blob_bytes_min(1 << 20);
+        let db = Database::open(DIRECTORY, options).unwrap();
+        let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+        let mut batch = WriteBatch::new();
+        for row in 0..rows {
+            batch.put(&tree, &key(row), &value(row, bytes)).unwrap();
+        }
+        let context = format!("rows={rows} bytes={bytes}");
+        if rows == 400 {
+            storage.set_capacity(storage.occupied_bytes() + (4 << 20));
+        }
+        let txn = db.begin(TxnOptions::default()).unwrap();
+        txn.put(&tree, b"before", b"v").unwrap();
+        let refused = txn.write(&batch).map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::NoSpace), "{context}");
+        let absent = |read: &dyn Fn(&[u8]) -> bool| (0..rows).all(|row| !read(&key(row)));
+        assert!(absent(&|key| txn.get(&tree, key).unwrap().is_some()), "{context}");
+        assert!(
+            txn.get(&tree, b"before").unwrap().is_some(),
+            "{context}: the transaction has lost more than the batch"
+        );
+        txn.commit().unwrap();
+        let refused = db.write(&batch, TxnOptions::default()).map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::NoSpace), "{context}");
+        assert!(absent(&|key| db.get(&tree, key).unwrap().is_some()), "{context}");
+        assert!(db.get(&tree, b"before").unwrap().is_some() && db.poisoned().is_none(), "{context}");
+        let image = storage.crash(7);
+        image.set_capacity(u64::MAX);
+        let options = Options::new().memory_bytes(16 << 20).log_segment_bytes(2 << 20);
+        let db = Database::open(DIRECTORY, options.storage(Some(Arc::new(image)))).unwrap();
+        let tree = db.open_tree("t").unwrap();
+        assert!(absent(&|key| db.get(&tree, key).unwrap().is_some()), "{context}");
+        assert!(db.get(&tree, b"before").unwrap().is_some(), "{context}");
+    }
 }
 
 #[test]
