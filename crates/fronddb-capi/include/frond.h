@@ -813,7 +813,8 @@ frond_status frond_db_compact(frond_db *db, const frond_tree *tree, frond_slice 
 frond_status frond_db_step_background(frond_db *db, bool *worked);
 /* Waits until no background work is left. */
 frond_status frond_db_wait_idle(frond_db *db);
-/* *warm is true once the blocks that were hot before the start have been read again, as far as the cache has room. */
+/* *warm is true once the blocks that were hot before the start have been read again, as far as the cache has room. In a database that is
+ * open read-only, or with FROND_OPTION_MANUAL_BACKGROUND, none are, and it is true from the start. */
 frond_status frond_db_is_warm(frond_db *db, bool *warm);
 
 /* ---------------------------------------------------------------------------------------------------------------

@@ -303,7 +303,8 @@ impl Database {
         engine.logged(engine.log()?.sync()).map(|_| ())
     }
 
-    /// True once the blocks that were hot before the start have been read again, as far as the cache has room.
+    /// True once the blocks that were hot before the start have been read again, as far as the cache has room. A database that is open
+    /// read-only, or whose background work is done by hand, reads none ahead of their use, and is warm from the start.
     pub fn is_warm(&self) -> bool {
         self.engine().is_warm()
     }

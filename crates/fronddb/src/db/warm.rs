@@ -70,8 +70,8 @@ impl Engine {
         key
     }
 
-    /// True when nothing is left to be read again.
+    /// True when nothing is left to be read again. Who opens for reading only has no thread that would.
     pub(crate) fn is_warm(&self) -> bool {
-        self.options.manual_background || (*self.begun.lock() && self.hot_left.lock().is_none())
+        self.options.manual_background || self.log.is_none() || (*self.begun.lock() && self.hot_left.lock().is_none())
     }
 }

@@ -60,3 +60,13 @@ fn hot_blocks_come_back_and_a_missing_or_damaged_list_is_no_list() {
     storage.remove(&list).unwrap();
     assert!(misses_after_reopening(&storage) > warm);
 }
+
+/// Nobody reads ahead of use there, so nothing is left to be waited for.
+#[test]
+fn a_database_that_is_open_read_only_is_warm_from_the_start() {
+    let storage = MemoryStorage::new();
+    open(&storage).close().unwrap();
+    let options = options(&storage).manual_background(false).create_if_missing(false);
+    let db = Database::open(DIRECTORY, options.read_only(true)).unwrap();
+    assert!(db.is_warm());
+}
