@@ -18,11 +18,10 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::key::KEY_BYTES_MAX;
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
-use crate::base::{Error, Result, checksum};
+use crate::base::{Error, ErrorKind, Result, checksum};
 use crate::io::{File, OpenMode, Storage};
 
 /// Spills of one level that are merged at a time.
@@ -35,6 +34,8 @@ const BLOCK_BYTES_MAX: usize = 128 << 10;
 const HEAD_BYTES: usize = ROW_HEADER_BYTES + KEY_BYTES_MAX;
 const BLOCK_HEADER_BYTES: usize = 12;
 const ROW_HEADER_BYTES: usize = 12;
+/// Names that are tried for a temporary file.
+const NAMES_MAX: usize = 100;
 /// Of the number in it.
 const NUMBER_BYTES: usize = 6;
 /// Longest piece of memory: places in it are 32 bits.
@@ -246,15 +247,34 @@ fn row_at(bytes: &[u8], at: usize) -> Option<(Row<'_>, usize)> {
     Some((Row { key: bytes.get(key_at..value_at)?, value: bytes.get(value_at..end)?, number }, end))
 }
 
-/// A file that has lost its name.
+/// A file that has lost its name. The directory may be one that others write to as well: nothing that lies there already is opened, under
+/// whatever name it waits.
 fn create_file(storage: &dyn Storage, directory: &Path) -> Result<Arc<dyn File>> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
     storage.create_dir_all(directory)?;
-    let path = directory.join(format!("frond-sort-{}-{number}.tmp", std::process::id()));
-    let file = storage.open(&path, OpenMode { create: true, truncate: true, ..OpenMode::default() })?;
-    storage.remove(&path)?;
-    Ok(file)
+    let mode = OpenMode { create: true, exclusive: true, ..OpenMode::default() };
+    for _ in 0..NAMES_MAX {
+        let path = directory.join(draw_name());
+        match storage.open(&path, mode) {
+            Err(error) if error.system().is_some_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists) => {}
+            opened => {
+                let file = opened?;
+                storage.remove(&path)?;
+                return Ok(file);
+            }
+        }
+    }
+    let shown = directory.display();
+    Err(Error::new(ErrorKind::Io, format!("no name is left for a temporary file, directory={shown}")))
+}
+
+/// A name that nobody guesses.
+fn draw_name() -> String {
+    use std::hash::{BuildHasher, Hasher};
+    #[cfg(test)]
+    if let Some(name) = tests::NEXT_NAMES.with_borrow_mut(Vec::pop) {
+        return name;
+    }
+    format!("frond-sort-{:016x}.tmp", std::hash::RandomState::new().build_hasher().finish())
 }
 
 struct SpillWriter {

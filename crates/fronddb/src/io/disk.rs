@@ -44,7 +44,8 @@ struct DiskFile {
 
 fn open_with(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     loop {
-        match rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o640)) {
+        let mode = if flags.contains(OFlags::EXCL) { 0o600 } else { 0o640 };
+        match rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode)) {
             Err(Errno::INTR) => {}
             result => return result,
         }
@@ -123,6 +124,7 @@ impl Storage for DiskStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
         let mut flags = if mode.read_only { OFlags::RDONLY } else { OFlags::RDWR };
         flags.set(OFlags::CREATE, mode.create);
+        flags.set(OFlags::EXCL, mode.create && mode.exclusive);
         flags.set(OFlags::TRUNC, mode.truncate && !mode.read_only);
         let mut refused_direct = false;
         let opened = match mode.direct {

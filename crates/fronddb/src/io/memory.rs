@@ -291,6 +291,9 @@ impl Storage for MemoryStorage {
         let path = normal(path);
         let mut names = self.0.names.lock();
         let inode = match names.current.get(&path) {
+            Some(_) if mode.create && mode.exclusive => {
+                return Err(failed("open", &path, std::io::Error::from(std::io::ErrorKind::AlreadyExists)));
+            }
             Some(inode) => inode.clone(),
             None if mode.create && !names.dirs.contains(&path) => {
                 names.check_parent("open", &path)?;

@@ -41,6 +41,9 @@ pub use trace::{Event, Replay, TraceStorage};
 pub struct OpenMode {
     /// Create it when it does not exist.
     pub create: bool,
+    /// With `create`: fail (`Io`, whose source says that it exists) when there is anything of its name, if only a link to a place elsewhere. Nobody
+    /// but the owner may open the new file.
+    pub exclusive: bool,
     /// Cut it to length 0.
     pub truncate: bool,
     /// Bypass the page cache where the file system can.

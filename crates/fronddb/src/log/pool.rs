@@ -172,7 +172,7 @@ impl Pool {
         let number = *next;
         let capacity = capacity.unwrap_or(self.segment_bytes);
         let path = segment::path_of(&self.dir, number);
-        let mode = OpenMode { create: true, truncate: true, direct: self.direct, read_only: false };
+        let mode = OpenMode { create: true, truncate: true, direct: self.direct, ..OpenMode::default() };
         let made = self.storage.open(&path, mode).map_err(unharmed).and_then(|file| {
             file.allocate(0, HEADER_BYTES + capacity).map_err(unharmed)?;
             self.sign(&*file)?;

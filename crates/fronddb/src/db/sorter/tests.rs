@@ -5,8 +5,12 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::base::ErrorKind;
-use crate::io::MemoryStorage;
+use crate::io::{DiskStorage, MemoryStorage};
+
+thread_local! {
+    /// Names of temporary files that this thread will draw, the last one first.
+    pub(super) static NEXT_NAMES: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };
+}
 
 fn sorter(storage: &MemoryStorage, budget: &MemoryBudget) -> Sorter {
     Sorter::new(Arc::new(storage.clone()), Path::new("/tmp"), budget, 0)
@@ -124,4 +128,30 @@ fn damage_anywhere_in_the_head_of_a_long_row_is_noticed() -> Result<()> {
         assert_eq!(failed, Err(ErrorKind::Corruption), "at={at} bit={bit}");
     }
     Ok(())
+}
+
+/// Somebody has put files and links where temporary files are to go.
+#[test]
+fn what_lies_in_the_directory_already_is_never_opened() {
+    let directory = std::env::temp_dir().join(format!("fronddb-sorter-{}", std::process::id()));
+    let (memory, disk) = (MemoryStorage::new(), DiskStorage::new());
+    for storage in [&memory as &dyn Storage, &disk] {
+        storage.create_dir_all(&directory).expect("directory");
+        let there = |name: &str| directory.join(name);
+        let mode = OpenMode { create: true, ..OpenMode::default() };
+        storage.open(&there("a"), mode).expect("create").write_at(b"theirs", 0).expect("write");
+        NEXT_NAMES.set(vec!["b".to_owned(), "a".to_owned()]);
+        let file = create_file(storage, &directory).expect("another name");
+        file.write_at(b"rows", 0).expect("write");
+        assert_eq!(NEXT_NAMES.take(), [""; 0], "the first name was taken");
+        assert_eq!(crate::io::read_file(storage, &there("a")).expect("read"), b"theirs");
+        assert_eq!(storage.list(&directory).expect("list"), ["a"]);
+        NEXT_NAMES.set(vec!["a".to_owned(); NAMES_MAX]);
+        assert_eq!(create_file(storage, &directory).expect_err("no other name").kind(), ErrorKind::Io);
+    }
+    std::os::unix::fs::symlink(directory.join("elsewhere"), directory.join("link")).expect("link");
+    NEXT_NAMES.set(vec!["b".to_owned(), "link".to_owned()]);
+    create_file(&disk, &directory).expect("another name");
+    assert!(!directory.join("elsewhere").exists());
+    std::fs::remove_dir_all(&directory).expect("remove");
 }

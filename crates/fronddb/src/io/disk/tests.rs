@@ -22,7 +22,20 @@ impl Drop for Dir {
     }
 }
 
-const CREATE: OpenMode = OpenMode { create: true, truncate: false, direct: false, read_only: false };
+const CREATE: OpenMode = OpenMode { create: true, exclusive: false, truncate: false, direct: false, read_only: false };
+
+#[test]
+fn an_exclusive_file_is_new_and_the_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let (dir, storage) = (Dir::new("exclusive"), DiskStorage::new());
+    storage.create_dir_all(&dir.0).unwrap();
+    let mode = OpenMode { exclusive: true, ..CREATE };
+    storage.open(&dir.0.join("f"), mode).unwrap();
+    let permissions = std::fs::metadata(dir.0.join("f")).unwrap().permissions();
+    assert_eq!(permissions.mode() & 0o777, 0o600);
+    let error = storage.open(&dir.0.join("f"), mode).unwrap_err();
+    assert_eq!(error.system().map(std::io::Error::kind), Some(std::io::ErrorKind::AlreadyExists));
+}
 
 /// A name is made durable by the directory that is held, wherever that is by then: nothing is opened for it.
 #[test]

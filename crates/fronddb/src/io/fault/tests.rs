@@ -6,7 +6,7 @@ use super::*;
 use crate::base::ErrorKind;
 use crate::io::MemoryStorage;
 
-const CREATE: OpenMode = OpenMode { create: true, truncate: false, direct: false, read_only: false };
+const CREATE: OpenMode = OpenMode { create: true, exclusive: false, truncate: false, direct: false, read_only: false };
 
 fn setup() -> (FaultPlan, FaultStorage) {
     let plan = FaultPlan::new();

@@ -10,7 +10,7 @@ use super::*;
 use crate::base::page_buf::PageBuf;
 use crate::io::{read_file, replace_file};
 
-const CREATE: OpenMode = OpenMode { create: true, truncate: false, direct: false, read_only: false };
+const CREATE: OpenMode = OpenMode { create: true, exclusive: false, truncate: false, direct: false, read_only: false };
 
 fn path(name: &str) -> PathBuf {
     Path::new("/d").join(name)

@@ -5,7 +5,7 @@
 use super::*;
 use crate::io::read_file;
 
-const CREATE: OpenMode = OpenMode { create: true, truncate: false, direct: false, read_only: false };
+const CREATE: OpenMode = OpenMode { create: true, exclusive: false, truncate: false, direct: false, read_only: false };
 
 fn content(storage: &MemoryStorage) -> Vec<(PathBuf, Vec<u8>)> {
     let files = storage.files().into_iter();
