@@ -68,6 +68,8 @@ pub struct Bulk {
     sorter: Option<Sorter>,
     progress: BulkProgress,
     first_duplicate: bool,
+    /// Temporary files lie where the database does.
+    spills_beside: bool,
     /// With the number of the row.
     duplicate: Option<(Vec<u8>, Vec<u8>, u64)>,
 }
@@ -88,6 +90,7 @@ impl TxnCore {
             sorter: Some(Sorter::new(engine.storage.clone(), &directory, &engine.budget, memory)),
             progress: BulkProgress::default(),
             first_duplicate: options.first_duplicate,
+            spills_beside: options.temporary_dir.is_none(),
             duplicate: None,
         })
     }
@@ -130,7 +133,7 @@ impl Bulk {
         if let Err(error) = sorter.add(key, value) {
             // It has lost rows: whoever goes on must not get a tree without them.
             self.sorter = None;
-            return Err(error);
+            return if self.spills_beside { self.core.engine.noting_lack(Err(error)) } else { Err(error) };
         }
         self.progress.rows_added += 1;
         self.progress.bytes_added += (key.len() + value.len()) as u64;
@@ -212,7 +215,11 @@ impl Bulk {
         }
         self.pass(&mut sink, progress)?;
         match sink {
-            Sink::Graft { writer, .. } => self.core.graft(&self.tree, writer.finish()?, self.progress.bytes_added),
+            Sink::Graft { writer, .. } => {
+                let engine = &self.core.engine;
+                let graft = engine.noting_lack(writer.finish())?;
+                engine.noting_lack(self.core.graft(&self.tree, graft, self.progress.bytes_added))
+            }
             Sink::Level0(_) => Ok(()),
         }
     }
@@ -227,7 +234,8 @@ impl Bulk {
             Sink::Graft { writer, key: inner, rows, bytes } => {
                 inner.clear();
                 write_inner(self.tree.id(), key, inner);
-                writer.add(inner, value, value.len() >= self.core.engine.options.blob_bytes_min)?;
+                let engine = &self.core.engine;
+                engine.noting_lack(writer.add(inner, value, value.len() >= engine.options.blob_bytes_min))?;
                 *rows += 1;
                 *bytes += key.len() + value.len();
                 Ok(*bytes)

@@ -231,7 +231,16 @@ impl Engine {
         worked
     }
 
-    /// Background work has met a full disk, or a large value has: deletes that still wait for their turn make space for it (F3).
+    /// Passes on what came of writing a large value or a bulk load to the data file.
+    pub(crate) fn noting_lack<T>(&self, outcome: Result<T>) -> Result<T> {
+        outcome.inspect_err(|error| {
+            if error.kind() == ErrorKind::NoSpace {
+                self.work_lacked_space(error);
+            }
+        })
+    }
+
+    /// Background work has met a full disk, or a large value or a bulk load has: deletes that still wait for their turn make space for it (F3).
     pub(crate) fn work_lacked_space(&self, error: &Error) {
         self.full_disk.full_at.store(self.clock.micros().max(1), Ordering::Relaxed);
         self.disk_is_full(error);

@@ -232,12 +232,7 @@ impl TxnCore {
         for (index, write) in batch.writes().enumerate().filter(|(index, _)| skipped.binary_search(index).is_err()) {
             if self.is_large(&write) {
                 let codec: Codec = engine.tree.env().codecs.get(write.tree());
-                let written = write_blob(&engine.store, codec, write.payload);
-                let reference = written.inspect_err(|error| {
-                    if error.kind() == ErrorKind::NoSpace {
-                        engine.work_lacked_space(error);
-                    }
-                })?;
+                let reference = engine.noting_lack(write_blob(&engine.store, codec, write.payload))?;
                 let stored = reference.stored_bytes();
                 engine.counters.blob_bytes.add(stored);
                 engine.tree.env().codecs.count_blob(write.tree(), write.payload.len() as u64, stored);
