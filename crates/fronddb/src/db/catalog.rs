@@ -267,8 +267,8 @@ impl Catalog {
         true
     }
 
-    /// Applies the changes of a transaction that has committed; returns the codecs that changed.
-    pub(crate) fn commit(&self, changes: &CatalogChanges) -> Vec<(TreeId, Codec)> {
+    /// Applies the changes of a transaction that has committed; returns the codecs that changed, none for trees that are gone.
+    pub(crate) fn commit(&self, changes: &CatalogChanges) -> Vec<(TreeId, Option<Codec>)> {
         let mut remembered = self.remembered.lock();
         remembered.epoch += 1;
         let mut codecs = Vec::new();
@@ -277,12 +277,15 @@ impl Catalog {
                 Change::Named(name, _) | Change::Unnamed(name) => {
                     remembered.by_name.remove(name);
                 }
-                Change::Dropped(id) => set_dropped(&mut remembered, *id),
+                Change::Dropped(id) => {
+                    set_dropped(&mut remembered, *id);
+                    codecs.push((*id, None));
+                }
                 Change::Codec(id, codec) => {
                     remembered.by_name.retain(|_, tree| tree.id() != *id);
-                    codecs.push((*id, *codec));
+                    codecs.push((*id, Some(*codec)));
                 }
-                Change::Created(id, codec) => codecs.push((*id, *codec)),
+                Change::Created(id, codec) => codecs.push((*id, Some(*codec))),
                 Change::AnyName => remembered.by_name.clear(),
             }
         }

@@ -389,7 +389,7 @@ impl TxnCore {
             self.engine.past_full_log(0, || true, || self.engine.log_abort_steps(writer.txn, from, to))?;
         }
         let undone = state.catalog.undo_from(from);
-        self.engine.catalog.undo(&undone);
+        self.engine.undo_catalog(&undone);
         if writer.is_none() {
             return Ok(());
         }
@@ -458,7 +458,7 @@ impl TxnCore {
             return;
         }
         let catalog = state.catalog.undo_from(0);
-        self.engine.catalog.undo(&catalog);
+        self.engine.undo_catalog(&catalog);
         match state.writer.clone() {
             Some(writer) if writer.logged => {
                 self.engine.abort(writer.txn);

@@ -353,9 +353,15 @@ impl Engine {
     pub(crate) fn apply_catalog(&self, changes: &CatalogChanges) {
         if !changes.is_empty() {
             for (tree, codec) in self.catalog.commit(changes) {
-                self.set_codec(tree, codec);
+                self.set_codec(tree, codec.unwrap_or(self.options.default_codec));
             }
         }
+    }
+
+    /// Forgets trees whose creation was undone.
+    pub(crate) fn undo_catalog(&self, created: &[TreeId]) {
+        self.catalog.undo(created);
+        created.iter().for_each(|tree| self.set_codec(*tree, self.options.default_codec));
     }
 
     /// What a transaction that an earlier opening prepared changes in the catalog. To be asked before it is committed: a read that
@@ -422,6 +428,37 @@ mod tests {
             let refused = db.create_tree(name, &TreeOptions::default());
             assert_eq!(refused.err().map(|error| error.kind()), Some(ErrorKind::InvalidArgument));
         }
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_kept_of_the_codec_of_a_tree_that_is_gone() -> Result<()> {
+        let (memory, own) = (MemoryStorage::new(), Some(Codec::Zstd { level: 7 }));
+        let options = TreeOptions { codec: own, ..TreeOptions::default() };
+        let db = open(Arc::new(memory.clone()))?;
+        let count = |db: &Database| db.engine().tree.env().codecs.own_count();
+        db.create_tree("stays", &options)?;
+        for _ in 0..10 {
+            db.create_tree("goes", &options)?;
+            db.drop_tree("goes")?;
+            let txn = db.begin(TxnOptions::default())?;
+            txn.create_tree("both at once", &options)?;
+            txn.drop_tree("both at once")?;
+            txn.commit()?;
+            let txn = db.begin(TxnOptions::default())?;
+            txn.create_tree("never", &options)?;
+            txn.rollback()?;
+            assert_eq!(count(&db), 1);
+        }
+        let txn = db.begin(TxnOptions::default())?;
+        txn.drop_tree("stays")?;
+        txn.prepare(b"xid")?;
+        db.close()?;
+        let db = open(Arc::new(memory))?;
+        db.step_background()?;
+        assert_eq!(count(&db), 1);
+        db.commit_prepared(b"xid")?;
+        assert_eq!(count(&db), 0);
         Ok(())
     }
 

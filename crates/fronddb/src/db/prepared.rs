@@ -252,7 +252,7 @@ impl Engine {
         let changes = entries.remove(xid).and_then(|entry| entry.catalog);
         drop(entries);
         let undone = changes.map(|mut changes| changes.undo_from(0)).unwrap_or_default();
-        self.catalog.undo(&undone);
+        self.undo_catalog(&undone);
         self.locks.release_all(txn);
         self.counters.rollbacks.add(1);
         self.logged(self.log()?.sync()).map(|_| ())

@@ -57,6 +57,12 @@ impl CodecTable {
         });
     }
 
+    /// Trees that have a codec of their own.
+    #[cfg(test)]
+    pub(crate) fn own_count(&self) -> usize {
+        self.0.codecs.load().1.len()
+    }
+
     /// Sets the codec of all trees that have none of their own.
     pub fn set_default(&self, codec: Codec) {
         self.0.codecs.rcu(|table| (codec, table.1.clone()));
