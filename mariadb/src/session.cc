@@ -236,8 +236,8 @@ bool Session::waits_for_disk(THD *thd, bool all) const
 /* The second phase, or what commit_ordered has left of it. */
 frond_status Session::commit_prepared()
 {
-  /* Outside of the group's order there is time to make room in a full log. */
-  const bool again= ordered && ordered_status == FROND_NO_SPACE;
+  /* Outside of the group's order there is time to make room in a full log, or to get another descriptor for it. */
+  const bool again= ordered && (ordered_status == FROND_NO_SPACE || ordered_status == FROND_IO);
   frond_status status= ordered_status;
   if (!ordered || again)
     status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), durability);
