@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use csv::{ByteRecord, ReaderBuilder, Terminator, WriterBuilder};
+use csv::{ByteRecord, QuoteStyle, ReaderBuilder, Terminator, WriterBuilder};
 
 use crate::encoding::Encoding;
 
@@ -16,7 +16,10 @@ pub(crate) const HEADER: [&str; 2] = ["key", "value"];
 /// Replaces `out` by a record with its newline.
 pub(crate) fn record(fields: [&[u8]; 2], out: &mut Vec<u8>) -> std::io::Result<()> {
     out.clear();
-    let mut writer = WriterBuilder::new().terminator(Terminator::Any(b'\n')).from_writer(&mut *out);
+    // In front of an input a reader would take the mark for the file's own.
+    let quotes = if fields[0].starts_with(MARK) { QuoteStyle::Always } else { QuoteStyle::Necessary };
+    let mut builder = WriterBuilder::new();
+    let mut writer = builder.terminator(Terminator::Any(b'\n')).quote_style(quotes).from_writer(&mut *out);
     writer.write_record(fields)?;
     writer.flush()
 }
@@ -149,6 +152,10 @@ mod tests {
             records.next().map(|row| row.map(|row| (row.key, row.value)))
         };
         assert_eq!(read("\u{feff}\"a,\",b"), Ok(Some((b"a,".to_vec(), b"b".to_vec()))));
+        let mut text = Vec::new();
+        record(["\u{feff}a", "b"].map(str::as_bytes), &mut text).expect("memory does not fail");
+        let text = String::from_utf8(text).expect("it is text");
+        assert_eq!(read(&text), Ok(Some(("\u{feff}a".into(), b"b".to_vec()))), "that of a key is kept");
         let cut = read("\u{feff}\"a\n\",\"b").expect_err("cut short");
         assert!(cut.1.contains("inside quotes"), "{cut:?}");
     }
