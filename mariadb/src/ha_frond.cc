@@ -1310,9 +1310,9 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
     if (error || *skip || (covered && !locking()))
       return error;
   }
-  keep_restore(index, entry, restore);
   if (!locking())
     return read_row_later(index, entry, primary, restore, pushed, record, skip);
+  keep_restore(index, entry, restore);
   if (passes) {
     int error= was_walked(index, entry, primary, record, skip);
     if (error || *skip)
@@ -1333,9 +1333,12 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
 int ha_frond::read_row_later(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, bool pushed,
                              uchar *record, bool *skip)
 {
+  const bool compares= session->read_uncommitted();
+  if (compares)
+    keep_restore(index, entry, restore);
   int error= takes_entry_columns(index, record) ? read_index_and_row(index, entry, primary, restore, record, skip)
                                                 : read_primary(primary, record, skip);
-  if (error || !session->read_uncommitted())
+  if (error || !compares)
     return error;
   bool its= false;
   if (!*skip)
