@@ -80,7 +80,7 @@ impl KeyReader {
     /// Tells of a covering range-delete. To be told before any message that is older than it.
     pub fn range_delete(&mut self, view: &View<'_>, seq: u64, stamp: Stamp) {
         if seq > self.deleted_below && view.sees(stamp, true) {
-            self.deleted_below = seq;
+            self.delete_below(seq);
         }
     }
 

@@ -239,8 +239,10 @@ fn a_read_after_each_of_many_range_deletes_costs_little() {
         let stamp = Stamp::Written { txn: TxnId(1), step: 0 };
         memtable.insert_range(RangeDelete { start: key(seq).to_vec(), end, seq, stamp });
         for probe in [seq, seq / 2 + 1] {
-            let found: Vec<u64> =
-                memtable.range_deletes(|lists| lists.covering(&key(probe)).map(|range| range.seq).collect());
+            let key = key(probe);
+            let found: Vec<u64> = memtable.range_deletes(|lists| {
+                lists.lists().iter().flat_map(|list| list.covering(&key)).map(|range| range.seq).collect()
+            });
             assert_eq!(found, [probe]);
         }
     }

@@ -14,7 +14,7 @@ use super::{BeTree, Version};
 use crate::base::checksum::key_hash;
 use crate::base::{CommitNumber, Result, TxnId, key};
 use crate::format::block::RangeList;
-use crate::format::message::Message;
+use crate::format::message::{Message, RangeDelete};
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::View;
 use crate::memtable::Level0;
@@ -110,16 +110,11 @@ struct ChangeFinder<'a> {
 
 impl PathVisitor for ChangeFinder<'_> {
     fn range_deletes(&mut self, ranges: &RangeList) {
-        let newest = self.newest_range.map_or(0, |(seq, _)| seq);
-        let mut number = None;
-        let newest = ranges.stretch(self.key).newest(newest, |range| {
-            let committed = self.view.committed(range.stamp);
-            number = committed.or(number);
-            committed.is_some()
-        });
-        if let (Some(range), Some(number)) = (newest, number) {
-            self.newest_range = Some((range.seq, number));
-        }
+        let committed = |range: &RangeDelete| self.view.committed(range.stamp);
+        let known = self.newest_range.map_or(0, |(seq, _)| seq);
+        let newest = ranges.stretch(self.key).newest(known, |range| committed(range).is_some());
+        let newest = newest.and_then(|range| Some((range.seq, committed(range)?)));
+        self.newest_range = newest.or(self.newest_range);
     }
 
     fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>> {

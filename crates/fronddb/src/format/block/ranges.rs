@@ -47,16 +47,6 @@ impl RangeLists {
     pub fn iter(&self) -> impl Iterator<Item = &RangeDelete> {
         self.lists.iter().flat_map(|list| list.iter())
     }
-
-    /// As [`RangeList::covering`].
-    pub fn covering(&self, key: &[u8]) -> impl Iterator<Item = &RangeDelete> {
-        self.lists.iter().flat_map(move |list| list.covering(key))
-    }
-
-    /// As [`RangeList::meeting`].
-    pub fn meeting(&self, lower: &[u8], upper: Option<&[u8]>) -> impl Iterator<Item = &RangeDelete> {
-        self.lists.iter().flat_map(move |list| list.meeting(lower, upper))
-    }
 }
 
 impl From<Vec<RangeDelete>> for RangeLists {
@@ -146,7 +136,7 @@ impl RangeBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::block::range_list::sort_ranges;
+    use crate::format::block::sort_ranges;
     use proptest::prelude::*;
 
     proptest! {
@@ -199,9 +189,11 @@ mod tests {
                 prop_assert_eq!(sorted(&mut lists.iter()), sorted(&mut one.iter()));
                 for (low, length) in &probes {
                     let (low, high) = ([*low], [*low + *length]);
-                    prop_assert_eq!(sorted(&mut lists.covering(&low)), sorted(&mut one.covering(&low)));
+                    let mut covering = lists.lists().iter().flat_map(|list| list.covering(&low));
+                    prop_assert_eq!(sorted(&mut covering), sorted(&mut one.covering(&low)));
                     for upper in [Some(&high[..]), None] {
-                        prop_assert_eq!(sorted(&mut lists.meeting(&low, upper)), sorted(&mut one.meeting(&low, upper)));
+                        let mut meeting = lists.lists().iter().flat_map(|list| list.meeting(&low, upper));
+                        prop_assert_eq!(sorted(&mut meeting), sorted(&mut one.meeting(&low, upper)));
                     }
                 }
             }
