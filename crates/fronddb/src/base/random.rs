@@ -1,5 +1,12 @@
 //! Pseudo-random numbers that a seed repeats: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). For simulated crashes and for
-//! tests; nothing that the engine does depends on chance.
+//! tests. What the engine does depends on chance nowhere; only names are drawn ([`draw`]).
+
+use std::hash::{BuildHasher, Hasher};
+
+/// A number that nobody guesses and that does not come again: of what the system gives tables to hash with.
+pub fn draw() -> u64 {
+    std::hash::RandomState::new().build_hasher().finish()
+}
 
 /// A good mixing of 64 bits: the number that follows the state `value` in the sequence.
 pub fn mix(value: u64) -> u64 {

@@ -39,7 +39,7 @@ use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::processors::Processors;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
-use crate::base::{Error, ErrorKind, Lsn, Result, TxnId};
+use crate::base::{Error, ErrorKind, Lsn, Result, TxnId, random};
 use crate::cache::Cache;
 use crate::format::{Superblock, SuperblockBody};
 use crate::io::{DiskStorage, Storage, is_damage, replace_file};
@@ -590,12 +590,10 @@ fn stored_next_tree(superblock: &Superblock) -> u32 {
 
 /// A name for a new database that no other has.
 fn draw_uuid() -> [u8; 16] {
-    use std::hash::{BuildHasher, Hasher};
-    let draw = || std::hash::RandomState::new().build_hasher().finish().to_le_bytes();
     let mut uuid = [0; 16];
     let (low, high) = uuid.split_at_mut(8);
-    low.copy_from_slice(&draw());
-    high.copy_from_slice(&draw());
+    low.copy_from_slice(&random::draw().to_le_bytes());
+    high.copy_from_slice(&random::draw().to_le_bytes());
     uuid
 }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use crate::base::key::KEY_BYTES_MAX;
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
-use crate::base::{Error, ErrorKind, Result, checksum};
+use crate::base::{Error, ErrorKind, Result, checksum, random};
 use crate::io::{File, OpenMode, Storage};
 
 /// Spills of one level that are merged at a time.
@@ -269,12 +269,11 @@ fn create_file(storage: &dyn Storage, directory: &Path) -> Result<Arc<dyn File>>
 
 /// A name that nobody guesses.
 fn draw_name() -> String {
-    use std::hash::{BuildHasher, Hasher};
     #[cfg(test)]
     if let Some(name) = tests::NEXT_NAMES.with_borrow_mut(Vec::pop) {
         return name;
     }
-    format!("frond-sort-{:016x}.tmp", std::hash::RandomState::new().build_hasher().finish())
+    format!("frond-sort-{:016x}.tmp", random::draw())
 }
 
 struct SpillWriter {

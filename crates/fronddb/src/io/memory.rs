@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 // Not the facade's: in tests of schedules a call to the simulated disk is one step.
 use parking_lot::Mutex;
 
-use super::{Directory, File, OpenMode, Storage, check_aligned, check_named, failed};
+use super::{Directory, File, NamedDirectory, OpenMode, Storage, check_aligned, check_named, failed};
 use crate::base::{Error, ErrorKind, Result};
 
 mod crash;
@@ -362,7 +362,7 @@ impl Storage for MemoryStorage {
         if !self.0.names.lock().dirs.contains(&normal(dir)) {
             return Err(not_found("open directory", dir));
         }
-        Ok(Arc::new(MemoryDirectory(self.clone(), dir.to_path_buf())))
+        Ok(Arc::new(NamedDirectory(self.clone(), dir.to_path_buf())))
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
@@ -376,15 +376,6 @@ impl Storage for MemoryStorage {
 
     fn free_bytes(&self, _dir: &Path) -> Result<u64> {
         Ok(self.0.space.free())
-    }
-}
-
-#[derive(Debug)]
-struct MemoryDirectory(MemoryStorage, PathBuf);
-
-impl Directory for MemoryDirectory {
-    fn sync(&self) -> Result<()> {
-        self.0.sync_dir(&self.1)
     }
 }
 

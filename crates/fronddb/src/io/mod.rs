@@ -21,7 +21,7 @@
 //! caller's to order.
 
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, ErrorKind, Result};
@@ -90,6 +90,16 @@ pub trait Storage: Send + Sync + Debug {
 pub trait Directory: Send + Sync + Debug {
     /// As [`Storage::sync_dir`], but takes no descriptor for it.
     fn sync(&self) -> Result<()>;
+}
+
+/// A directory of a storage that has no handles of them.
+#[derive(Debug)]
+struct NamedDirectory<S>(S, PathBuf);
+
+impl<S: Storage> Directory for NamedDirectory<S> {
+    fn sync(&self) -> Result<()> {
+        self.0.sync_dir(&self.1)
+    }
 }
 
 /// An open file. Closed when the last reference goes.

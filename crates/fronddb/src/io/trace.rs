@@ -27,7 +27,7 @@ use std::sync::Arc;
 // Not the facade's: in tests of schedules a call to the simulated disk is one step.
 use parking_lot::Mutex;
 
-use super::{Directory, File, MemoryStorage, OpenMode, Storage};
+use super::{Directory, File, MemoryStorage, NamedDirectory, OpenMode, Storage};
 use crate::base::Result;
 use crate::base::page_buf::PageBuf;
 
@@ -214,7 +214,7 @@ impl Storage for TraceStorage {
 
     fn open_dir(&self, dir: &Path) -> Result<Arc<dyn Directory>> {
         self.0.below.open_dir(dir)?;
-        Ok(Arc::new(TraceDirectory(self.clone(), dir.to_path_buf())))
+        Ok(Arc::new(NamedDirectory(self.clone(), dir.to_path_buf())))
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>> {
@@ -223,15 +223,6 @@ impl Storage for TraceStorage {
 
     fn free_bytes(&self, dir: &Path) -> Result<u64> {
         self.0.below.free_bytes(dir)
-    }
-}
-
-#[derive(Debug)]
-struct TraceDirectory(TraceStorage, PathBuf);
-
-impl Directory for TraceDirectory {
-    fn sync(&self) -> Result<()> {
-        self.0.sync_dir(&self.1)
     }
 }
 
