@@ -65,7 +65,7 @@ struct Counters {
   /* A transaction's changes were undone. */
   void rows_undone();
   /* They were committed. */
-  void rows_changed() { changed_at.store(my_time(0), std::memory_order_relaxed); }
+  void rows_changed() { changed_at.store(hrtime_to_my_time(my_hrtime()), std::memory_order_relaxed); }
 
   const uint64_t table_id;
   /* The number of rows that the share counts is not so. */
