@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::TreeEnv;
-use super::rent::{self, Rent};
+use super::rent::{self, Relief, Rent};
 use super::tuning::TreeTuning;
 use crate::base::key::{head, tree_of};
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
@@ -74,7 +74,7 @@ pub struct Slot {
     damaged: Option<usize>,
     /// What reads have paid for what is in its buffer.
     rent: Rent,
-    flush_nanos: u64,
+    relief: Relief,
 }
 
 /// What a slot leads to.
@@ -292,8 +292,8 @@ impl Slot {
             _ => None,
         };
         // Asked for by each read that goes through the buffer.
-        let flush_nanos = rent::flush_nanos(own_bytes, &target);
-        Arc::new(Slot { lower, buffer, target, totals, urgency, fill, damaged, rent, flush_nanos })
+        let relief = rent::relief(tuning, &buffer, &target);
+        Arc::new(Slot { lower, buffer, target, totals, urgency, fill, damaged, rent, relief })
     }
 
     /// The lowest key that belongs to it.
@@ -350,10 +350,9 @@ impl Slot {
         self.damaged.is_some()
     }
 
-    /// The runs of a damaged slot's buffer that are to become one: the newest, when there are too many.
-    pub(super) fn runs_to_gather(&self, tuning: &TreeTuning) -> Option<&[Arc<Run>]> {
-        let count = runs_to_gather(tuning, &self.buffer, &self.target, self.damaged?)?;
-        Some(&self.buffer[..count])
+    /// How many runs of a damaged slot's buffer are to become one: the newest, when there are too many.
+    pub(super) fn runs_to_gather(&self, tuning: &TreeTuning) -> Option<usize> {
+        runs_to_gather(tuning, &self.buffer, &self.target, self.damaged?)
     }
 
     /// What reads have paid for what is in its buffer.
@@ -361,9 +360,9 @@ impl Slot {
         &self.rent
     }
 
-    /// What its flush costs, in nanoseconds.
-    pub(super) fn flush_nanos(&self) -> u64 {
-        self.flush_nanos
+    /// What they pay for first.
+    pub(super) fn relief(&self) -> &Relief {
+        &self.relief
     }
 
     /// The highest urgency below it.

@@ -59,7 +59,8 @@ pub struct Job {
     pub splits: bool,
     /// True when nothing else happens below the slot.
     pub alone: bool,
-    /// True when runs of the buffer become one that stays in it: all that can be done beside damage.
+    /// True when runs of the buffer become one that stays in it: all that can be done beside damage, and less than a flush for
+    /// readers.
     pub gathers: bool,
     /// How much it writes at most, about: it may end at any key.
     pub bytes_max: u64,
@@ -255,8 +256,10 @@ pub fn pick(
             What::Slot(_, slot, _) if slot.is_damaged() && bytes_max.is_some() => {}
             What::Join(_, slot, next, _) if bytes_max.is_some() && !slot.is_empty() && !next.is_empty() => {}
             What::Slot(height, slot, upper) if slot.is_damaged() => {
-                if let Some(job) = reserve_gathering(env, reservations, height, slot, upper) {
-                    return Ok(Some(job));
+                let runs = slot.runs_to_gather(&env.options);
+                let job = runs.and_then(|runs| reserve_gathering(env, reservations, height, slot, upper, runs));
+                if job.is_some() {
+                    return Ok(job);
                 }
             }
             What::Slot(height, slot, upper) => {
@@ -408,16 +411,16 @@ fn reserve_piece(
     }))
 }
 
-/// Reserves the merging of runs in a damaged slot's buffer, with `upper` as its upper bound. Runs that come on top stay there.
-fn reserve_gathering(
+/// Reserves the merging of the newest `runs` in the buffer of a slot with `upper` as its upper bound. Runs that come on top stay there.
+pub(super) fn reserve_gathering(
     env: &TreeEnv,
     reservations: &mut Reservations,
     height: u8,
     slot: &Arc<Slot>,
     upper: Option<&[u8]>,
+    runs: usize,
 ) -> Option<Job> {
-    let runs = slot.runs_to_gather(&env.options)?;
-    let slot = slot.with(&env.options, runs.to_vec(), slot.target().clone());
+    let slot = slot.with(&env.options, slot.buffer()[..runs].to_vec(), slot.target().clone());
     let name = SlotName { height, lower: slot.lower().clone() };
     let upper = upper.map(<[u8]>::to_vec);
     let reservation = Reservation {

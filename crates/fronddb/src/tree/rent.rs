@@ -7,11 +7,15 @@
 //! (Karlin et al., "Competitive snoopy caching", Algorithmica 3, 1988). Work that idle processors do is had
 //! cheaper, and is done at a part of its price.
 //!
+//! The flush of a leaf writes all of the leaf again, and many small runs above it can be had as one for a small part of that. So the newest
+//! runs of such a buffer are *gathered* first, as soon as readers have paid for that: as many of them as spare most for
+//! what they cost ([`Relief`]). Then a new account begins, for the flush.
+//!
 //! What a read loses is known by experience, but for blocks of pending runs that a cursor finds in no cache: each costs it what
 //! reads of blocks have taken lately.
 //!
 //! A slot whose account has reached that part is noted in a list, from which [`BeTree::flush_for_reads`] takes
-//! the one that is worth it most. The jobs are those that [`super::plan`] chooses by size, under the same reservations.
+//! the one that is worth it most. The jobs are those of [`super::plan`], under the same reservations.
 //!
 //! - An account lives in memory, with its slot. It goes on when the slot gets a run, and a flush ends it.
 //! - Charges are rough, and some are lost (to a slot that is just being replaced). They decide when work is done and
@@ -23,12 +27,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use super::BeTree;
 use super::node::{Node, Slot, Target};
 use super::plan::{self, SlotName};
+use super::tuning::TreeTuning;
 use crate::base::sync::Mutex;
 use crate::base::{ErrorKind, Result};
 use crate::format::visibility::Retention;
+use crate::run::Run;
 
 /// What a flush costs per stored byte that it reads, in nanoseconds of a processor and a disk.
 const FLUSH_NANOS_PER_BYTE: u64 = 15;
+/// Fewer runs are not gathered.
+const GATHER_RUNS_MIN: usize = 4;
+/// Gathering is worth it at one part in so many of what the flush costs, which has to be paid for after it.
+const GATHER_PART: u64 = 2;
 /// What a run costs a read that positions a cursor in it.
 const SEEK_NANOS: u64 = 1500;
 /// What a run costs a point read, which mostly asks its filter alone.
@@ -79,8 +89,40 @@ pub(super) fn is_charged(hash: u64) -> bool {
     hash.is_multiple_of(PROBES_PER_CHARGE)
 }
 
+/// The work on a slot that its readers pay for first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Relief {
+    /// How much they pay until it is done, in nanoseconds.
+    nanos: u64,
+    /// So many of the newest runs become one; 0: all are flushed.
+    gathers: usize,
+}
+
+/// What spares the readers of a slot most for what it costs.
+pub(super) fn relief(tuning: &TreeTuning, buffer: &[Arc<Run>], target: &Target) -> Relief {
+    let pending = buffer.iter().map(|run| run.meta().bytes).sum();
+    let flush = Relief { nanos: flush_nanos(pending, target), gathers: 0 };
+    let has_ranges = || buffer.iter().any(|run| run.meta().range_deletes > 0);
+    if matches!(target, Target::Node(_)) || buffer.len() < GATHER_RUNS_MIN || has_ranges() {
+        return flush;
+    }
+    let mut bytes = 0;
+    // Runs are not cut there, and the filter of one has to fit into an extent.
+    let gathered = buffer.iter().enumerate().map_while(|(spared, run)| {
+        bytes += run.meta().bytes;
+        (bytes <= tuning.node_buffer_bytes).then_some((spared, bytes))
+    });
+    // Of what readers lose, that is the part which ends: it has to come to the price.
+    let price = |(spared, bytes): (usize, u64)| {
+        let nanos = (tuning.gather_nanos + bytes * FLUSH_NANOS_PER_BYTE) * buffer.len() as u64 / spared as u64;
+        Relief { nanos, gathers: spared + 1 }
+    };
+    let best = gathered.skip(1).map(price).min_by_key(|relief| relief.nanos);
+    best.filter(|best| best.gathers >= GATHER_RUNS_MIN && best.nanos <= flush.nanos / GATHER_PART).unwrap_or(flush)
+}
+
 /// What the flush of a slot with `pending` bytes in its buffer costs, in nanoseconds: for each byte that is rewritten, now and, of a buffer above a node, once more.
-pub(super) fn flush_nanos(pending: u64, target: &Target) -> u64 {
+fn flush_nanos(pending: u64, target: &Target) -> u64 {
     let bytes = match target {
         Target::Leaf(base) => pending + base.as_ref().map_or(0, |base| base.meta().bytes),
         Target::Node(_) => 2 * pending,
@@ -102,10 +144,10 @@ impl Slot {
         if self.is_damaged() { 0 } else { self.buffer().len() as u64 }
     }
 
-    /// What its readers have paid, in parts of what its flush costs.
+    /// What its readers have paid, in parts of what they pay for first.
     fn rent_paid(&self) -> f64 {
         let paid = if self.runs_spared() > 0 { self.rent().paid.load(Ordering::Relaxed) } else { 0 };
-        paid as f64 / self.flush_nanos().max(1) as f64
+        paid as f64 / self.relief().nanos.max(1) as f64
     }
 
     /// Messages in its buffer that a scan of one leaf below it merges, about.
@@ -145,7 +187,7 @@ impl BeTree {
     fn charge_nanos(&self, height: u8, slot: &Slot, nanos: u64) {
         // Ordering, here and below: accounts lead to no other memory, and who misses a charge sees it the next time.
         let paid = slot.rent().paid.fetch_add(nanos, Ordering::Relaxed) + nanos;
-        let is_due = paid >= slot.flush_nanos() / IDLE_PART;
+        let is_due = paid >= slot.relief().nanos / IDLE_PART;
         let has_room = || self.noted.count.load(Ordering::Relaxed) < NOTED_MAX;
         if is_due && has_room() && !slot.rent().is_noted.swap(true, Ordering::Relaxed) {
             let mut names = self.noted.names.lock();
@@ -159,7 +201,7 @@ impl BeTree {
         self.noted.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Does the flush or compaction for which readers have paid most, in proportion to what it costs; with `idle` processors, unless
+    /// Does the flush, compaction or gathering for which readers have paid most, in proportion to what it costs; with `idle` processors, unless
     /// the cache is full, at a part of that. False when there is none, none that can be begun now, or no space for it.
     ///
     /// # Errors
@@ -177,8 +219,12 @@ impl BeTree {
             dear.sort_by(|a, b| b.paid.total_cmp(&a.paid));
             for noted in dear {
                 let upper = noted.upper.as_deref();
-                let reservations = &mut state.reservations;
-                if let Some(job) = plan::reserve(&self.env, reservations, noted.name.height, &noted.slot, upper)? {
+                let (env, reservations, height) = (&self.env, &mut state.reservations, noted.name.height);
+                let reserved = match noted.slot.relief().gathers {
+                    0 => plan::reserve(env, reservations, height, &noted.slot, upper)?,
+                    runs => plan::reserve_gathering(env, reservations, height, &noted.slot, upper, runs),
+                };
+                if let Some(job) = reserved {
                     return Ok(Some((job, noted)));
                 }
             }

@@ -368,6 +368,7 @@ fn play(harness: &mut Harness, step: &Step) {
         Step::Read(number, idle) => {
             harness.seek_often(&key(number), 200);
             harness.tree.flush_for_reads(&harness.retention(), idle).expect("work");
+            harness.verify();
         }
         Step::Compact(from, to) => harness.compact(key(from), Some(key(to))),
         Step::Publish => harness.publish(),

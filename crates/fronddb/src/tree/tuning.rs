@@ -24,6 +24,8 @@ pub struct TreeTuning {
     pub buffer_filter_bits: u8,
     /// Filter bits per key of leaf bases.
     pub base_filter_bits: u8,
+    /// What it costs to make one run of several, however small they are, in nanoseconds: nodes are saved again, and space is given back.
+    pub gather_nanos: u64,
 }
 
 impl Default for TreeTuning {
@@ -39,6 +41,7 @@ impl Default for TreeTuning {
             block_bytes: 16 << 10,
             buffer_filter_bits: 14,
             base_filter_bits: 10,
+            gather_nanos: 1_000_000,
         }
     }
 }
@@ -55,6 +58,7 @@ impl TreeTuning {
             node_runs: 3,
             node_buffer_bytes: 16 << 10,
             block_bytes: 512,
+            gather_nanos: 0,
             ..TreeTuning::default()
         }
     }

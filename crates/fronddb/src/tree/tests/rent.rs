@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::store::Urgency;
+use crate::tree::node::Target;
+use crate::tree::plan::{self, SlotName};
 
 /// A tree at rest: no buffer asks for a flush by its size, and the one above the leaf of `key(300)` has two runs.
 fn at_rest() -> Harness {
@@ -123,4 +125,105 @@ fn without_space_it_waits_and_nobody_hears_of_it() {
     taken.into_iter().for_each(|extent| store.free_unpublished(extent));
     assert!(reads_until_flushed(&harness, false) > 10);
     harness.check();
+}
+
+/// A leaf with small runs above it, as many as are gathered and one more that is newer than those and large, or small.
+fn small_runs(newest: u16) -> Harness {
+    let mut harness = Harness::new();
+    for number in 0..40 {
+        harness.write(&key(number), Kind::Put, &noise(u64::from(number), 100));
+    }
+    harness.seal_all();
+    harness.compact(Vec::new(), None);
+    for round in 0..4 {
+        harness.write(&key(20 + round), Kind::Put, &noise(u64::from(round), 20));
+        harness.seal_all();
+    }
+    for number in 0..newest {
+        harness.write(&key(number), Kind::Put, &noise(u64::from(number), 100));
+    }
+    harness.seal_all();
+    assert_eq!(runs_and_leaf(&harness).0.len(), 5, "{}", harness.tree.shape().expect("shape"));
+    harness
+}
+
+/// Bytes that no codec makes smaller.
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let next =
+        |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+    std::iter::successors(next(&seed), next).map(|state| (state >> 56) as u8).take(length).collect()
+}
+
+/// The buffer of the only slot, newest first, and the leaf below it.
+fn runs_and_leaf(harness: &Harness) -> (Vec<u64>, u64) {
+    let root = harness.tree.version().root.clone();
+    let [slot] = root.slots() else { panic!("one leaf, {}", harness.tree.shape().expect("shape")) };
+    let Target::Leaf(Some(base)) = slot.target() else { panic!("a leaf") };
+    (slot.buffer().iter().map(|run| run.meta().id.0).collect(), base.meta().id.0)
+}
+
+#[test]
+fn many_small_runs_are_made_one_before_the_leaf_is_written_again() {
+    let mut harness = small_runs(1);
+    let (_, leaf) = runs_and_leaf(&harness);
+    let small = reads_until_flushed(&harness, false);
+    let (runs, same_leaf) = runs_and_leaf(&harness);
+    assert_eq!((runs.len(), same_leaf), (1, leaf), "the leaf stays");
+    harness.check();
+    let large = reads_until_flushed(&harness, false);
+    assert!(runs_and_leaf(&harness).0.is_empty());
+    assert!(small * 4 < large, "{small} reads, then {large}");
+    harness.check_to_the_end();
+}
+
+#[test]
+fn what_comes_on_top_meanwhile_stays_there() {
+    let mut harness = small_runs(1);
+    harness.seek_often(&key(20), 100_000);
+    let retention = harness.retention();
+    let root = harness.tree.version().root.clone();
+    let name = SlotName { height: 1, lower: root.slots()[0].lower().clone() };
+    let job = {
+        let (env, state) = (harness.tree.env(), &mut harness.tree.state.lock());
+        plan::reserve_gathering(env, &mut state.reservations, name.height, &root.slots()[0], None, 5).expect("free")
+    };
+    harness.write(&key(21), Kind::Delete, b"");
+    harness.seal_all();
+    harness.tree.do_job(&retention, &job).expect("gathered");
+    let (runs, _) = runs_and_leaf(&harness);
+    assert_eq!(runs.len(), 2);
+    harness.check_to_the_end();
+}
+
+#[test]
+fn what_is_large_is_not_written_again_for_what_is_small() {
+    let harness = small_runs(30);
+    let (before, leaf) = runs_and_leaf(&harness);
+    reads_until_flushed(&harness, false);
+    let (after, new_leaf) = runs_and_leaf(&harness);
+    assert!(
+        after.is_empty() && new_leaf != leaf,
+        "{before:?} became {after:?}: the newest run is nearly as large as the leaf"
+    );
+}
+
+#[test]
+fn a_damaged_run_ends_the_gathering_and_what_is_whole_stays() {
+    let harness = small_runs(1);
+    let before = runs_and_leaf(&harness);
+    let damaged = harness.tree.version().root.slots()[0].buffer()[4].meta().extents[0];
+    harness.tree.env().cache.remove_range(Extent { start: 0, pages: 1 << 14 });
+    let path = Path::new("db").join(crate::store::DATA_FILE);
+    harness.seek_often(&key(2), 100_000);
+    harness.storage.flip_bit(&path, damaged.offset() + 30, 3).expect("flip");
+    harness.tree.env().cache.remove_range(Extent { start: 0, pages: 1 << 14 });
+    let error = harness.tree.flush_for_reads(&harness.retention(), false).expect_err("a damaged run");
+    assert_eq!(error.kind(), crate::base::ErrorKind::Corruption);
+    assert_eq!(runs_and_leaf(&harness), before);
+    let (version, view) = (harness.tree.version(), harness.view(CommitNumber(harness.now)));
+    for number in 0..10_000 {
+        let row = harness.tree.get(&version, &view.view(), &key(number % 20)).expect("the others have it");
+        assert!(row.is_some());
+    }
+    assert!(!flush(&harness, true), "it is not tried again");
 }
