@@ -55,16 +55,10 @@ impl Judge<'_> {
         self.goals.push(Goal { what: what.into(), goal: goal.into(), seen, reached });
     }
 
-    /// FROND's median over a rival's reduced with `pick`.
-    fn ratio(
-        &self,
-        value: impl Fn(Engine) -> Option<Spread>,
-        pick: fn(f64, f64) -> f64,
-        rivals: &[Engine],
-    ) -> Option<f64> {
-        let own = value(Engine::Frond)?.median;
-        let rival = rivals.iter().filter_map(|&rival| value(rival)).map(|spread| spread.median).reduce(pick)?;
-        Some(own / rival)
+    /// FROND's value over that of the rival against which it is lowest.
+    fn ratio(&self, value: impl Fn(Engine) -> Option<Spread>, rivals: &[Engine]) -> Option<f64> {
+        let own = value(Engine::Frond)?;
+        rivals.iter().filter_map(|&rival| value(rival)).map(|rival| own.over(&rival)).reduce(f64::min)
     }
 
     fn compare(&mut self, what: String, goal: &str, ratio: Option<f64>, enough: impl Fn(f64) -> bool) {
@@ -84,7 +78,7 @@ impl Judge<'_> {
             for (rival, factor) in
                 [(Engine::Rocksdb, 2.0), (Engine::Innodb, if variant == "limited" { 200.0 } else { 35.0 })]
             {
-                let ratio = self.ratio(rate, f64::max, &[rival]);
+                let ratio = self.ratio(rate, &[rival]);
                 let what = format!("iiBench beyond memory, {title}, rows/s");
                 self.compare(what, &format!("≥ {factor:.0} × {}", rival.title()), ratio, |ratio| ratio >= factor);
             }
@@ -129,8 +123,7 @@ impl Judge<'_> {
     fn durable(&mut self, sizing: &Sizing) {
         for cell in cells(sizing) {
             let (name, values) = (cell.name(), self.values);
-            let ratio =
-                self.ratio(|engine| values.work(E3, engine, "memory", &name, Work::rate), f64::max, &Engine::RIVALS);
+            let ratio = self.ratio(|engine| values.work(E3, engine, "memory", &name, Work::rate), &Engine::RIVALS);
             self.compare(format!("durable insertion: {name}"), "≥ 1.0 × the better rival", ratio, |ratio| {
                 ratio >= 1.0
             });
@@ -141,14 +134,12 @@ impl Judge<'_> {
         let values = self.values;
         for (test, threads) in e4_sysbench::cells(sizing) {
             let name = e4_sysbench::name(test, threads);
-            let ratio =
-                self.ratio(|engine| values.work(E4, engine, "memory", &name, Work::rate), f64::max, &Engine::RIVALS);
+            let ratio = self.ratio(|engine| values.work(E4, engine, "memory", &name, Work::rate), &Engine::RIVALS);
             self.compare(format!("in memory: {name}"), "≥ 1.0 × the better rival", ratio, |ratio| ratio >= 1.0);
         }
         for test in LIMITED_TESTS {
             let name = e4_sysbench::name(test, LIMITED_THREADS);
-            let ratio =
-                self.ratio(|engine| values.work(E4, engine, "large", &name, Work::rate), f64::max, &Engine::RIVALS);
+            let ratio = self.ratio(|engine| values.work(E4, engine, "large", &name, Work::rate), &Engine::RIVALS);
             self.compare(format!("table beyond memory: {test}"), "≥ 1.3 × the better rival", ratio, |ratio| {
                 ratio >= 1.3
             });
@@ -160,7 +151,7 @@ impl Judge<'_> {
             [("memory", "in memory", 1.0), ("limited", "beyond memory, limited volume", 1.5)]
         {
             let values = self.values;
-            let ratio = self.ratio(|engine| values.number(E5, engine, variant, "tpmc"), f64::max, &Engine::RIVALS);
+            let ratio = self.ratio(|engine| values.number(E5, engine, variant, "tpmc"), &Engine::RIVALS);
             let goal = format!("≥ {factor:.1} × the better rival");
             self.compare(format!("TPC-C {title}, tpmC"), &goal, ratio, |ratio| ratio >= factor);
             self.start(E5, variant, &format!("TPC-C {title}, after the kill"));
@@ -182,8 +173,7 @@ impl Judge<'_> {
         for (variant, title) in [("iibench", "iiBench"), ("sysbench", "sysbench")] {
             for (rival, factor) in [(Engine::Rocksdb, 0.85), (Engine::Innodb, 0.35)] {
                 let values = self.values;
-                let ratio =
-                    self.ratio(|engine| values.number(E6, engine, variant, "bytes_on_disk"), f64::min, &[rival]);
+                let ratio = self.ratio(|engine| values.number(E6, engine, variant, "bytes_on_disk"), &[rival]);
                 let goal = format!("≤ {factor} × {}", rival.title());
                 self.compare(format!("size of the {title} table"), &goal, ratio, |ratio| ratio <= factor);
             }

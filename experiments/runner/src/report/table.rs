@@ -6,26 +6,44 @@ use crate::plan::{Experiment, Finding};
 
 use super::svg::escape;
 
+/// Repeats of a part at most.
+const REPEATS_MAX: usize = 8;
+
 /// A value of several runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
     pub(crate) runs: usize,
+    /// By repeat; NaN where there is none.
+    values: [f64; REPEATS_MAX],
 }
 
 impl Spread {
-    fn of(values: &[f64]) -> Option<Self> {
-        let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        (!values.is_empty()).then(|| Spread { median: median(&values), low, high, runs: values.len() })
+    /// Of the value of each repeat.
+    fn of(repeats: impl IntoIterator<Item = (u32, f64)>) -> Option<Self> {
+        let mut values = [f64::NAN; REPEATS_MAX];
+        for (repeat, value) in repeats.into_iter().filter(|(_, value)| value.is_finite()) {
+            values[repeat as usize] = value;
+        }
+        let there = || values.iter().copied().filter(|value| !value.is_nan());
+        let (low, high) = (there().fold(f64::INFINITY, f64::min), there().fold(f64::NEG_INFINITY, f64::max));
+        let runs = there().count();
+        (runs > 0).then(|| Spread { median: median(&values), low, high, runs, values })
     }
 
     /// The same of another measure, which grows with this one.
     pub(crate) fn map(self, of: impl Fn(f64) -> f64) -> Self {
-        Spread { median: of(self.median), low: of(self.low), high: of(self.high), runs: self.runs }
+        let values = self.values.map(&of);
+        Spread { median: of(self.median), low: of(self.low), high: of(self.high), runs: self.runs, values }
+    }
+
+    /// How many times the other it is: the median of what it was in each round, because engines take turns on a machine whose speed
+    /// drifts from one round to the next.
+    pub(crate) fn over(&self, other: &Spread) -> f64 {
+        let rounds: Vec<f64> = self.values.iter().zip(&other.values).map(|(own, other)| own / other).collect();
+        median(&rounds)
     }
 }
 
@@ -42,9 +60,8 @@ impl<'a> Values<'a> {
     }
 
     pub(crate) fn number(&self, experiment: Experiment, engine: Engine, variant: &str, name: &str) -> Option<Spread> {
-        let values: Vec<f64> =
-            self.of(experiment, engine, variant).filter_map(|finding| finding.numbers.get(name).copied()).collect();
-        Spread::of(&values)
+        let of = |finding: &Finding| Some((finding.repeat, *finding.numbers.get(name)?));
+        Spread::of(self.of(experiment, engine, variant).filter_map(of))
     }
 
     pub(crate) fn work(
@@ -55,8 +72,8 @@ impl<'a> Values<'a> {
         name: &str,
         value: impl Fn(&Work) -> f64,
     ) -> Option<Spread> {
-        let works = self.of(experiment, engine, variant).filter_map(|finding| finding.works.get(name));
-        Spread::of(&works.map(value).collect::<Vec<f64>>())
+        let of = |finding: &Finding| Some((finding.repeat, value(finding.works.get(name)?)));
+        Spread::of(self.of(experiment, engine, variant).filter_map(of))
     }
 
     /// The stretch of the first run, for its curve.
@@ -137,17 +154,13 @@ pub(crate) struct Line {
 pub(crate) fn advantage(engines: &[Engine], cells: &[Option<Spread>], better: Better) -> Option<f64> {
     let value = |engine: Engine| {
         let at = engines.iter().position(|other| *other == engine)?;
-        cells.get(at).copied().flatten().map(|spread| spread.median)
+        cells.get(at).copied().flatten()
     };
     let own = value(Engine::Frond)?;
-    let rivals = Engine::RIVALS.into_iter().filter_map(value);
-    let rival = match better {
-        Better::Higher => rivals.reduce(f64::max)?,
-        Better::Lower => rivals.reduce(f64::min)?,
-        Better::Neither => return None,
-    };
-    let ratio = if better == Better::Higher { own / rival } else { rival / own };
-    (own > 0.0 && rival > 0.0).then_some(ratio)
+    let ratio = |rival: Spread| if better == Better::Lower { rival.over(&own) } else { own.over(&rival) };
+    let rivals: Vec<Spread> = Engine::RIVALS.into_iter().filter_map(value).collect();
+    let is_told = better != Better::Neither && rivals.iter().chain([&own]).all(|value| value.median > 0.0);
+    is_told.then(|| rivals.into_iter().map(ratio).reduce(f64::min)).flatten()
 }
 
 /// The table as HTML. The floor has a column only where it has a value.
@@ -195,7 +208,7 @@ mod tests {
     const ALL: [Engine; 3] = [Engine::Frond, Engine::Innodb, Engine::Rocksdb];
 
     fn cells(values: [f64; 3]) -> Vec<Option<Spread>> {
-        values.map(|value| Spread::of(&[value])).to_vec()
+        values.map(|value| Spread::of([(0, value)])).to_vec()
     }
 
     #[test]
@@ -206,6 +219,18 @@ mod tests {
         assert_eq!(advantage(&ALL, &cells([0.5, -5.0, 8.0]), Better::Lower), None);
         assert_eq!(advantage(&ALL, &cells([0.5, 0.0, 0.0]), Better::Higher), None);
         assert_eq!(advantage(&ALL[..1], &cells([10.0, 5.0, 8.0])[..1], Better::Higher), None);
+    }
+
+    #[test]
+    fn engines_are_compared_round_by_round() {
+        // In the second round the machine was half as fast.
+        let of = |values: [f64; 3]| Spread::of((0..).zip(values)).unwrap();
+        let (own, other) = (of([110.0, 55.0, 90.0]), of([100.0, 50.0, 200.0]));
+        assert_eq!((own.median, other.median), (90.0, 100.0));
+        assert_eq!(own.over(&other), 1.1);
+        // A round that one of them lacks does not count.
+        let without = Spread::of([(1, 50.0), (2, 200.0)]).unwrap();
+        assert_eq!((without.runs, own.over(&without)), (2, (1.1 + 0.45) / 2.0));
     }
 
     #[test]
@@ -224,7 +249,7 @@ mod tests {
             name: "n".into(),
             better: Better::Higher,
             unit: Unit::Count,
-            cells: vec![Spread::of(&[1.0]), floor.and_then(|floor| Spread::of(&[floor]))],
+            cells: vec![Spread::of([(0, 1.0)]), floor.and_then(|floor| Spread::of([(0, floor)]))],
         };
         assert!(!table(&engines, &[line(None)]).contains("BLACKHOLE"));
         let html = table(&engines, &[line(None), line(Some(7.0))]);
