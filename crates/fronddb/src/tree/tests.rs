@@ -60,7 +60,7 @@ fn store_options() -> StoreOptions {
     StoreOptions { direct: false, reserve_bytes: 0, ..StoreOptions::default() }
 }
 
-fn env(store: Arc<Store>, budget: &MemoryBudget, next_run: u64) -> TreeEnv {
+fn env(store: Arc<Store>, budget: &MemoryBudget, next_run: u64, tuning: TreeTuning) -> TreeEnv {
     TreeEnv {
         store,
         cache: Arc::new(Cache::new(budget.clone())),
@@ -68,7 +68,7 @@ fn env(store: Arc<Store>, budget: &MemoryBudget, next_run: u64) -> TreeEnv {
         statuses: Arc::new(AllCommitted),
         run_counters: Arc::default(),
         holders: Arc::new(NoHolders),
-        options: TreeTuning::tiny(),
+        options: tuning,
         codecs: CodecTable::new(Codec::default()),
         run_ids: Arc::new(AtomicU64::new(next_run)),
     }
@@ -76,6 +76,10 @@ fn env(store: Arc<Store>, budget: &MemoryBudget, next_run: u64) -> TreeEnv {
 
 impl Harness {
     fn new() -> Harness {
+        Harness::with(TreeTuning::tiny())
+    }
+
+    fn with(tuning: TreeTuning) -> Harness {
         let storage = Arc::new(MemoryStorage::new());
         let budget = MemoryBudget::new(4 << 20);
         let shared: Arc<dyn Storage> = storage.clone();
@@ -83,7 +87,7 @@ impl Harness {
         let store = Store::create(&shared, Path::new("db"), &store_options(), [7; 16], SuperblockBody::default())
             .expect("create");
         let active = Arc::new(Memtable::new(1, &budget));
-        let tree = BeTree::open(env(store, &budget, 1), None, Vec::new(), active).expect("open");
+        let tree = BeTree::open(env(store, &budget, 1, tuning), None, Vec::new(), active).expect("open");
         Harness {
             storage,
             tree: Arc::new(tree),
@@ -195,7 +199,7 @@ impl Harness {
         let body = &opened.superblocks[0].body;
         let active = Arc::new(Memtable::new(self.memtable + 1, &self.budget));
         self.memtable += 1;
-        let env = env(opened.store, &self.budget, body.next_run.0);
+        let env = env(opened.store, &self.budget, body.next_run.0, self.tree.env().options);
         self.tree = Arc::new(BeTree::open(env, body.root, Vec::new(), active).expect("open tree"));
         self.snapshots.clear();
     }

@@ -1,5 +1,7 @@
 //! Flushes that readers pay for.
 
+use proptest::test_runner::TestRunner;
+
 use super::*;
 use crate::store::Urgency;
 use crate::tree::node::Target;
@@ -205,6 +207,61 @@ fn what_is_large_is_not_written_again_for_what_is_small() {
         after.is_empty() && new_leaf != leaf,
         "{before:?} became {after:?}: the newest run is nearly as large as the leaf"
     );
+}
+
+/// Runs in buffers, and the leaves below them.
+fn runs_and_leaves(harness: &Harness) -> (usize, Vec<u64>) {
+    let root = harness.tree.version().root.clone();
+    let leaf = |slot: &Arc<node::Slot>| match slot.target() {
+        Target::Leaf(base) => base.as_ref().map(|base| base.meta().id.0),
+        Target::Node(_) => None,
+    };
+    (root.slots().iter().map(|slot| slot.buffer().len()).sum(), root.slots().iter().filter_map(leaf).collect())
+}
+
+/// Few writes between seals, many reads, and no flush by size: the leaf of all keys is large for what is above it.
+fn steps_of_readers() -> impl Strategy<Value = Vec<Step>> {
+    let number = 0u16..600;
+    let step = prop_oneof![
+        8 => (number.clone(), any::<u8>()).prop_map(|(key, value)| Step::Put(key, value)),
+        2 => (number.clone(), any::<u8>()).prop_map(|(key, value)| Step::Insert(key, value)),
+        4 => number.clone().prop_map(Step::Delete),
+        2 => (number.clone(), any::<u8>()).prop_map(|(key, value)| Step::Update(key, value)),
+        2 => Just(Step::Snapshot),
+        1 => Just(Step::Forget),
+        8 => Just(Step::Seal),
+        6 => (number.clone(), any::<bool>()).prop_map(|(key, idle)| Step::Read(key, idle)),
+        1 => Just(Step::Publish),
+        1 => Just(Step::Reopen),
+    ];
+    prop::collection::vec(step, 30..120)
+}
+
+#[test]
+fn what_is_gathered_answers_like_a_sorted_map_of_versions() {
+    let tuning = TreeTuning { leaf_bytes_max: 128 << 10, ..TreeTuning::tiny() };
+    let mut runner = TestRunner::new(ProptestConfig { cases: 60, ..ProptestConfig::default() });
+    let gathered = std::cell::Cell::new(0);
+    let played = runner.run(&steps_of_readers(), |steps| {
+        let mut harness = Harness::with(tuning);
+        for number in 0..600 {
+            harness.write(&key(number), Kind::Put, &noise(u64::from(number), 100));
+        }
+        harness.seal_all();
+        harness.compact(Vec::new(), None);
+        for step in &steps {
+            let before = runs_and_leaves(&harness);
+            play(&mut harness, step);
+            let after = runs_and_leaves(&harness);
+            if matches!(step, Step::Read(..)) && after.1 == before.1 && after.0 < before.0 {
+                gathered.set(gathered.get() + 1);
+            }
+        }
+        harness.check();
+        Ok(())
+    });
+    played.expect("every case");
+    assert!(gathered.get() > 20, "runs were gathered in the cases, times={}", gathered.get());
 }
 
 #[test]
