@@ -30,6 +30,7 @@ use super::engine::Engine;
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, ErrorKind, Result};
 use crate::store::ShrinkLimits;
+use crate::tree::rent::ForReaders;
 
 /// Urgency at which flushes and compactions begin.
 const WORK_THRESHOLD: f32 = 1.0;
@@ -274,7 +275,7 @@ impl Engine {
         Ok(done)
     }
 
-    /// A flush or compaction that readers have paid for; where processors are idle, in part.
+    /// What readers have paid for; where processors are idle, in part.
     fn work_for_readers(&self) -> Result<bool> {
         if !self.tree.has_rents() {
             return Ok(false);
@@ -284,11 +285,12 @@ impl Engine {
         let done = self.tree.flush_for_reads(&self.retention(), are_idle)?;
         let took = self.clock.micros().saturating_sub(began);
         self.processors.count_own(took);
-        if done {
-            // For as long again the readers have the machine's memory and caches to themselves, unless there is other work.
+        if done == ForReaders::Cheaply {
+            // For as long again the readers have the machine's memory and caches to themselves, unless there is other work. Those that
+            // have paid lose more by waiting.
             self.wake.rest(Duration::from_micros(took));
         }
-        Ok(done)
+        Ok(done != ForReaders::Nothing)
     }
 
     /// The turn of a thread that is alone: level 0 comes first, because writers wait for it.
@@ -389,7 +391,8 @@ impl Engine {
             self.checkpoint(cause)?;
             return Ok(true);
         }
-        let for_readers = || self.tree.flush_for_reads(&self.retention(), false);
+        let for_readers =
+            || self.tree.flush_for_reads(&self.retention(), false).map(|done| done != ForReaders::Nothing);
         if (!is_full && work()?) || self.clean_grafts_step()? || self.clean_leftovers_step()? || for_readers()? {
             self.publish()?;
             return Ok(true);

@@ -14,8 +14,9 @@
 //! What a read loses is known by experience, but for blocks of pending runs that a cursor finds in no cache: each costs it what
 //! reads of blocks have taken lately.
 //!
-//! A slot whose account has reached that part is noted in a list, from which [`BeTree::flush_for_reads`] takes
-//! the one that is worth it most. The jobs are those of [`super::plan`], under the same reservations.
+//! A slot whose account has reached that part is noted in a list, and in another one when its readers have paid all. From them
+//! [`BeTree::flush_for_reads`] takes the one that is worth it most. (In one list alone, slots that are seldom read would keep the places
+//! from those that are read often, until processors are idle.) The jobs are those of [`super::plan`], under the same reservations.
 //!
 //! - An account lives in memory, with its slot. It goes on when the slot gets a run, and a flush ends it.
 //! - Charges are rough, and some are lost (to a slot that is just being replaced). They decide when work is done and
@@ -51,23 +52,55 @@ const MISS_NANOS_MAX: u64 = 1_000_000;
 const PROBES_PER_CHARGE: u64 = 16;
 /// Idle processors work for readers at this part of the price.
 const IDLE_PART: u64 = 8;
-/// Slots noted at once, about; what finds no place comes again with the next read.
+/// Slots noted at once in a list, about; what finds no place comes again with the next read.
 const NOTED_MAX: usize = 64;
+
+/// What readers have paid of a price.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Paid {
+    /// What the work costs where processors are idle.
+    Part,
+    /// All of it.
+    All,
+}
+
+impl Paid {
+    /// The part of the price.
+    fn share(self) -> f64 {
+        match self {
+            Paid::Part => 1.0 / IDLE_PART as f64,
+            Paid::All => 1.0,
+        }
+    }
+}
+
+/// What was done for readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForReaders {
+    /// Nothing.
+    Nothing,
+    /// A job of which they had paid a part, because processors are idle.
+    Cheaply,
+    /// A job that they had paid for.
+    Fully,
+}
 
 /// A slot's account.
 #[derive(Debug, Default)]
 pub(super) struct Rent {
     /// Nanoseconds.
     paid: AtomicU64,
-    is_noted: AtomicBool,
+    /// In the list of each [`Paid`].
+    is_noted: [AtomicBool; 2],
 }
 
 impl Rent {
     /// The account of the slot that takes the place of this one with no fewer runs.
     pub(super) fn continued(&self) -> Rent {
+        let [part, all] = &self.is_noted;
         Rent {
             paid: AtomicU64::new(self.paid.load(Ordering::Relaxed)),
-            is_noted: AtomicBool::new(self.is_noted.load(Ordering::Relaxed)),
+            is_noted: [part, all].map(|noted| AtomicBool::new(noted.load(Ordering::Relaxed))),
         }
     }
 }
@@ -130,12 +163,27 @@ fn flush_nanos(pending: u64, target: &Target) -> u64 {
     bytes * FLUSH_NANOS_PER_BYTE
 }
 
-/// The slots whose readers have paid enough to be looked at.
+/// The slots whose readers have paid enough to be looked at: a list for each [`Paid`].
 #[derive(Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct Noted([List; 2]);
+
+#[derive(Debug, Default)]
+struct List {
     names: Mutex<Vec<SlotName>>,
     /// Their number, for readers that find no place and workers that find no work.
     count: AtomicUsize,
+}
+
+impl List {
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<SlotName>)) {
+        let mut names = self.names.lock();
+        change(&mut names);
+        self.count.store(names.len(), Ordering::Relaxed);
+    }
 }
 
 impl Slot {
@@ -187,35 +235,50 @@ impl BeTree {
     fn charge_nanos(&self, height: u8, slot: &Slot, nanos: u64) {
         // Ordering, here and below: accounts lead to no other memory, and who misses a charge sees it the next time.
         let paid = slot.rent().paid.fetch_add(nanos, Ordering::Relaxed) + nanos;
-        let is_due = paid >= slot.relief().nanos / IDLE_PART;
-        let has_room = || self.noted.count.load(Ordering::Relaxed) < NOTED_MAX;
-        if is_due && has_room() && !slot.rent().is_noted.swap(true, Ordering::Relaxed) {
-            let mut names = self.noted.names.lock();
-            names.push(SlotName { height, lower: slot.lower().clone() });
-            self.noted.count.store(names.len(), Ordering::Relaxed);
+        let price = slot.relief().nanos;
+        if paid < price / IDLE_PART {
+            return;
+        }
+        for list in [Paid::Part, Paid::All] {
+            let is_due = list == Paid::Part || paid >= price;
+            let has_room = || self.noted.0[list as usize].count.load(Ordering::Relaxed) < NOTED_MAX;
+            let is_noted = &slot.rent().is_noted[list as usize];
+            if is_due && has_room() && !is_noted.swap(true, Ordering::Relaxed) {
+                let name = SlotName { height, lower: slot.lower().clone() };
+                self.noted.0[list as usize].change(|names| names.push(name));
+            }
         }
     }
 
     /// True when there may be something for [`BeTree::flush_for_reads`] to do, were the machine idle.
     pub fn has_rents(&self) -> bool {
-        self.noted.count.load(Ordering::Relaxed) > 0
+        self.noted.0.iter().any(|list| !list.is_empty())
     }
 
     /// Does the flush, compaction or gathering for which readers have paid most, in proportion to what it costs; with `idle` processors, unless
-    /// the cache is full, at a part of that. False when there is none, none that can be begun now, or no space for it.
+    /// the cache is full, at a part of that. Nothing when there is none, none that can be begun now, or no space for it.
     ///
     /// # Errors
     /// As [`BeTree::work_step`], but for `NoSpace`.
-    pub fn flush_for_reads(&self, retention: &Retention<'_>, idle: bool) -> Result<bool> {
-        if !self.has_rents() {
-            return Ok(false);
-        }
+    pub fn flush_for_reads(&self, retention: &Retention<'_>, idle: bool) -> Result<ForReaders> {
         // In a full cache, most of what is rewritten is read from the file.
         let is_cheap = idle && !self.env.cache.is_full();
-        let least = if is_cheap { 1.0 / IDLE_PART as f64 } else { 1.0 };
+        let lists = if is_cheap { &[Paid::All, Paid::Part][..] } else { &[Paid::All] };
+        for &list in lists {
+            let worked = self.flush_noted(retention, list)?;
+            if worked != ForReaders::Nothing {
+                return Ok(worked);
+            }
+        }
+        Ok(ForReaders::Nothing)
+    }
+
+    fn flush_noted(&self, retention: &Retention<'_>, list: Paid) -> Result<ForReaders> {
+        if self.noted.0[list as usize].is_empty() {
+            return Ok(ForReaders::Nothing);
+        }
         let chosen = self.planned(&mut |state, root| {
-            let mut dear = self.noted_slots(root);
-            dear.retain(|noted| noted.paid >= least);
+            let mut dear = self.noted_slots(root, list);
             dear.sort_by(|a, b| b.paid.total_cmp(&a.paid));
             for noted in dear {
                 let upper = noted.upper.as_deref();
@@ -230,35 +293,45 @@ impl BeTree {
             }
             Ok(None)
         })?;
-        let Some((job, noted)) = chosen else { return Ok(false) };
+        let Some((job, noted)) = chosen else { return Ok(ForReaders::Nothing) };
         match self.do_job(retention, &job) {
             // It can wait, so the disk is not full on its account. Its readers pay once more.
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 noted.slot.rent().paid.store(0, Ordering::Relaxed);
-                Ok(false)
+                Ok(ForReaders::Nothing)
             }
             done => done.map(|()| {
                 self.counters.for_reads.add(1);
-                true
+                self.strike_off();
+                if noted.paid >= Paid::All.share() { ForReaders::Fully } else { ForReaders::Cheaply }
             }),
         }
     }
 
-    /// The noted slots as they are now. Those whose readers have not paid a part of the price any more leave the list.
-    fn noted_slots(&self, root: &Arc<Node>) -> Vec<NotedSlot> {
-        let mut names = self.noted.names.lock();
-        let mut slots = Vec::with_capacity(names.len());
-        names.retain(|name| {
+    /// Lets the slots whose account is a new one now leave the lists.
+    fn strike_off(&self) {
+        // Under the latch, because accounts go on from one slot to the next.
+        let _state = self.state.lock();
+        let root = self.version.load().root.clone();
+        for list in [Paid::Part, Paid::All] {
+            self.noted_slots(&root, list);
+        }
+    }
+
+    /// The slots of a list as they are now, asked for under the latch. Those whose readers have not paid that share of the price any more leave it.
+    fn noted_slots(&self, root: &Arc<Node>, list: Paid) -> Vec<NotedSlot> {
+        let mut slots = Vec::new();
+        let stays = |name: &SlotName| {
             let Some(found) = find(root, name) else { return false };
-            let is_due = found.paid >= 1.0 / IDLE_PART as f64;
+            let is_due = found.paid >= list.share();
             if is_due {
                 slots.push(found);
             } else {
-                found.slot.rent().is_noted.store(false, Ordering::Relaxed);
+                found.slot.rent().is_noted[list as usize].store(false, Ordering::Relaxed);
             }
             is_due
-        });
-        self.noted.count.store(names.len(), Ordering::Relaxed);
+        };
+        self.noted.0[list as usize].change(|names| names.retain(stays));
         slots
     }
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::store::Urgency;
 use crate::tree::node::Target;
 use crate::tree::plan::{self, SlotName};
+use crate::tree::rent::ForReaders;
 
 /// A tree at rest: no buffer asks for a flush by its size, and the one above the leaf of `key(300)` has two runs.
 fn at_rest() -> Harness {
@@ -26,7 +27,7 @@ fn at_rest() -> Harness {
 }
 
 fn flush(harness: &Harness, idle: bool) -> bool {
-    harness.tree.flush_for_reads(&harness.retention(), idle).expect("flush")
+    harness.tree.flush_for_reads(&harness.retention(), idle).expect("flush") != ForReaders::Nothing
 }
 
 /// Reads that it takes until a flush is done for them.
@@ -57,6 +58,34 @@ fn a_buffer_is_flushed_once_its_readers_have_paid_for_it() {
 fn idle_processors_do_it_sooner() {
     let (dear, cheap) = (reads_until_flushed(&at_rest(), false), reads_until_flushed(&at_rest(), true));
     assert!(cheap * 4 < dear, "{cheap} reads in place of {dear}");
+}
+
+#[test]
+fn slots_whose_readers_have_paid_a_part_keep_no_place_from_one_that_is_paid_for() {
+    let mut harness = Harness::with(TreeTuning { node_buffer_bytes: 64, ..TreeTuning::tiny() });
+    for number in 0..6000 {
+        harness.write(&key(number), Kind::Put, &noise(u64::from(number), 200));
+    }
+    harness.seal_all();
+    harness.compact(Vec::new(), None);
+    (0..6000).step_by(10).for_each(|number| harness.write(&key(number), Kind::Put, b"newer"));
+    harness.seal_all();
+    while harness.tree.work_step(&harness.retention(), 1.0).expect("work") {}
+    let until_flushed = |number| {
+        let reads = (1..10_000).find(|_| {
+            harness.seek_often(&key(number), 1);
+            flush(&harness, false)
+        });
+        reads.expect("a flush after some reads")
+    };
+    let paid = until_flushed(0);
+    // All others are noted, as many as there are places, and their readers go away.
+    for reads in [paid / 10, 1] {
+        (0..5900).step_by(10).for_each(|number| harness.seek_often(&key(number), reads));
+        assert!(!flush(&harness, false), "nothing is paid for");
+    }
+    let wait = until_flushed(5990);
+    assert!(wait <= 2 * paid, "a buffer was flushed after {paid} reads, the next one after {wait}");
 }
 
 #[test]
