@@ -30,7 +30,7 @@ use super::engine::Engine;
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, ErrorKind, Result};
 use crate::store::ShrinkLimits;
-use crate::tree::rent::ForReaders;
+use crate::tree::rent::Paid;
 
 /// Urgency at which flushes and compactions begin.
 const WORK_THRESHOLD: f32 = 1.0;
@@ -285,12 +285,12 @@ impl Engine {
         let done = self.tree.flush_for_reads(&self.retention(), are_idle)?;
         let took = self.clock.micros().saturating_sub(began);
         self.processors.count_own(took);
-        if done == ForReaders::Cheaply {
+        if done == Some(Paid::Part) {
             // For as long again the readers have the machine's memory and caches to themselves, unless there is other work. Those that
             // have paid lose more by waiting.
             self.wake.rest(Duration::from_micros(took));
         }
-        Ok(done != ForReaders::Nothing)
+        Ok(done.is_some())
     }
 
     /// The turn of a thread that is alone: level 0 comes first, because writers wait for it.
@@ -391,8 +391,7 @@ impl Engine {
             self.checkpoint(cause)?;
             return Ok(true);
         }
-        let for_readers =
-            || self.tree.flush_for_reads(&self.retention(), false).map(|done| done != ForReaders::Nothing);
+        let for_readers = || self.tree.flush_for_reads(&self.retention(), false).map(|done| done.is_some());
         if (!is_full && work()?) || self.clean_grafts_step()? || self.clean_leftovers_step()? || for_readers()? {
             self.publish()?;
             return Ok(true);

@@ -292,7 +292,7 @@ impl Slot {
             _ => None,
         };
         // Asked for by each read that goes through the buffer.
-        let relief = rent::relief(tuning, &buffer, &target);
+        let relief = rent::relief(tuning, &buffer, own_bytes, &target);
         Arc::new(Slot { lower, buffer, target, totals, urgency, fill, damaged, rent, relief })
     }
 

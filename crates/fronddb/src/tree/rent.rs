@@ -57,7 +57,7 @@ const NOTED_MAX: usize = 64;
 
 /// What readers have paid of a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Paid {
+pub enum Paid {
     /// What the work costs where processors are idle.
     Part,
     /// All of it.
@@ -72,17 +72,6 @@ impl Paid {
             Paid::All => 1.0,
         }
     }
-}
-
-/// What was done for readers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ForReaders {
-    /// Nothing.
-    Nothing,
-    /// A job of which they had paid a part, because processors are idle.
-    Cheaply,
-    /// A job that they had paid for.
-    Fully,
 }
 
 /// A slot's account.
@@ -131,11 +120,10 @@ pub(super) struct Relief {
     gathers: usize,
 }
 
-/// What spares the readers of a slot most for what it costs.
-pub(super) fn relief(tuning: &TreeTuning, buffer: &[Arc<Run>], target: &Target) -> Relief {
-    let pending = buffer.iter().map(|run| run.meta().bytes).sum();
+/// What spares the readers of a slot most for what it costs. `pending`: the bytes of its `buffer`.
+pub(super) fn relief(tuning: &TreeTuning, buffer: &[Arc<Run>], pending: u64, target: &Target) -> Relief {
     let flush = Relief { nanos: flush_nanos(pending, target), gathers: 0 };
-    let has_ranges = || buffer.iter().any(|run| run.meta().range_deletes > 0);
+    let has_ranges = || buffer.iter().any(|run| run.has_range_deletes());
     if matches!(target, Target::Node(_)) || buffer.len() < GATHER_RUNS_MIN || has_ranges() {
         return flush;
     }
@@ -239,14 +227,11 @@ impl BeTree {
         if paid < price / IDLE_PART {
             return;
         }
-        for list in [Paid::Part, Paid::All] {
-            let is_due = list == Paid::Part || paid >= price;
-            let has_room = || self.noted.0[list as usize].count.load(Ordering::Relaxed) < NOTED_MAX;
-            let is_noted = &slot.rent().is_noted[list as usize];
-            if is_due && has_room() && !is_noted.swap(true, Ordering::Relaxed) {
-                let name = SlotName { height, lower: slot.lower().clone() };
-                self.noted.0[list as usize].change(|names| names.push(name));
-            }
+        let list = if paid < price { Paid::Part } else { Paid::All };
+        let has_room = || self.noted.0[list as usize].count.load(Ordering::Relaxed) < NOTED_MAX;
+        if has_room() && !slot.rent().is_noted[list as usize].swap(true, Ordering::Relaxed) {
+            let name = SlotName { height, lower: slot.lower().clone() };
+            self.noted.0[list as usize].change(|names| names.push(name));
         }
     }
 
@@ -256,29 +241,21 @@ impl BeTree {
     }
 
     /// Does the flush, compaction or gathering for which readers have paid most, in proportion to what it costs; with `idle` processors, unless
-    /// the cache is full, at a part of that. Nothing when there is none, none that can be begun now, or no space for it.
+    /// the cache is full, at a part of that. Tells what they had paid; `None` when there is none, none that can be begun now, or no
+    /// space for it.
     ///
     /// # Errors
     /// As [`BeTree::work_step`], but for `NoSpace`.
-    pub fn flush_for_reads(&self, retention: &Retention<'_>, idle: bool) -> Result<ForReaders> {
+    pub fn flush_for_reads(&self, retention: &Retention<'_>, idle: bool) -> Result<Option<Paid>> {
+        if !self.has_rents() {
+            return Ok(None);
+        }
         // In a full cache, most of what is rewritten is read from the file.
-        let is_cheap = idle && !self.env.cache.is_full();
-        let lists = if is_cheap { &[Paid::All, Paid::Part][..] } else { &[Paid::All] };
-        for &list in lists {
-            let worked = self.flush_noted(retention, list)?;
-            if worked != ForReaders::Nothing {
-                return Ok(worked);
-            }
-        }
-        Ok(ForReaders::Nothing)
-    }
-
-    fn flush_noted(&self, retention: &Retention<'_>, list: Paid) -> Result<ForReaders> {
-        if self.noted.0[list as usize].is_empty() {
-            return Ok(ForReaders::Nothing);
-        }
+        let least = if idle && !self.env.cache.is_full() { Paid::Part } else { Paid::All };
         let chosen = self.planned(&mut |state, root| {
-            let mut dear = self.noted_slots(root, list);
+            let mut dear = self.noted_slots(root, Paid::All);
+            dear.extend(self.noted_slots(root, Paid::Part));
+            dear.retain(|noted| noted.paid >= least.share());
             dear.sort_by(|a, b| b.paid.total_cmp(&a.paid));
             for noted in dear {
                 let upper = noted.upper.as_deref();
@@ -293,28 +270,17 @@ impl BeTree {
             }
             Ok(None)
         })?;
-        let Some((job, noted)) = chosen else { return Ok(ForReaders::Nothing) };
+        let Some((job, noted)) = chosen else { return Ok(None) };
         match self.do_job(retention, &job) {
             // It can wait, so the disk is not full on its account. Its readers pay once more.
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 noted.slot.rent().paid.store(0, Ordering::Relaxed);
-                Ok(ForReaders::Nothing)
+                Ok(None)
             }
             done => done.map(|()| {
                 self.counters.for_reads.add(1);
-                self.strike_off();
-                if noted.paid >= Paid::All.share() { ForReaders::Fully } else { ForReaders::Cheaply }
+                Some(if noted.paid < Paid::All.share() { Paid::Part } else { Paid::All })
             }),
-        }
-    }
-
-    /// Lets the slots whose account is a new one now leave the lists.
-    fn strike_off(&self) {
-        // Under the latch, because accounts go on from one slot to the next.
-        let _state = self.state.lock();
-        let root = self.version.load().root.clone();
-        for list in [Paid::Part, Paid::All] {
-            self.noted_slots(&root, list);
         }
     }
 

@@ -6,7 +6,6 @@ use super::*;
 use crate::store::Urgency;
 use crate::tree::node::Target;
 use crate::tree::plan::{self, SlotName};
-use crate::tree::rent::ForReaders;
 
 /// A tree at rest: no buffer asks for a flush by its size, and the one above the leaf of `key(300)` has two runs.
 fn at_rest() -> Harness {
@@ -27,7 +26,7 @@ fn at_rest() -> Harness {
 }
 
 fn flush(harness: &Harness, idle: bool) -> bool {
-    harness.tree.flush_for_reads(&harness.retention(), idle).expect("flush") != ForReaders::Nothing
+    harness.tree.flush_for_reads(&harness.retention(), idle).expect("flush").is_some()
 }
 
 /// Reads that it takes until a flush is done for them.
