@@ -314,13 +314,21 @@ enum Step {
     Reopen,
 }
 
+/// Changes of one key, so many deletes among twelve others.
+fn changes(deletes: u32) -> impl Strategy<Value = Step> {
+    let number = 0u16..600;
+    prop_oneof![
+        8 => (number.clone(), any::<u8>()).prop_map(|(key, value)| Step::Put(key, value)),
+        2 => (number.clone(), any::<u8>()).prop_map(|(key, value)| Step::Insert(key, value)),
+        deletes => number.clone().prop_map(Step::Delete),
+        2 => (number, any::<u8>()).prop_map(|(key, value)| Step::Update(key, value)),
+    ]
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let number = 0u16..600;
     let step = prop_oneof![
-        8 => (number.clone(), any::<u8>()).prop_map(|(key, value)| Step::Put(key, value)),
-        2 => (number.clone(), any::<u8>()).prop_map(|(key, value)| Step::Insert(key, value)),
-        6 => number.clone().prop_map(Step::Delete),
-        2 => (number.clone(), any::<u8>()).prop_map(|(key, value)| Step::Update(key, value)),
+        18 => changes(6),
         2 => (number.clone(), number.clone()).prop_map(|(a, b)| Step::DeleteRange(a.min(b), a.max(b))),
         4 => (number.clone(), 1u16..200).prop_map(|(from, count)| Step::Fill(from, count)),
         1 => Just(Step::Snapshot),
