@@ -63,15 +63,15 @@ class Run:
     def number(self, part, engine, name):
         return self.median(part, engine, lambda finding: finding["numbers"][name])
 
+    def rates(self, part, engine, work):
+        return self.repeats(part, engine, lambda f: f["works"][work]["units"] / f["works"][work]["seconds"])
+
     def rate(self, part, engine, work):
-        return self.median(part, engine, lambda f: f["works"][work]["units"] / f["works"][work]["seconds"])
+        return statistics.median(self.rates(part, engine, work))
 
     def advantage(self, part, work):
         """FROND's rate over that of the rival against which it is lowest, each the median over the rounds, as in the report."""
-        rates = [
-            self.repeats(part, engine, lambda f: f["works"][work]["units"] / f["works"][work]["seconds"]) for engine in ENGINES
-        ]
-        own, *rivals = rates
+        own, *rivals = [self.rates(part, engine, work) for engine in ENGINES]
         return min(statistics.median(own / other for own, other in zip(own, rival, strict=True)) for rival in rivals)
 
     def each(self, part, engine, work, field):
@@ -126,7 +126,7 @@ def losses(run):
 def memory_figures(run):
     part = ("e4", "memory")
     lines = [
-        f"`make experiments ONLY=e4`, commit {run.commit}.",
+        f"`make experiments ONLY=e4`, commit {run.commit}. Against the better rival: the median of what it was in each round.",
         "",
         "| test, threads | FROND | InnoDB | MyRocks | BLACKHOLE | FROND against the better rival | engine's µs: FROND / InnoDB / MyRocks |",
         "|---|---:|---:|---:|---:|---|---:|",

@@ -58,7 +58,7 @@ impl Judge<'_> {
     /// FROND's value over that of the rival against which it is lowest.
     fn ratio(&self, value: impl Fn(Engine) -> Option<Spread>, rivals: &[Engine]) -> Option<f64> {
         let own = value(Engine::Frond)?;
-        rivals.iter().filter_map(|&rival| value(rival)).map(|rival| own.over(&rival)).reduce(f64::min)
+        rivals.iter().filter_map(|&rival| own.over(&value(rival)?)).reduce(f64::min)
     }
 
     fn compare(&mut self, what: String, goal: &str, ratio: Option<f64>, enough: impl Fn(f64) -> bool) {

@@ -40,10 +40,10 @@ impl Spread {
     }
 
     /// How many times the other it is: the median of what it was in each round, because engines take turns on a machine whose speed
-    /// drifts from one round to the next.
-    pub(crate) fn over(&self, other: &Spread) -> f64 {
+    /// drifts from one round to the next. None where they share no round.
+    pub(crate) fn over(&self, other: &Spread) -> Option<f64> {
         let rounds: Vec<f64> = self.values.iter().zip(&other.values).map(|(own, other)| own / other).collect();
-        median(&rounds)
+        Some(median(&rounds)).filter(|ratio| !ratio.is_nan())
     }
 }
 
@@ -157,10 +157,16 @@ pub(crate) fn advantage(engines: &[Engine], cells: &[Option<Spread>], better: Be
         cells.get(at).copied().flatten()
     };
     let own = value(Engine::Frond)?;
-    let ratio = |rival: Spread| if better == Better::Lower { rival.over(&own) } else { own.over(&rival) };
-    let rivals: Vec<Spread> = Engine::RIVALS.into_iter().filter_map(value).collect();
-    let is_told = better != Better::Neither && rivals.iter().chain([&own]).all(|value| value.median > 0.0);
-    is_told.then(|| rivals.into_iter().map(ratio).reduce(f64::min)).flatten()
+    let rivals = Engine::RIVALS.into_iter().filter_map(value);
+    let ratio = match better {
+        // One that did nothing is not the better rival.
+        Better::Higher => {
+            rivals.filter(|rival| rival.median > 0.0).filter_map(|rival| own.over(&rival)).reduce(f64::min)
+        }
+        Better::Lower => rivals.filter_map(|rival| rival.over(&own)).reduce(f64::min),
+        Better::Neither => None,
+    };
+    ratio.filter(|ratio| own.median > 0.0 && *ratio > 0.0)
 }
 
 /// The table as HTML. The floor has a column only where it has a value.
@@ -218,6 +224,7 @@ mod tests {
         assert_eq!(advantage(&ALL, &cells([-0.5, 5.0, 8.0]), Better::Lower), None);
         assert_eq!(advantage(&ALL, &cells([0.5, -5.0, 8.0]), Better::Lower), None);
         assert_eq!(advantage(&ALL, &cells([0.5, 0.0, 0.0]), Better::Higher), None);
+        assert_eq!(advantage(&ALL, &cells([10.0, 0.0, 8.0]), Better::Higher), Some(1.25));
         assert_eq!(advantage(&ALL[..1], &cells([10.0, 5.0, 8.0])[..1], Better::Higher), None);
     }
 
@@ -227,10 +234,11 @@ mod tests {
         let of = |values: [f64; 3]| Spread::of((0..).zip(values)).unwrap();
         let (own, other) = (of([110.0, 55.0, 90.0]), of([100.0, 50.0, 200.0]));
         assert_eq!((own.median, other.median), (90.0, 100.0));
-        assert_eq!(own.over(&other), 1.1);
+        assert_eq!(own.over(&other), Some(1.1));
         // A round that one of them lacks does not count.
         let without = Spread::of([(1, 50.0), (2, 200.0)]).unwrap();
-        assert_eq!((without.runs, own.over(&without)), (2, (1.1 + 0.45) / 2.0));
+        assert_eq!((without.runs, own.over(&without)), (2, Some((1.1 + 0.45) / 2.0)));
+        assert_eq!(Spread::of([(3, 1.0)]).unwrap().over(&own), None);
     }
 
     #[test]
