@@ -1,15 +1,6 @@
 //! Walks the messages of a run in both directions.
 //!
-//! Blocks come from the cache (a compaction's without being used there), from a window, or from the file, in this order.
-//! A *window* is one read of several consecutive blocks that are not cached; they are decoded when the cursor gets to
-//! them. Windows begin with the second block that is read one after the other (with the first in a long scan) and double
-//! up to what the mode allows. They end where the keys that are wanted end. No block beyond is read: it may be another tree's, and
-//! damaged. Where a window cannot be read, its blocks are read one by one. A short range, whose end is known and near, is one
-//! window from its first block on: another read costs more than blocks for which the reader may not come.
-//!
-//! Once windows are as large as they get, the next one is asked for as soon as the cursor has one
-//! ([`Store::ask`](crate::store::Store::ask)), so that it is read while the rows of this one are used. Compactions do not: they
-//! have a thread each and many runs, whose windows take memory.
+//! Blocks come from the cache (a compaction's without being used there), from a window ([`windows`]), or from the file, in this order.
 //!
 //! The first blocks after a jump stay in the cache like those of point reads, because short scans come back to them, and
 //! to the small runs in buffers above all. What a cursor reads after that is the first to go, and what a long scan reads
@@ -17,27 +8,21 @@
 //! none. Blocks that are cached end a window, but for a long scan few of them in a row are read again: less than
 //! another read costs.
 
+mod windows;
+
 use super::Run;
 use super::counters::Event;
 use super::path::{Access, IndexPath, Way};
 use crate::base::key::KeyRange;
-use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Result, TreeId};
 use crate::cache::Priority;
 use crate::format::Message;
 use crate::format::block::{EntryBlock, EntryCursor, Payload};
 use crate::store::{Asked, Window};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// First read-ahead of a cursor that fills the cache, in bytes: two blocks as most are stored.
 const READ_AHEAD_BYTES_MIN: usize = 24 << 10;
-
-/// Up to this size the blocks of a range are read at once.
-const SHORT_RANGE_BYTES_MAX: usize = 64 << 10;
-
-/// Bytes of cached blocks in a row that a long scan reads again rather than read twice.
-const BRIDGE_BYTES_MAX: u64 = 48 << 10;
 
 /// Blocks after a jump that a short scan reads.
 const SHORT_BLOCKS: u32 = 8;
@@ -62,6 +47,25 @@ impl Default for CursorMode {
     }
 }
 
+/// Where a cursor goes, and so in which direction it travels from there.
+#[derive(Debug, Clone, Copy)]
+pub enum Goal<'a> {
+    /// As [`RunCursor::first`].
+    First,
+    /// As [`RunCursor::seek`].
+    AtOrAbove(&'a [u8]),
+    /// As [`RunCursor::last`].
+    Last,
+    /// As [`RunCursor::seek_before`].
+    Below(&'a [u8]),
+}
+
+impl Goal<'_> {
+    fn is_backward(self) -> bool {
+        matches!(self, Goal::Last | Goal::Below(_))
+    }
+}
+
 /// A cursor over the messages of a run. Owns its run.
 #[derive(Debug)]
 pub struct RunCursor {
@@ -76,8 +80,12 @@ pub struct RunCursor {
     /// The keys that are wanted.
     range: Arc<KeyRange>,
     window: Option<Window>,
-    /// The window after it.
+    /// The window after it, or the one where the cursor is about to go.
     asked: Option<Asked>,
+    /// It reads no block of messages, and stops where it would have to.
+    is_trying: bool,
+    /// It has stopped there, at the block where its path stands.
+    has_stopped: bool,
     /// Size of the next window; 0: none yet.
     window_bytes: usize,
     /// Blocks since the last jump.
@@ -103,10 +111,36 @@ impl RunCursor {
             range,
             window: None,
             asked: None,
+            is_trying: false,
+            has_stopped: false,
             window_bytes: 0,
             steps: 0,
             lone_reads: 0,
         }
+    }
+
+    /// Goes there.
+    ///
+    /// # Errors
+    /// As [`RunCursor::seek`].
+    pub fn go(&mut self, goal: Goal<'_>) -> Result<bool> {
+        match goal {
+            Goal::First => self.first(),
+            Goal::AtOrAbove(key) => self.seek(key),
+            Goal::Last => self.last(),
+            Goal::Below(key) => self.seek_before(key),
+        }
+    }
+
+    /// Goes there unless a block of messages on the way is not cached: then false, and it stands nowhere.
+    ///
+    /// # Errors
+    /// As [`RunCursor::seek`].
+    pub fn try_go(&mut self, goal: Goal<'_>) -> Result<bool> {
+        (self.is_trying, self.has_stopped) = (true, false);
+        let went = self.go(goal);
+        self.is_trying = false;
+        went.map(|_| !self.has_stopped)
     }
 
     /// Newest message of the lowest key at or above `key`; false if there is none among those that are wanted.
@@ -126,9 +160,9 @@ impl RunCursor {
 
     /// To the first message at or above `key`, which is not below a clipped run.
     fn to(&mut self, key: &[u8]) -> Result<bool> {
-        self.jump(false, |run, way| IndexPath::seek_by(run, way, key))?;
-        if self.entries.seek(key) {
-            return Ok(true);
+        let is_there = self.jump(false, |run, way| IndexPath::seek_by(run, way, key))?;
+        if !is_there || self.entries.seek(key) {
+            return Ok(is_there);
         }
         self.enter_next()
     }
@@ -142,15 +176,15 @@ impl RunCursor {
         if self.run.meta.messages == 0 || key <= self.run.meta.first_key.as_slice() || is_beyond {
             return Ok(self.leave());
         }
-        self.jump(true, |run, way| {
+        let is_there = self.jump(true, |run, way| {
             let mut path = IndexPath::seek_by(run, way, key)?;
             if path.is_above(key) {
                 path.prev(run)?;
             }
             Ok(path)
         })?;
-        if self.entries.seek_before(key) {
-            return Ok(true);
+        if !is_there || self.entries.seek_before(key) {
+            return Ok(is_there);
         }
         self.enter_prev()
     }
@@ -167,8 +201,7 @@ impl RunCursor {
             let run = self.run.clone();
             return self.to(&run.meta.first_key);
         }
-        self.jump(false, IndexPath::first)?;
-        Ok(self.entries.first())
+        Ok(self.jump(false, IndexPath::first)? && self.entries.first())
     }
 
     /// Last message.
@@ -179,8 +212,7 @@ impl RunCursor {
         if self.run.meta.messages == 0 {
             return Ok(self.leave());
         }
-        self.jump(true, IndexPath::last)?;
-        Ok(self.entries.last())
+        Ok(self.jump(true, IndexPath::last)? && self.entries.last())
     }
 
     /// Next message; false (and nowhere) after the last one.
@@ -305,8 +337,8 @@ impl RunCursor {
         false
     }
 
-    /// Goes to a block anywhere; `backward`: on the way to those before it.
-    fn jump(&mut self, backward: bool, open: impl FnOnce(&Run, Way<'_>) -> Result<IndexPath>) -> Result<()> {
+    /// Goes to a block anywhere; `backward`: on the way to those before it. False where it has stopped.
+    fn jump(&mut self, backward: bool, open: impl FnOnce(&Run, Way<'_>) -> Result<IndexPath>) -> Result<bool> {
         let access = self.access();
         let from = self.path.as_ref().filter(|_| access == Access::Bulk);
         let path = match open(&self.run, Way { access, from }) {
@@ -319,7 +351,7 @@ impl RunCursor {
         let same = self.entries.block().is_some() && path.ptr().offset == self.loaded;
         self.path = Some(path);
         if same {
-            return Ok(());
+            return Ok(true);
         }
         self.window_bytes = if self.mode.is_long { self.mode.read_ahead_bytes } else { 0 };
         self.steps = 0;
@@ -361,16 +393,19 @@ impl RunCursor {
             self.window_bytes = READ_AHEAD_BYTES_MIN.min(self.mode.read_ahead_bytes);
         }
         self.steps = self.steps.saturating_add(1);
-        self.load(backward)?;
-        Ok(true)
+        self.load(backward)
     }
 
-    /// Gets the block that the path stands on.
-    fn load(&mut self, backward: bool) -> Result<()> {
-        let Some(path) = &self.path else { return Ok(()) };
+    /// Gets the block that the path stands on; false where it stops.
+    fn load(&mut self, backward: bool) -> Result<bool> {
+        let Some(path) = &self.path else { return Ok(false) };
         let ptr = path.ptr();
         let found = match self.cached(ptr) {
             Ok(Some(found)) => Ok(found),
+            Ok(None) if self.is_trying && !self.is_packed(ptr) => {
+                self.has_stopped = true;
+                return Ok(self.leave());
+            }
             Ok(None) => self.fetch(ptr, backward).map(|block| (block, false)),
             Err(error) => Err(error),
         };
@@ -379,7 +414,7 @@ impl RunCursor {
                 self.entries.reset(block);
                 self.is_in_use = is_in_use;
                 self.loaded = ptr.offset;
-                Ok(())
+                Ok(true)
             }
             Err(error) => {
                 self.leave();
@@ -397,6 +432,11 @@ impl RunCursor {
         run.cache.lookup(ptr.offset).map(|block| Ok((block.messages(ptr.offset)?, false))).transpose()
     }
 
+    /// True of a block that [`RunCursor::cached`] does not find and that is in the cache nevertheless: it has to be decoded.
+    fn is_packed(&self, ptr: BlockPtr) -> bool {
+        self.mode.fill_cache && self.run.cache.contains(ptr.offset)
+    }
+
     /// The tree of the block that the path stands on, to name in errors.
     fn tree(&self) -> TreeId {
         self.path.as_ref().map_or_else(|| self.run.tree(), IndexPath::tree)
@@ -406,8 +446,7 @@ impl RunCursor {
     fn fetch(&mut self, ptr: BlockPtr, backward: bool) -> Result<Arc<EntryBlock>> {
         let run = Arc::clone(&self.run);
         let tree = self.tree();
-        // A packed block is in the cache as well.
-        if stored_in(&self.window, ptr).is_none() && !(self.mode.fill_cache && run.cache.contains(ptr.offset)) {
+        if stored_in(&self.window, ptr).is_none() && !self.is_packed(ptr) {
             self.next_window(ptr, backward)?;
         }
         let cause = if self.mode.fill_cache { Event::BlockReadScan } else { Event::BlockReadBulk };
@@ -434,112 +473,9 @@ impl RunCursor {
         self.lone_reads += lone_reads;
         block
     }
-
-    /// Gets the window of the block of the path, if it was asked for or there are several blocks to read, and asks for the next.
-    fn next_window(&mut self, ptr: BlockPtr, backward: bool) -> Result<()> {
-        let old = self.window.take();
-        let has_jumped = self.mode.fill_cache && self.window_bytes == 0;
-        let limit = match (self.mode.fill_cache, self.window_bytes) {
-            (false, _) => self.mode.read_ahead_bytes,
-            (true, 0) => SHORT_RANGE_BYTES_MAX.min(self.mode.read_ahead_bytes),
-            (true, bytes) => bytes,
-        };
-        let asked = self.asked.take().filter(|asked| asked.range().contains(&ptr.offset));
-        let range = match &asked {
-            Some(asked) => asked.range().clone(),
-            None => {
-                self.window_bytes = (self.window_bytes * 2).min(self.mode.read_ahead_bytes);
-                match self.plan(backward, limit, None) {
-                    Some(plan) if plan.blocks > 1 && !(has_jumped && plan.is_cut) => plan.range,
-                    _ => return Ok(()),
-                }
-            }
-        };
-        self.ask_after(&range, backward, old);
-        let window = match asked {
-            Some(asked) => asked.take(),
-            None => self.run.store.read_window(&range, self.run.cache.budget()),
-        };
-        let window = match window {
-            // A place in it is bad, perhaps not this block's: it is read alone.
-            Err(error) if error.is_unreadable() => return Ok(()),
-            window => window?,
-        };
-        self.lone_reads += u32::from(has_jumped);
-        self.run.counters.add(Event::ReadAhead, 1);
-        self.run.counters.add(Event::ReadBytes, range.end - range.start);
-        self.window = Some(window);
-        Ok(())
-    }
-
-    /// Asks for the window that follows `range` (precedes it, if `backward`), once windows are of full size.
-    fn ask_after(&mut self, range: &Range<u64>, backward: bool, old: Option<Window>) {
-        if self.mode.asks_ahead && self.window_bytes == self.mode.read_ahead_bytes {
-            let plan = self.plan(backward, self.window_bytes, Some(range));
-            // Two windows at a time: the cache makes room for them now, not when the next block comes.
-            self.run.cache.trim_for(2 * self.window_bytes);
-            // What is wrong with the next window is told when it is needed.
-            self.asked = plan.and_then(|plan| self.run.store.ask(&plan.range, old, self.run.cache.budget()).ok());
-        }
-    }
-
-    /// The blocks that one read of up to `limit` bytes brings: from the one of the path on or, where `after` is given, from the
-    /// first outside of it. None if the first are cached.
-    fn plan(&self, backward: bool, limit: usize, after: Option<&Range<u64>>) -> Option<Plan> {
-        let mut plan: Option<Plan> = None;
-        // The plan and the cached blocks after it, to be read again if others follow.
-        let mut bridge: Option<Plan> = None;
-        let blocks = self.path.as_ref()?.neighbours(backward, &self.range);
-        for ptr in blocks.skip_while(|ptr| after.is_some_and(|after| after.contains(&ptr.offset))) {
-            let is_cached =
-                (plan.is_some() || after.is_some()) && self.mode.fill_cache && self.run.cache.contains(ptr.offset);
-            let block = ptr.offset..ptr.offset + u64::from(ptr.stored);
-            let longer = match bridge.as_ref().or(plan.as_ref()) {
-                Some(before) => before.with(&block, backward),
-                None => Some(Plan { range: block, blocks: 1, is_cut: false }),
-            };
-            let Some(longer) = longer else { break };
-            if longer.blocks > 1 && longer.bytes() > limit as u64 {
-                return plan.map(|plan| Plan { is_cut: true, ..plan });
-            }
-            if !is_cached {
-                (plan, bridge) = (Some(longer), None);
-                continue;
-            }
-            let cached_bytes = longer.bytes() - plan.as_ref().map_or(0, Plan::bytes);
-            if !self.mode.is_long || cached_bytes > BRIDGE_BYTES_MAX {
-                break;
-            }
-            bridge = Some(longer);
-        }
-        plan
-    }
 }
 
 /// The block as it lies in the window, if it does.
 fn stored_in(window: &Option<Window>, ptr: BlockPtr) -> Option<&[u8]> {
     window.as_ref()?.block(ptr)
-}
-
-/// What one read is to bring.
-#[derive(Debug)]
-struct Plan {
-    range: Range<u64>,
-    blocks: usize,
-    /// It ends where it would become longer than allowed.
-    is_cut: bool,
-}
-
-impl Plan {
-    fn bytes(&self) -> u64 {
-        self.range.end - self.range.start
-    }
-
-    /// The same with the block after it (before it, if `backward`), unless that lies elsewhere.
-    fn with(&self, block: &Range<u64>, backward: bool) -> Option<Plan> {
-        let range = if backward { block.start..self.range.end } else { self.range.start..block.end };
-        let gap =
-            if backward { self.range.start.checked_sub(block.end) } else { block.start.checked_sub(self.range.end) };
-        gap.filter(|gap| *gap < PAGE_BYTES).map(|_| Plan { range, blocks: self.blocks + 1, is_cut: false })
-    }
 }

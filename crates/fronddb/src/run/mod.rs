@@ -59,7 +59,7 @@ use crate::store::Store;
 pub use blob_io::{free_blob, read_blob, write_blob};
 pub use clip::Clipped;
 pub use counters::{RunCounters, RunStatistics};
-pub use cursor::{CursorMode, RunCursor};
+pub use cursor::{CursorMode, Goal, RunCursor};
 pub use heirs::Heirs;
 pub use options::{CodecTable, RunOptions};
 pub use presence::Place;

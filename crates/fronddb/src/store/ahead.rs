@@ -2,7 +2,7 @@
 //!
 //! Direct reads have no kernel that reads ahead. So whoever reads in order asks for its next *window* ([`Store::ask`]) and
 //! goes on with the one it has while a reader thread ([`Store::serve_ask`]) reads. When it comes to the window, it takes it
-//! ([`Asked::take`]).
+//! ([`Asked::take`]). And who needs several windows at once asks for all but one, and reads that.
 //!
 //! - A1: a window is read once, by a reader or by who asked: what no reader has begun is taken back and read in place. So
 //!   nobody waits for a reader that is busy or does not exist, and without readers (manual mode) all reads are made in

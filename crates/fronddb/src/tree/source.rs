@@ -3,7 +3,7 @@
 use crate::base::Result;
 use crate::format::message::Message;
 use crate::memtable::Level0Cursor;
-use crate::run::RunCursor;
+use crate::run::{Goal, RunCursor};
 
 /// A cursor over a memtable or a run. Positioned at a message or at none.
 #[derive(Debug)]
@@ -53,6 +53,38 @@ impl Source {
         next();
         /// To the message before.
         prev();
+    }
+
+    /// Goes there.
+    ///
+    /// # Errors
+    /// As [`RunCursor::seek`].
+    pub fn go(&mut self, goal: Goal<'_>) -> Result<()> {
+        match goal {
+            Goal::First => self.first(),
+            Goal::AtOrAbove(key) => self.seek(key),
+            Goal::Last => self.last(),
+            Goal::Below(key) => self.seek_before(key),
+        }
+    }
+
+    /// Goes there, unless a block has to be read for it: then false, and it stands nowhere.
+    ///
+    /// # Errors
+    /// As [`RunCursor::seek`].
+    #[inline]
+    pub fn try_go(&mut self, goal: Goal<'_>) -> Result<bool> {
+        match self {
+            Source::Level0(_) => self.go(goal).map(|()| true),
+            Source::Run(cursor) => cursor.try_go(goal),
+        }
+    }
+
+    /// Asks for what has to be read to go there ([`RunCursor::ask`]).
+    pub fn ask(&mut self, goal: Goal<'_>) {
+        if let Source::Run(cursor) = self {
+            cursor.ask(goal);
+        }
     }
 
     /// True when positioned at a message.

@@ -6,6 +6,7 @@ mod parting;
 mod ranges;
 mod release;
 mod rent;
+mod together;
 mod versions;
 
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@ use super::*;
 use crate::base::Result;
 use crate::base::key::KeyRange;
 use crate::base::memory::Purpose;
-use crate::run::RunCursor;
+use crate::run::{Goal, RunCursor};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -297,4 +297,103 @@ fn a_long_scan_leaves_a_full_cache_alone() {
     assert_eq!(walk(&mut cursor, first, false).expect("reads").len(), samples.len());
     let after = world.cache.statistics();
     assert!(after.insertions < before.insertions + 10, "{before:?} {after:?}");
+}
+
+/// A cursor's place, and the message there.
+fn stand(cursor: &RunCursor) -> Option<(Vec<u8>, Vec<u8>)> {
+    cursor.valid().then(|| (cursor.key().to_vec(), cursor.message().payload.to_vec()))
+}
+
+#[test]
+fn who_tries_reads_no_block_of_messages_and_what_is_asked_for_then_is_read_once() {
+    let (world, samples, meta, run) = long_run();
+    let idle = work_bytes(&world);
+    let far = samples[samples.len() / 2 + 7].key.clone();
+    for goal in [Goal::First, Goal::AtOrAbove(&far), Goal::Last, Goal::Below(&far)] {
+        world.forget_cached(&meta);
+        let expected = {
+            let mut cursor = run.cursor(CursorMode::default());
+            assert!(cursor.go(goal).expect("reads"));
+            stand(&cursor)
+        };
+        world.forget_cached(&meta);
+        let mut cursor = run.cursor(CursorMode::default());
+        assert!(!cursor.try_go(goal).expect("reads"), "{goal:?}");
+        assert!(!cursor.valid());
+        let before = (world.counters.statistics().read_aheads, world.store.statistics().reads);
+        assert!(!cursor.try_go(goal).expect("the index is there now"), "{goal:?}");
+        assert_eq!(world.store.statistics().reads, before.1);
+        cursor.ask(goal);
+        assert!(world.store.serve_ask());
+        assert_eq!(world.store.statistics().reads, before.1 + 1);
+        assert!(cursor.go(goal).expect("reads"));
+        assert_eq!(
+            (world.counters.statistics().read_aheads, world.store.statistics().reads),
+            (before.0 + 1, before.1 + 1),
+            "{goal:?}"
+        );
+        assert_eq!((stand(&cursor), cursor.lone_reads()), (expected.clone(), 1), "{goal:?}");
+        // What is cached needs no reading, and nothing is asked for.
+        let mut other = run.cursor(CursorMode::default());
+        assert!(other.try_go(goal).expect("reads"), "{goal:?}");
+        other.ask(goal);
+        assert!(!world.store.has_asks());
+        assert_eq!(stand(&other), expected);
+    }
+    assert_eq!(work_bytes(&world), idle);
+}
+
+#[test]
+fn who_tries_and_asks_gets_where_others_go_at_once_whatever_is_cached() {
+    let (world, samples, meta, run) = long_run();
+    let mut random = Random(23);
+    for round in 0..400 {
+        world.forget_cached(&meta);
+        // A block here and there is cached.
+        for _ in 0..random.below(40) {
+            run.warm(&samples[random.below(samples.len() as u64) as usize].key, Place::Buffer).expect("reads");
+        }
+        let (lower, upper) = (probe(&samples, &mut random), probe(&samples, &mut random));
+        let range = Arc::new(KeyRange { lower: lower.clone(), upper: (upper > lower).then_some(upper) });
+        let mode = CursorMode { is_long: false, ..mode(round) };
+        let mut cursor = run.cursor_within(mode, &range);
+        for _ in 0..6 {
+            let key = probe(&samples, &mut random);
+            let goal = [Goal::First, Goal::AtOrAbove(&key), Goal::Last, Goal::Below(&key)][random.below(4) as usize];
+            let mut other = run.cursor(CursorMode { fill_cache: false, ..mode });
+            other.go(goal).expect("reads");
+            let expected = stand(&other)
+                .filter(|(key, _)| *key >= range.lower && range.upper.as_ref().is_none_or(|upper| key < upper));
+            if !cursor.try_go(goal).expect("reads") {
+                cursor.ask(goal);
+                if random.below(2) == 0 {
+                    assert!(world.store.serve_ask());
+                }
+                cursor.go(goal).expect("reads");
+            }
+            // Outside of what is wanted it may stand anywhere or nowhere.
+            if expected.is_some() {
+                assert_eq!(stand(&cursor), expected, "{goal:?} {mode:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_block_that_is_cached_as_it_is_stored_is_not_asked_for() {
+    let world = world();
+    world.options.codecs.set_default(Codec::Lz4);
+    let samples: Vec<Sample> =
+        iibench(3000)[1].clone().into_iter().map(|sample| Sample { payload: vec![7; 200], ..sample }).collect();
+    let run = world.open(&world.write(&samples).expect("writes"));
+    world.cache.set_read_nanos(1_000_000);
+    world.cache.set_data_bytes(1 << 30);
+    for sample in &samples {
+        run.warm(&sample.key, Place::Buffer).expect("reads");
+    }
+    for sample in samples.iter().step_by(50) {
+        let mut cursor = run.cursor(CursorMode::default());
+        assert!(cursor.try_go(Goal::AtOrAbove(&sample.key)).expect("reads"));
+    }
+    assert!(world.cache.statistics().decodes > 0, "some were packed");
 }

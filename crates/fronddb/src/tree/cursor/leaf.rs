@@ -6,7 +6,7 @@ use super::OwnedView;
 use super::ranges::Ranges;
 use crate::base::Result;
 use crate::base::key::{KeyRange, head};
-use crate::run::CursorMode;
+use crate::run::{CursorMode, Goal};
 use crate::tree::node::{Node, Target};
 use crate::tree::rent::Read;
 use crate::tree::source::Source;
@@ -121,15 +121,16 @@ impl Leaf {
         let order = Vec::with_capacity(streams.len());
         let upper_head = upper.as_deref().map_or(u128::MAX, head);
         let mut leaf = Leaf { lower, upper, upper_head, streams, order, ranges, version: version.clone() };
+        let goal = match key {
+            Some(key) if forward => Goal::AtOrAbove(key.max(leaf.lower.as_slice())),
+            None if forward => Goal::First,
+            Some(key) => Goal::Below(key),
+            None => Goal::Last,
+        };
+        go(&mut leaf.streams, goal)?;
         for (rank, pays) in (0..).zip(pays) {
-            let source = &mut leaf.streams[rank as usize].source;
-            match (forward, key) {
-                (true, Some(key)) => source.seek(key.max(leaf.lower.as_slice()))?,
-                (true, None) => source.first()?,
-                (false, Some(key)) => source.seek_before(key)?,
-                (false, None) => source.last()?,
-            }
-            if let (Some((height, slot)), Source::Run(cursor)) = (pays, &*source) {
+            let source = &leaf.streams[rank as usize].source;
+            if let (Some((height, slot)), Source::Run(cursor)) = (pays, source) {
                 tree.charge_misses(height, slot, cursor.lone_reads());
             }
             leaf.place(rank, direction)?;
@@ -209,6 +210,25 @@ pub(super) fn lower_of<'a>(one: Option<&'a [u8]>, other: Option<&'a [u8]>) -> Op
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
     }
+}
+
+/// All sources go there. What has to be read for that is read at once: by this thread for one of them, by those that read ahead for the
+/// others.
+fn go(streams: &mut [Stream], goal: Goal<'_>) -> Result<()> {
+    let mut missed = Vec::new();
+    for (rank, stream) in streams.iter_mut().enumerate() {
+        if !stream.source.try_go(goal)? {
+            missed.push(rank);
+        }
+    }
+    let Some((own, others)) = missed.split_last() else { return Ok(()) };
+    for rank in others {
+        streams[*rank].source.ask(goal);
+    }
+    for rank in [own].into_iter().chain(others) {
+        streams[*rank].source.go(goal)?;
+    }
+    Ok(())
 }
 
 fn jump(stream: &mut Stream, ranges: &mut Ranges, direction: Direction) -> Result<()> {

@@ -1,0 +1,35 @@
+//! Cursors that go to a key in several runs at once.
+
+use super::*;
+
+#[test]
+fn what_a_cursor_has_to_read_to_get_to_its_key_is_asked_for_at_once_but_for_its_own_part() {
+    let mut harness = Harness::new();
+    for number in 0..600 {
+        harness.write(&key(number), Kind::Put, format!("value {number:08}").as_bytes());
+    }
+    harness.seal_all();
+    harness.compact(Vec::new(), None);
+    for round in 0..3u8 {
+        harness.write(&key(300), Kind::Put, &[round; 20]);
+        harness.seal_all();
+    }
+    let cache = &harness.tree.env().cache;
+    let view = harness.view(CommitNumber(harness.now));
+    let everything = Extent { start: 0, pages: 1 << 14 };
+    for backward in [false, true] {
+        let mut cursor = harness.tree.cursor(view.clone(), Vec::new(), None, CursorOptions::default());
+        let mut seek = || {
+            let before = harness.tree.env().run_counters.statistics();
+            let went = if backward { cursor.seek_before(&key(303)) } else { cursor.seek(&key(300)) };
+            went.expect("seek");
+            assert_eq!((cursor.key(), cursor.value()), (key(300).as_slice(), [2; 20].as_slice()));
+            let after = harness.tree.env().run_counters.statistics();
+            (after.read_aheads - before.read_aheads, after.block_reads_scan - before.block_reads_scan)
+        };
+        cache.remove_range(everything);
+        assert_eq!(seek(), (4, 4), "three pending runs, asked for, and the leaf, read in place: backward={backward}");
+        assert_eq!(seek(), (0, 0), "all are cached: backward={backward}");
+    }
+    assert!(!harness.tree.env().store.has_asks());
+}
