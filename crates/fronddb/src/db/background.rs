@@ -6,7 +6,7 @@
 //! | `frond-work-N` | flushes and compactions, the most urgent first, then cleans up after bulk loads, snapshots and rollbacks, then what readers would have flushed; `background_threads` less one of them |
 //! | `frond-tick` | prepares log segments, begins checkpoints and publishes when that is due, forgets, shrinks, warms the cache |
 //! | `frond-sync` | syncs the log by its period, whatever the others wait for |
-//! | `frond-read-N` | reads what scans ask for ahead ([`crate::store::Store::ask`]) |
+//! | `frond-read-N` | reads what cursors ask for before they need it ([`crate::store::Store::ask`]) |
 //!
 //! The work itself is in steps that any thread may call. In manual mode no thread exists: [`Engine::step_background`]
 //! does one step of all of it, in a fixed order, so that a test is deterministic.
@@ -18,7 +18,7 @@
 //!   could not do stays undone; reads of other trees go on. So is one whose read failed for another reason, for want of memory say, or that could not
 //!   prepare or recycle a segment of the log: it changed nothing.
 //! - B3: any other failure, and a panic, poisons, in whichever thread the step runs;
-//! - B4: what goes wrong in a read for a scan is told to that scan, when it needs what was to be read, and to nobody else.
+//! - B4: what goes wrong in a read for a cursor is told to that cursor, when it needs what was to be read, and to nobody else.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ const IDLE: Duration = Duration::from_millis(200);
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 /// How often `frond-tick` and `frond-sync` look around.
 const TICK: Duration = Duration::from_millis(20);
-/// Threads that read for scans. A scan that finds none free reads for itself.
+/// Threads that read for cursors. One that finds none free reads for itself.
 const READERS: usize = 2;
 /// Locks of ended transactions freed in one step.
 const SWEEP_LOCKS: usize = 4096;
@@ -150,7 +150,7 @@ impl Threads {
 
     fn start_all(&self, engine: &Arc<Engine>) -> Result<()> {
         for number in 1..=READERS {
-            self.spawn(engine, format!("frond-read-{number}"), Engine::serve_scans)?;
+            self.spawn(engine, format!("frond-read-{number}"), Engine::serve_cursors)?;
         }
         if engine.log.is_none() {
             return Ok(());
@@ -299,8 +299,8 @@ impl Engine {
         if self.flush_step()? { Ok(()) } else { self.move_down() }
     }
 
-    /// The turn of a thread that reads for scans.
-    fn serve_scans(&self) -> Result<()> {
+    /// The turn of a thread that reads for cursors.
+    fn serve_cursors(&self) -> Result<()> {
         self.store.serve_ask();
         Ok(())
     }

@@ -68,7 +68,7 @@ pub struct RunStatistics {
     pub block_reads_meta_point: u64,
     /// Bytes of all blocks read from the file.
     pub read_bytes: u64,
-    /// Reads of several blocks at once.
+    /// Windows: reads of several blocks at once, and of what was asked for before it was needed.
     pub read_aheads: u64,
 }
 

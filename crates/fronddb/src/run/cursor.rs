@@ -471,6 +471,10 @@ impl RunCursor {
             run.cache.entries(ptr.offset, if is_far { Priority::Low } else { Priority::Normal }, decode, read)
         };
         self.lone_reads += lone_reads;
+        // A window of this block alone has served.
+        if self.window.as_ref().is_some_and(|window| *window.range() == windows::range_of(ptr)) {
+            self.window = None;
+        }
         block
     }
 }

@@ -109,6 +109,9 @@ pub(super) struct AskQueue {
 struct Asks {
     waiting: VecDeque<Arc<Ask>>,
     is_stopped: bool,
+    /// The most that have waited at once.
+    #[cfg(test)]
+    most: usize,
 }
 
 impl AskQueue {
@@ -181,7 +184,13 @@ impl Store {
     pub fn ask(self: &Arc<Store>, range: &Range<u64>, old: Option<Window>, budget: &MemoryBudget) -> Result<Asked> {
         let stage = Mutex::new(Stage::Empty(self.window(range, old, budget)?));
         let ask = Arc::new(Ask { range: range.clone(), stage, done: Condvar::new() });
-        self.ask_queue.asks.lock().waiting.push_back(ask.clone());
+        let mut asks = self.ask_queue.asks.lock();
+        asks.waiting.push_back(ask.clone());
+        #[cfg(test)]
+        {
+            asks.most = asks.most.max(asks.waiting.len());
+        }
+        drop(asks);
         self.ask_queue.asked.notify_one();
         Ok(Asked { store: self.clone(), ask })
     }
@@ -209,6 +218,12 @@ impl Store {
     #[cfg(test)]
     pub(crate) fn has_asks(&self) -> bool {
         !self.ask_queue.asks.lock().waiting.is_empty()
+    }
+
+    /// The most asks that no reader had begun, at one time since this was asked last.
+    #[cfg(test)]
+    pub(crate) fn most_asks(&self) -> usize {
+        std::mem::take(&mut self.ask_queue.asks.lock().most)
     }
 
     /// Lets the readers go, for good.

@@ -68,7 +68,7 @@ impl Source {
         }
     }
 
-    /// Goes there, unless a block has to be read for it: then false, and it stands nowhere.
+    /// Goes there, unless a block of messages has to be read for it: then false, and it stands nowhere.
     ///
     /// # Errors
     /// As [`RunCursor::seek`].

@@ -1,7 +1,7 @@
 //! What a cursor reads at once, and asks for before it needs it.
 //!
-//! A *window* is one read of several consecutive blocks that are not cached; they are decoded when the cursor gets to
-//! them. Windows begin with the second block that is read one after the other (with the first in a long scan) and double
+//! A *window* is one read of several consecutive blocks that are not cached, or of a single one that was asked for; they are decoded when
+//! the cursor gets to them. Windows begin with the second block that is read one after the other (with the first in a long scan) and double
 //! up to what the mode allows. They end where the keys that are wanted end. No block beyond is read: it may be another tree's, and
 //! damaged. Where a window cannot be read, its blocks are read one by one. A short range, whose end is known and near, is one
 //! window from its first block on: another read costs more than blocks for which the reader may not come.
@@ -11,7 +11,8 @@
 //! have a thread each and many runs, whose windows take memory.
 //!
 //! Who goes to a key in several runs at once tries each in the cache first ([`RunCursor::try_go`]), asks for what is not there
-//! ([`RunCursor::ask`]), and then goes to it: so the device has all these reads before it at the same time.
+//! ([`RunCursor::ask`]), and then goes to it: so the device has all these reads before it at the same time. The cache is not told that such a block is
+//! being read: who misses it too asks for it once more.
 
 use super::{Goal, RunCursor};
 use crate::base::space::PAGE_BYTES;
@@ -30,8 +31,8 @@ impl RunCursor {
     /// Asks for the block at which it stopped when it tried to go there, with those that it would read in one go.
     pub fn ask(&mut self, goal: Goal<'_>) {
         let Some(path) = self.path.as_ref().filter(|_| self.has_stopped) else { return };
-        let ptr = path.ptr();
-        let range = self.window_range(goal.is_backward()).unwrap_or(ptr.offset..ptr.offset + u64::from(ptr.stored));
+        let range = self.window_range(goal.is_backward()).unwrap_or_else(|| range_of(path.ptr()));
+        self.run.cache.trim_for((range.end - range.start) as usize);
         // What is wrong with it is told when it is read.
         self.asked = self.run.store.ask(&range, self.window.take(), self.run.cache.budget()).ok();
     }
@@ -42,14 +43,11 @@ impl RunCursor {
         let has_jumped = self.has_jumped();
         let asked = self.asked.take().filter(|asked| asked.range().contains(&ptr.offset));
         let range = match &asked {
-            Some(asked) => asked.range().clone(),
-            None => {
-                let range = self.window_range(backward);
-                self.window_bytes = (self.window_bytes * 2).min(self.mode.read_ahead_bytes);
-                let Some(range) = range else { return Ok(()) };
-                range
-            }
+            Some(asked) => Some(asked.range().clone()),
+            None => self.window_range(backward),
         };
+        self.window_bytes = (self.window_bytes * 2).min(self.mode.read_ahead_bytes);
+        let Some(range) = range else { return Ok(()) };
         self.ask_after(&range, backward, old);
         let window = match asked {
             Some(asked) => asked.take(),
@@ -60,7 +58,7 @@ impl RunCursor {
             Err(error) if error.is_unreadable() => return Ok(()),
             window => window?,
         };
-        self.lone_reads += u32::from(has_jumped);
+        self.lone_reads += u32::from(has_jumped || range == range_of(ptr));
         self.run.counters.add(Event::ReadAhead, 1);
         self.run.counters.add(Event::ReadBytes, range.end - range.start);
         self.window = Some(window);
@@ -85,7 +83,8 @@ impl RunCursor {
 
     /// Asks for the window that follows `range` (precedes it, if `backward`), once windows are of full size.
     fn ask_after(&mut self, range: &Range<u64>, backward: bool, old: Option<Window>) {
-        if self.mode.asks_ahead && self.window_bytes == self.mode.read_ahead_bytes {
+        let is_of_full_size = self.window_bytes > 0 && self.window_bytes == self.mode.read_ahead_bytes;
+        if self.mode.asks_ahead && is_of_full_size {
             let plan = self.plan(backward, self.window_bytes, Some(range));
             // Two windows at a time: the cache makes room for them now, not when the next block comes.
             self.run.cache.trim_for(2 * self.window_bytes);
@@ -104,7 +103,7 @@ impl RunCursor {
         for ptr in blocks.skip_while(|ptr| after.is_some_and(|after| after.contains(&ptr.offset))) {
             let is_cached =
                 (plan.is_some() || after.is_some()) && self.mode.fill_cache && self.run.cache.contains(ptr.offset);
-            let block = ptr.offset..ptr.offset + u64::from(ptr.stored);
+            let block = range_of(ptr);
             let longer = match bridge.as_ref().or(plan.as_ref()) {
                 Some(before) => before.with(&block, backward),
                 None => Some(Plan { range: block, blocks: 1, is_cut: false }),
@@ -125,6 +124,11 @@ impl RunCursor {
         }
         plan
     }
+}
+
+/// Where a block lies.
+pub(super) fn range_of(ptr: BlockPtr) -> Range<u64> {
+    ptr.offset..ptr.offset + u64::from(ptr.stored)
 }
 
 /// What one read is to bring.

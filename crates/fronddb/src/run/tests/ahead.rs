@@ -346,36 +346,93 @@ fn who_tries_reads_no_block_of_messages_and_what_is_asked_for_then_is_read_once(
 #[test]
 fn who_tries_and_asks_gets_where_others_go_at_once_whatever_is_cached() {
     let (world, samples, meta, run) = long_run();
+    let idle = work_bytes(&world);
     let mut random = Random(23);
-    for round in 0..400 {
+    for round in 0..600 {
         world.forget_cached(&meta);
         // A block here and there is cached.
         for _ in 0..random.below(40) {
             run.warm(&samples[random.below(samples.len() as u64) as usize].key, Place::Buffer).expect("reads");
         }
         let (lower, upper) = (probe(&samples, &mut random), probe(&samples, &mut random));
-        let range = Arc::new(KeyRange { lower: lower.clone(), upper: (upper > lower).then_some(upper) });
-        let mode = CursorMode { is_long: false, ..mode(round) };
-        let mut cursor = run.cursor_within(mode, &range);
+        let upper = (upper > lower).then_some(upper);
+        let first = samples.partition_point(|sample| sample.key < lower);
+        let end = upper.as_ref().map_or(samples.len(), |upper| samples.partition_point(|sample| sample.key < *upper));
+        let mut cursor = run.cursor_within(mode(round), &Arc::new(KeyRange { lower, upper }));
         for _ in 0..6 {
             let key = probe(&samples, &mut random);
-            let goal = [Goal::First, Goal::AtOrAbove(&key), Goal::Last, Goal::Below(&key)][random.below(4) as usize];
-            let mut other = run.cursor(CursorMode { fill_cache: false, ..mode });
-            other.go(goal).expect("reads");
-            let expected = stand(&other)
-                .filter(|(key, _)| *key >= range.lower && range.upper.as_ref().is_none_or(|upper| key < upper));
+            let at = samples.partition_point(|sample| sample.key < key);
+            let (goal, at) = match random.below(4) {
+                0 => (Goal::First, 0),
+                1 => (Goal::AtOrAbove(&key), at),
+                2 => (Goal::Last, samples.len() - 1),
+                _ => (Goal::Below(&key), at.wrapping_sub(1)),
+            };
             if !cursor.try_go(goal).expect("reads") {
                 cursor.ask(goal);
-                if random.below(2) == 0 {
-                    assert!(world.store.serve_ask());
+                match random.below(3) {
+                    0 if world.store.has_asks() => assert!(world.store.serve_ask()),
+                    // Somebody else reads it meanwhile.
+                    1 => run.warm(&key, Place::Buffer).expect("reads"),
+                    _ => {}
                 }
                 cursor.go(goal).expect("reads");
             }
             // Outside of what is wanted it may stand anywhere or nowhere.
-            if expected.is_some() {
-                assert_eq!(stand(&cursor), expected, "{goal:?} {mode:?}");
+            let mut at = at;
+            let backward = random.below(2) == 0;
+            for _ in 0..random.below(60) {
+                if !(first..end).contains(&at) {
+                    break;
+                }
+                let expected = (samples[at].key.clone(), samples[at].payload.clone());
+                assert_eq!(stand(&cursor), Some(expected), "{goal:?} {:?}", mode(round));
+                if backward { cursor.prev() } else { cursor.next() }.expect("reads");
+                at = if backward { at.wrapping_sub(1) } else { at + 1 };
             }
         }
+    }
+    assert_eq!(work_bytes(&world), idle);
+}
+
+#[test]
+fn an_error_in_what_was_asked_for_is_told_who_goes_there_and_the_next_one_gets_there() {
+    let (world, samples, _, run) = long_run();
+    let goal = Goal::AtOrAbove(&samples[samples.len() / 2].key);
+    let mut cursor = run.cursor(CursorMode::default());
+    assert!(!cursor.try_go(goal).expect("the index can be read"));
+    cursor.ask(goal);
+    world.plan.add(FaultRule::from(CallClass::Read, 1, Fault::NoMemory));
+    assert!(world.store.serve_ask());
+    world.plan.clear();
+    assert_eq!(cursor.go(goal).expect_err("it was not read").kind(), ErrorKind::Io);
+    assert!(!cursor.valid());
+    assert!(cursor.go(goal).expect("reads"));
+    assert_eq!(cursor.key(), samples[samples.len() / 2].key.as_slice());
+}
+
+#[test]
+fn what_is_asked_for_is_counted_as_what_is_read_in_place_and_nothing_follows_where_nothing_is_read_ahead() {
+    let (world, samples, meta, run) = long_run();
+    let goal = Goal::AtOrAbove(&samples[samples.len() / 2 + 7].key);
+    for (is_long, fill_cache) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mode = CursorMode { fill_cache, read_ahead_bytes: 0, is_long, asks_ahead: true };
+        let lone_reads = |asks: bool| {
+            world.forget_cached(&meta);
+            let mut cursor = run.cursor(mode);
+            if asks {
+                assert!(!cursor.try_go(goal).expect("reads"));
+                cursor.ask(goal);
+                assert!(world.store.serve_ask());
+            }
+            assert!(cursor.go(goal).expect("reads"));
+            for _ in 0..100 {
+                assert!(cursor.next().expect("reads"));
+            }
+            assert!(!world.store.has_asks(), "{mode:?}");
+            cursor.lone_reads()
+        };
+        assert_eq!(lone_reads(true), lone_reads(false), "{mode:?}");
     }
 }
 

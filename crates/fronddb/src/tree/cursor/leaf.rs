@@ -212,8 +212,8 @@ pub(super) fn lower_of<'a>(one: Option<&'a [u8]>, other: Option<&'a [u8]>) -> Op
     }
 }
 
-/// All sources go there. What has to be read for that is read at once: by this thread for one of them, by those that read ahead for the
-/// others.
+/// All sources go there. The blocks of messages that have to be read for that are read at once: by this thread for the newest of them, which is mostly
+/// small, by those that read ahead for the others.
 fn go(streams: &mut [Stream], goal: Goal<'_>) -> Result<()> {
     let mut missed = Vec::new();
     for (rank, stream) in streams.iter_mut().enumerate() {
@@ -221,12 +221,11 @@ fn go(streams: &mut [Stream], goal: Goal<'_>) -> Result<()> {
             missed.push(rank);
         }
     }
-    let Some((own, others)) = missed.split_last() else { return Ok(()) };
-    for rank in others {
+    for rank in missed.iter().skip(1) {
         streams[*rank].source.ask(goal);
     }
-    for rank in [own].into_iter().chain(others) {
-        streams[*rank].source.go(goal)?;
+    for rank in missed {
+        streams[rank].source.go(goal)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_a_cursor_has_to_read_to_get_to_its_key_is_asked_for_at_once_but_for_its_own_part() {
+fn what_a_cursor_has_to_read_to_get_to_its_key_is_asked_for_at_once_but_for_the_first() {
     let mut harness = Harness::new();
     for number in 0..600 {
         harness.write(&key(number), Kind::Put, format!("value {number:08}").as_bytes());
@@ -14,7 +14,7 @@ fn what_a_cursor_has_to_read_to_get_to_its_key_is_asked_for_at_once_but_for_its_
         harness.write(&key(300), Kind::Put, &[round; 20]);
         harness.seal_all();
     }
-    let cache = &harness.tree.env().cache;
+    let (cache, store) = (&harness.tree.env().cache, &harness.tree.env().store);
     let view = harness.view(CommitNumber(harness.now));
     let everything = Extent { start: 0, pages: 1 << 14 };
     for backward in [false, true] {
@@ -28,8 +28,10 @@ fn what_a_cursor_has_to_read_to_get_to_its_key_is_asked_for_at_once_but_for_its_
             (after.read_aheads - before.read_aheads, after.block_reads_scan - before.block_reads_scan)
         };
         cache.remove_range(everything);
-        assert_eq!(seek(), (4, 4), "three pending runs, asked for, and the leaf, read in place: backward={backward}");
+        assert_eq!(seek(), (3, 4), "three pending runs and the leaf: backward={backward}");
+        assert_eq!(store.most_asks(), 3, "all before the first of them is read: backward={backward}");
         assert_eq!(seek(), (0, 0), "all are cached: backward={backward}");
+        assert_eq!(store.most_asks(), 0);
+        assert!(!store.has_asks());
     }
-    assert!(!harness.tree.env().store.has_asks());
 }
