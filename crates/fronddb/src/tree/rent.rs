@@ -12,7 +12,7 @@
 //! what they cost ([`Relief`]). Then a new account begins, for the flush.
 //!
 //! What a read loses is known by experience, but for blocks of pending runs that a cursor finds in no cache: each costs it what
-//! reads of blocks have taken lately.
+//! reads of blocks have taken lately, though those of one seek are made at the same time.
 //!
 //! A slot whose account has reached that part is noted in a list, and in another one when its readers have paid all. From them
 //! [`BeTree::flush_for_reads`] takes the one that is worth it most. (In one list alone, slots that are seldom read would keep the places
@@ -138,8 +138,9 @@ pub(super) fn relief(tuning: &TreeTuning, buffer: &[Arc<Run>], pending: u64, tar
         let nanos = (tuning.gather_nanos + bytes * FLUSH_NANOS_PER_BYTE) * buffer.len() as u64 / spared as u64;
         Relief { nanos, gathers: spared + 1 }
     };
-    let best = gathered.skip(1).map(price).min_by_key(|relief| relief.nanos);
-    best.filter(|best| best.gathers >= GATHER_RUNS_MIN && best.nanos <= flush.nanos / GATHER_PART).unwrap_or(flush)
+    let worthwhile =
+        gathered.skip(GATHER_RUNS_MIN - 1).map(price).filter(|relief| relief.nanos <= flush.nanos / GATHER_PART);
+    worthwhile.min_by_key(|relief| relief.nanos).unwrap_or(flush)
 }
 
 /// What the flush of a slot with `pending` bytes in its buffer costs, in nanoseconds: for each byte that is rewritten, now and, of a buffer above a node, once more.

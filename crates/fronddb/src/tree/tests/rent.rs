@@ -176,6 +176,26 @@ fn small_runs(newest: u16) -> Harness {
     harness
 }
 
+#[test]
+fn a_few_runs_that_would_be_cheapest_alone_take_the_next_one_along() {
+    let mut harness = Harness::new();
+    for number in 0..60 {
+        harness.write(&key(number), Kind::Put, &noise(u64::from(number), 100));
+    }
+    harness.seal_all();
+    harness.compact(Vec::new(), None);
+    for keys in [8, 1, 1, 1] {
+        (0..keys).for_each(|number| harness.write(&key(20 + number), Kind::Put, &noise(u64::from(keys), 100)));
+        harness.seal_all();
+    }
+    let (runs, leaf) = runs_and_leaves(&harness);
+    assert_eq!(runs.len(), 4);
+    reads_until_flushed(&harness, false);
+    let (runs, same_leaf) = runs_and_leaves(&harness);
+    assert_eq!((runs.len(), same_leaf), (1, leaf), "the leaf stays");
+    harness.check_to_the_end();
+}
+
 /// Bytes that no codec makes smaller.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let next =
