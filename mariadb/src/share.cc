@@ -377,18 +377,21 @@ Table_share::Size Table_share::measure(const Size &last, bool unknown) const
   const frond_slice everything= {nullptr, 0};
   frond_estimate estimate;
   bool small= unknown || now.rows < COUNTED_ROWS;
+  uint64_t bytes= 0, entries= UINT64_MAX;
+  for (const Index_tree &index : indexes)
+    if (index.tree && frond_db_estimate(database, index.tree, everything, everything, &estimate) == FROND_OK) {
+      bytes+= estimate.bytes;
+      entries= std::min(entries, estimate.rows);
+    }
   if (frond_db_estimate(database, primary, everything, everything, &estimate) == FROND_OK) {
-    small|= estimate.rows < COUNTED_ROWS;
-    now.rows= estimate.rows;
+    /* A row that was updated counts once more until the update comes to its leaf. Entries of an index are left alone or deleted and put. */
+    now.rows= std::min(estimate.rows, entries);
     now.data_bytes= estimate.bytes;
+    small|= now.rows < COUNTED_ROWS;
   }
   uint64_t counted;
   if (small && count_rows(primary, COUNTED_ROWS, &counted) == FROND_OK)
     now.rows= counted < COUNTED_ROWS ? counted : std::max(counted, now.rows);
-  uint64_t bytes= 0;
-  for (const Index_tree &index : indexes)
-    if (index.tree && frond_db_estimate(database, index.tree, everything, everything, &estimate) == FROND_OK)
-      bytes+= estimate.bytes;
   now.index_bytes= bytes;
   return now;
 }

@@ -426,7 +426,7 @@ frond_status frond_txn_lock_range(frond_txn *txn, const frond_tree *tree, frond_
 
 typedef struct frond_estimate {
   uint64_t rows;
-  uint64_t bytes; /* as stored */
+  uint64_t bytes; /* as stored; what is in memory alone, as it was given */
 } frond_estimate;
 
 /* About how much lies from lower (included) to upper (excluded; empty: to the end), without reading it. */
@@ -697,7 +697,7 @@ enum {
   FROND_STEP_SET_BYTES = 1, /* bytes replace what is at offset; a shorter value is extended with zeros */
   FROND_STEP_ADD = 2,       /* delta is added to the integer of width bytes (1 to 8) at offset */
   FROND_STEP_IF_NULL = 3,   /* a key without a value gets bytes as its value */
-  FROND_STEP_APPEND = 4     /* bytes are appended */
+  FROND_STEP_APPEND = 4     /* bytes are appended, as many as FROND_VALUE_BYTES_MAX leaves room for */
 };
 
 enum {

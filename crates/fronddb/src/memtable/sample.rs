@@ -6,14 +6,17 @@
 //! backtrack programs"). Nodes are between half full and full, so a handful of ways comes near.
 //!
 //! Inner nodes may lag behind the leaves (see [`super::leaves`]): what they do not know yet is not counted.
+//!
+//! A row that is written over and over is one row: of its puts only the oldest counts as one ([`counted_as`]).
 #![allow(unsafe_code, reason = "leaves in an arena, linked by atomic pointers")]
 
 use std::sync::atomic::Ordering;
 
-use super::leaf::{Leaf, Link};
+use super::leaf::{Leaf, Link, next_of};
 use super::leaves::LeafList;
 use super::node::{self, Target};
 use super::order::{self, SLOTS};
+use crate::format::{Kind, Message};
 
 /// Ways down from the nodes between the two searches, where these part.
 const WAYS: usize = 96;
@@ -24,12 +27,34 @@ const WAYS_AT_THE_ENDS: usize = 24;
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct RangeSample {
     pub(crate) messages: f64,
+    /// By the number of [`counted_as`].
     pub(crate) kinds: [u64; 6],
+    /// Bytes of keys and payloads of those that count.
+    pub(crate) bytes: u64,
+}
+
+impl RangeSample {
+    /// One more was looked at. `older`: the next one in order.
+    pub(crate) fn look_at(&mut self, message: &Message<'_>, older: Option<&Message<'_>>) {
+        let number = counted_as(message, older);
+        self.kinds[number] += 1;
+        if number > 0 {
+            self.bytes += (message.key.len() + message.payload.len()) as u64;
+        }
+    }
+}
+
+/// As what a message counts beside the next older one of the memtable, whatever its key: the number of its kind, or 0, which is none's, for a
+/// put of a key that has been put before and not been deleted since.
+fn counted_as(message: &Message<'_>, older: Option<&Message<'_>>) -> usize {
+    let puts = |kind| matches!(kind, Kind::Put | Kind::InsertIfAbsent | Kind::Update);
+    let is_put_before = older.is_some_and(|older| puts(older.kind) && older.key == message.key);
+    if puts(message.kind) && is_put_before { 0 } else { message.kind as usize }
 }
 
 struct Sampler<'l> {
     list: &'l LeafList,
-    kinds: [u64; 6],
+    found: RangeSample,
     random: u64,
 }
 
@@ -42,9 +67,9 @@ impl LeafList {
         if first.tree != u64::from(lower.tree) {
             return RangeSample::default();
         }
-        let mut sampler = Sampler { list: self, kinds: [0; 6], random: 0x9e37_79b9_7f4a_7c15 };
+        let mut sampler = Sampler { list: self, found: RangeSample::default(), random: 0x9e37_79b9_7f4a_7c15 };
         let messages = sampler.between(first.root.load(Ordering::Acquire), Some(lower), upper, WAYS);
-        RangeSample { messages, kinds: sampler.kinds }
+        RangeSample { messages, ..sampler.found }
     }
 }
 
@@ -53,12 +78,15 @@ impl Sampler<'_> {
     fn between(&mut self, link: Link, lower: Option<&Target<'_>>, upper: Option<&Target<'_>>, ways: usize) -> f64 {
         let list = self.list;
         // Safety: a root or an entry of an inner node (S3); the node left of `lower` precedes it.
-        let node = match lower {
-            Some(target) => unsafe { list.move_right(link, target) }.0,
-            None => unsafe { list.at(link) },
+        let (node, link) = match lower {
+            Some(target) => {
+                let (node, link, _) = unsafe { list.move_right(link, target) };
+                (node, link)
+            }
+            None => (unsafe { list.at(link) }, link),
         };
         if node.level == 0 {
-            return self.between_messages(node, lower, upper);
+            return self.between_messages((node, link), lower, upper);
         }
         let (.., (children, first, last)) = node.read(|order| {
             let rank = |target: &Target<'_>| node.lower_bound(order, target).saturating_sub(1);
@@ -78,17 +106,33 @@ impl Sampler<'_> {
         ends + below * whole.len() as f64 / ways.max(1) as f64
     }
 
-    fn between_messages(&mut self, leaf: &Leaf, lower: Option<&Target<'_>>, upper: Option<&Target<'_>>) -> f64 {
-        let (.., (nodes, count)) = leaf.read(|order| {
+    /// Messages of a leaf, which is given with its link.
+    fn between_messages(
+        &mut self,
+        (leaf, link): (&Leaf, Link),
+        lower: Option<&Target<'_>>,
+        upper: Option<&Target<'_>>,
+    ) -> f64 {
+        let (.., (nodes, count, follower)) = leaf.read(|order| {
             let rank = |target: &Target<'_>| leaf.lower_bound(order, target);
             let (first, last) = (lower.map_or(0, rank), upper.map_or(order::count(order), rank));
             let mut nodes = [std::ptr::null_mut(); SLOTS];
             (first..last).for_each(|rank| nodes[rank - first] = leaf.entry(order, rank));
-            (nodes, last.saturating_sub(first))
+            let follower = (last < order::count(order)).then(|| leaf.entry(order, last));
+            (nodes, last.saturating_sub(first), follower)
         });
-        for node in nodes.into_iter().take(count) {
-            // Safety: messages that an order named (S3).
-            self.kinds[unsafe { node::message_of(node) }.kind as usize] += 1;
+        // Safety: the link of a leaf, which leads to leaves with an anchor; messages that an order named, and anchors (S3).
+        let message = |node| unsafe { node::message_of(node) };
+        let anchor_behind = || {
+            let next = unsafe { next_of(link, 0).load(Ordering::Acquire) };
+            let anchor = if next.is_null() { std::ptr::null_mut() } else { unsafe { self.list.at(next) }.anchor };
+            (!anchor.is_null()).then_some(anchor)
+        };
+        let mut older = follower.or_else(anchor_behind).map(message);
+        for node in nodes.into_iter().take(count).rev() {
+            let found = message(node);
+            self.found.look_at(&found, older.as_ref());
+            older = Some(found);
         }
         count as f64
     }
@@ -100,7 +144,7 @@ impl Sampler<'_> {
             // Safety: an entry of an inner node (S3).
             let node = unsafe { self.list.at(link) };
             if node.level == 0 {
-                return product * self.between_messages(node, None, None);
+                return product * self.between_messages((node, link), None, None);
             }
             self.random ^= self.random << 13;
             self.random ^= self.random >> 7;

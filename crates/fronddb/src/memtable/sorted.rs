@@ -301,9 +301,11 @@ impl SortedMemtable {
     pub(super) fn sample(&self, lower: &[u8], upper: Option<&[u8]>) -> Option<RangeSample> {
         let last = upper.map_or(self.entries.len(), |upper| self.lower_bound(upper));
         let first = self.lower_bound(lower).min(last);
-        let mut sample = RangeSample { messages: (last - first) as f64, kinds: [0; 6] };
-        for entry in self.entries[first..last].iter().step_by((last - first).div_ceil(SAMPLED_MAX).max(1)) {
-            sample.kinds[self.chunks.message(entry.place).kind as usize] += 1;
+        let mut sample = RangeSample { messages: (last - first) as f64, ..RangeSample::default() };
+        let message = |entry: &Entry| self.chunks.message(entry.place);
+        for at in (first..last).step_by((last - first).div_ceil(SAMPLED_MAX).max(1)) {
+            let older = self.entries.get(at + 1).map(message);
+            sample.look_at(&message(&self.entries[at]), older.as_ref());
         }
         Some(sample)
     }

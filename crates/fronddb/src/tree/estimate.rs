@@ -2,7 +2,7 @@
 //!
 //! Slots that lie wholly inside the range count by their totals; at its two borders the indexes of the
 //! runs say how much lies inside, exact to a block, and to a row in leaves where the range is a whole tree. Puts in buffers count as
-//! new rows and deletes as rows gone, so the figure for a tree is exact once buffers are compacted, unless an old snapshot made that keep
+//! new rows (in level 0 of a key that is written over and over only the first), and deletes as rows gone, so the figure for a tree is exact once buffers are compacted, unless an old snapshot made that keep
 //! versions, and cannot drift: it is added up from what runs record about themselves. Of many runs in a buffer that reach beyond the range, the largest is taken as a sample. Of level 0
 //! few messages are counted and many are estimated from samples (within a factor of two, mostly much nearer).
 
@@ -12,7 +12,7 @@ use super::node::{Node, Slot, Target};
 use super::{BeTree, Version};
 use crate::base::Result;
 use crate::format::message::Kind;
-use crate::memtable::Level0;
+use crate::memtable::{Level0, RangeSample};
 use crate::run::Run;
 
 /// Runs of a buffer that are looked at one by one though they reach beyond the range; of more, the largest stands for all.
@@ -25,7 +25,7 @@ const LEVEL0_COUNTED_MAX: u64 = 200;
 pub struct RangeEstimate {
     /// Rows.
     pub rows: u64,
-    /// Stored bytes, buffers included, level 0 not.
+    /// Stored bytes, buffers included, and keys and values in level 0.
     pub bytes: u64,
     /// Messages of the range that are not in leaves yet: 0 means that `rows` counts what leaves hold.
     pub pending: u64,
@@ -166,31 +166,38 @@ fn is_apart(run: &Run, lower: &[u8], upper: Option<&[u8]>) -> bool {
 }
 
 fn count_level0(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, sum: &mut Sum) {
-    let mut cursor = level0.cursor();
+    let (mut cursor, mut ahead) = (level0.cursor(), level0.cursor());
     cursor.seek(lower);
-    let mut counted = 0;
-    let mut kinds = [0u64; 6];
+    ahead.seek(lower);
+    let mut found = RangeSample::default();
     while cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper) {
-        if counted == LEVEL0_COUNTED_MAX {
+        if found.messages == LEVEL0_COUNTED_MAX as f64 {
             return add_sample(level0, lower, upper, sum);
         }
-        counted += 1;
-        kinds[cursor.message().kind as usize] += 1;
+        found.messages += 1.0;
+        ahead.next();
+        let older = ahead.valid().then(|| ahead.message());
+        found.look_at(&cursor.message(), older.as_ref());
         cursor.next();
     }
-    sum.puts += puts(&kinds);
-    sum.deletes += deletes(&kinds);
+    add(&found, sum);
 }
 
 /// Adds what lies in the range by estimate; it is more than is worth counting.
 fn add_sample(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, sum: &mut Sum) {
-    let (messages, kinds) = match level0.sample(lower, upper) {
-        Some(sample) => (sample.messages.max(LEVEL0_COUNTED_MAX as f64), sample.kinds),
-        None => (level0.messages() as f64, level0.kinds()),
-    };
-    let each = messages / kinds.iter().sum::<u64>().max(1) as f64;
-    sum.puts += (puts(&kinds) as f64 * each) as u64;
-    sum.deletes += (deletes(&kinds) as f64 * each) as u64;
+    let all =
+        || RangeSample { messages: level0.messages() as f64, kinds: level0.kinds(), bytes: level0.bytes() as u64 };
+    let mut found = level0.sample(lower, upper).unwrap_or_else(all);
+    found.messages = found.messages.max(LEVEL0_COUNTED_MAX as f64);
+    add(&found, sum);
+}
+
+fn add(found: &RangeSample, sum: &mut Sum) {
+    let each = found.messages / found.kinds.iter().sum::<u64>().max(1) as f64;
+    let scaled = |looked_at: u64| (looked_at as f64 * each) as u64;
+    sum.puts += scaled(puts(&found.kinds));
+    sum.deletes += scaled(deletes(&found.kinds));
+    sum.bytes += scaled(found.bytes);
 }
 
 fn puts(kinds: &[u64; 6]) -> u64 {

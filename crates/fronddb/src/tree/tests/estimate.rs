@@ -39,3 +39,26 @@ fn runs_one_behind_the_other_are_each_looked_at() {
     assert_eq!(rows(&harness, 510, 525), 15, "in the last run alone");
     assert_eq!(rows(&harness, 0, 600), 250);
 }
+
+#[test]
+fn a_row_that_is_written_over_and_over_is_one_row() {
+    let mut harness = Harness::new();
+    let write = |harness: &mut Harness, keys: std::ops::Range<u32>, times: usize, kind: Kind| {
+        for number in (0..times).flat_map(|_| keys.clone()) {
+            harness.write(&number_key(number), kind, if kind == Kind::Put { b"value" } else { b"" });
+        }
+    };
+    write(&mut harness, 0..3, 20, Kind::Put);
+    assert_eq!(rows(&harness, 0, 10), 3);
+    write(&mut harness, 0..1, 1, Kind::Delete);
+    assert_eq!(rows(&harness, 0, 10), 2);
+    write(&mut harness, 0..1, 5, Kind::Put);
+    assert_eq!(rows(&harness, 0, 10), 3);
+    // More than are counted one by one.
+    write(&mut harness, 100..200, 60, Kind::Put);
+    let estimated = rows(&harness, 100, 200);
+    assert!((60..=160).contains(&estimated), "{estimated} of 100");
+    let version = harness.tree.version();
+    let bytes = harness.tree.estimate(&version, &number_key(100), Some(&number_key(200))).expect("estimate").bytes;
+    assert!((60 * 14..=160 * 14).contains(&bytes), "{bytes}");
+}
