@@ -193,6 +193,7 @@ unsafe extern "C" {
     pub(super) fn rocksdb_options_compaction_readahead_size(options: *mut Options, bytes: usize);
     pub(super) fn rocksdb_options_set_recycle_log_file_num(options: *mut Options, count: usize);
     pub(super) fn rocksdb_options_set_wal_recovery_mode(options: *mut Options, mode: c_int);
+    pub(super) fn rocksdb_options_set_wal_compression(options: *mut Options, codec: c_int);
     pub(super) fn rocksdb_options_set_enable_pipelined_write(options: *mut Options, on: c_uchar);
     pub(super) fn rocksdb_options_set_skip_stats_update_on_db_open(options: *mut Options, on: c_uchar);
     pub(super) fn rocksdb_options_set_skip_checking_sst_file_sizes_on_db_open(options: *mut Options, on: c_uchar);

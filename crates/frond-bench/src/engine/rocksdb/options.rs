@@ -33,6 +33,7 @@ pub(super) struct Settings {
     pub(super) file_bytes: u64,
     pub(super) background_jobs: i32,
     pub(super) subcompactions: u32,
+    pub(super) wal_compression: bool,
     pub(super) bloom_bits: f64,
     codec: Codec,
 }
@@ -40,7 +41,7 @@ pub(super) struct Settings {
 /// RocksDB's default.
 const LEVEL_BASE_BYTES: u64 = 256 << 20;
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "layout",
     "write_buffer_share",
     "write_buffers",
@@ -51,6 +52,7 @@ const NAMES: [&str; 10] = [
     "file_bytes",
     "background_jobs",
     "subcompactions",
+    "wal_compression",
 ];
 
 impl Settings {
@@ -79,6 +81,7 @@ impl Settings {
             file_bytes: options.tuned("file_bytes", 64 << 20)?,
             background_jobs: options.tuned("background_jobs", 2)?,
             subcompactions: options.tuned("subcompactions", 1)?,
+            wal_compression: options.tuned("wal_compression", false)?,
             bloom_bits: 10.0,
             codec: options.codec,
         })
@@ -131,6 +134,10 @@ unsafe fn set_database(options: *mut ffi::Options, settings: &Settings) {
         // The default; named because recycling needs it (the stricter modes refuse recycled logs).
         ffi::rocksdb_options_set_wal_recovery_mode(options, ffi::RECOVERY_POINT_IN_TIME);
         ffi::rocksdb_options_set_enable_pipelined_write(options, u8::from(settings.pipelined));
+        // Off by default, as RocksDB has it: its header calls it work in progress. zstd is the only codec.
+        if settings.wal_compression {
+            ffi::rocksdb_options_set_wal_compression(options, ffi::COMPRESSION_ZSTD);
+        }
         // Neither is needed for correctness, and both make opening slower.
         ffi::rocksdb_options_set_skip_stats_update_on_db_open(options, 1);
         ffi::rocksdb_options_set_skip_checking_sst_file_sizes_on_db_open(options, 1);
