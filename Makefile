@@ -46,7 +46,7 @@ test: setup ## formatting, lints, and every test (a quarter of an hour)
 	SCHEDULES=$(SCHEDULES) $(CARGO) test -p fronddb --features schedules --lib -- schedule_tests
 	@$(MAKE) --no-print-directory test-server test-sql
 	@$(MAKE) --no-print-directory experiments SCALE=smoke FRESH=1 ENGINES= ONLY= IOPS= MEMORY=
-	@FROND_SERVER_DIR=$(stock) experiments/killed.sh target/release/frond-experiments
+	@FROND_SERVER_DIR=$(stock) experiments/killed.sh $(built)/frond-experiments
 
 test-server: plugin ## the plugin's parts alone, and in the stock server: our suites, and the server's own for any engine (three minutes)
 	@$(MAKE) --no-print-directory -C mariadb OUT=$(CURDIR)/target/mariadb unittest
@@ -124,7 +124,8 @@ deb: plugin ## that plugin as a Debian package, for exactly the server's version
 
 # The stock MariaDB packages and the headers of their version: fetched into FROND_SERVER_DIR, which checkouts may share.
 stock = $(abspath $(or $(FROND_SERVER_DIR),target/mariadb/stock))
-engine = $(abspath $(or $(CARGO_TARGET_DIR),target))/release/libfronddb.a
+built = $(abspath $(or $(CARGO_TARGET_DIR),target))/release
+engine = $(built)/libfronddb.a
 stock:
 	@$(call install_missing,missing-tools)
 	@mariadb/tools/fetch.sh packages

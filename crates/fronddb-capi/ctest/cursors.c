@@ -73,6 +73,11 @@ static void bounds(frond_txn *txn, frond_tree *tree)
     CHECK(is(row.key, cases[i].last));
     frond_cursor_close(cursor);
   }
+  options.flags = FROND_CURSOR_KEYS_ONLY;
+  OK(frond_cursor_open(txn, tree, &options, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.key, "key0010") && row.value.size == 0);
+  frond_cursor_close(cursor);
   options.flags = 1024;
   WRONG(frond_cursor_open(txn, tree, &options, &cursor));
   options.flags = 0;

@@ -397,6 +397,20 @@ static void whole_batches(frond_db *db)
   frond_list_free(list);
   WRONG(frond_db_write_batch(db, NULL, NULL));
   frond_batch_free(batch);
+  /* Of keys that may be there, those that are not. */
+  batch = frond_batch_new();
+  operations[0].op = operations[1].op = FROND_OP_INSERT_IF_ABSENT;
+  operations[1].key = text("three");
+  operations[0].value = operations[1].value = text("w");
+  OK(frond_batch_add(batch, operations, 2, NULL));
+  OK(frond_db_write_batch(db, batch, NULL));
+  OK(frond_db_get(db, tree, text("one"), &list, &value));
+  CHECK(is(value, "v"));
+  frond_list_free(list);
+  OK(frond_db_get(db, tree, text("three"), &list, &value));
+  CHECK(is(value, "w"));
+  frond_list_free(list);
+  frond_batch_free(batch);
   frond_tree_close(tree);
 }
 

@@ -59,7 +59,7 @@ pub enum Op {
         /// The value.
         value: Vec<u8>,
     },
-    /// Appends to the value.
+    /// Appends to the value, as much as there is room for below [`VALUE_BYTES_MAX`].
     Append {
         /// What.
         bytes: Vec<u8>,
