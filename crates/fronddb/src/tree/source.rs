@@ -76,7 +76,11 @@ impl Source {
     pub fn try_go(&mut self, goal: Goal<'_>) -> Result<bool> {
         match self {
             Source::Level0(_) => self.go(goal).map(|()| true),
-            Source::Run(cursor) => cursor.try_go(goal),
+            Source::Run(cursor) => {
+                #[cfg(test)]
+                MOVES.set(MOVES.get() + 1);
+                cursor.try_go(goal)
+            }
         }
     }
 

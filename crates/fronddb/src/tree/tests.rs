@@ -282,6 +282,21 @@ impl Harness {
 }
 
 impl Harness {
+    /// Leaves of 600 rows, and above that of `key(300)` a buffer with so many runs that put it anew.
+    fn with_runs_above_a_leaf(runs: u8) -> Harness {
+        let mut harness = Harness::new();
+        for number in 0..600 {
+            harness.write(&key(number), Kind::Put, format!("value {number:08}").as_bytes());
+        }
+        harness.seal_all();
+        harness.compact(Vec::new(), None);
+        for round in 0..runs {
+            harness.write(&key(300), Kind::Put, &[round; 20]);
+            harness.seal_all();
+        }
+        harness
+    }
+
     /// Positions cursors at `key`.
     fn seek_often(&self, key: &[u8], times: usize) {
         let view = self.view(CommitNumber(self.now));

@@ -10,16 +10,7 @@ use crate::tree::plan::{self, SlotName};
 
 /// A tree at rest: no buffer asks for a flush by its size, and the one above the leaf of `key(300)` has two runs.
 fn at_rest() -> Harness {
-    let mut harness = Harness::new();
-    for number in 0..600 {
-        harness.write(&key(number), Kind::Put, format!("value {number:08}").as_bytes());
-    }
-    harness.seal_all();
-    harness.compact(Vec::new(), None);
-    for round in 0..2u8 {
-        harness.write(&key(300), Kind::Put, &[round; 20]);
-        harness.seal_all();
-    }
+    let harness = Harness::with_runs_above_a_leaf(2);
     while harness.tree.work_step(&harness.retention(), 1.0).expect("work") {}
     assert!(harness.tree.debt().pending_bytes > 0);
     assert!(!flush(&harness, true), "nobody has read yet");

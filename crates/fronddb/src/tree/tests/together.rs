@@ -4,16 +4,7 @@ use super::*;
 
 #[test]
 fn what_a_cursor_has_to_read_to_get_to_its_key_is_asked_for_at_once_but_for_the_first() {
-    let mut harness = Harness::new();
-    for number in 0..600 {
-        harness.write(&key(number), Kind::Put, format!("value {number:08}").as_bytes());
-    }
-    harness.seal_all();
-    harness.compact(Vec::new(), None);
-    for round in 0..3u8 {
-        harness.write(&key(300), Kind::Put, &[round; 20]);
-        harness.seal_all();
-    }
+    let harness = Harness::with_runs_above_a_leaf(3);
     let (cache, store) = (&harness.tree.env().cache, &harness.tree.env().store);
     let view = harness.view(CommitNumber(harness.now));
     let everything = Extent { start: 0, pages: 1 << 14 };
