@@ -83,7 +83,9 @@ ulong ha_frond::index_flags(uint index, uint, bool) const
   if (!table_share->key_info || !has_primary_prefix())
     flags|= HA_DO_RANGE_FILTER_PUSHDOWN;
   /* Of no other, although a clustering index has the rows as well: index merges take a clustered index for the primary key, whose rows
-     come in the order of their places. That its rows need no second look-up, its costs say. */
+     come in the order of their places. That its rows need no second look-up, its costs say. Nor is each column said to be part of it
+     (Field::part_of_key), which would make it covering: the server narrows what is read from an index alone to the columns of its
+     definition (TABLE::prepare_for_keyread), and an UPDATE would judge rows by columns that were not read. */
   return flags | (is_primary(index) ? HA_CLUSTERED_INDEX : HA_DO_INDEX_COND_PUSHDOWN);
 }
 
