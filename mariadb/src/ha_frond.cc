@@ -500,8 +500,10 @@ void ha_frond::column_bitmaps_signal()
 /* Gives back what a read of this statement has locked and the statement has no use for; at READ COMMITTED others may have it at once. */
 void ha_frond::unlock(const frond_tree *tree, const Bytes &key)
 {
-  if (locking() && session->read_committed())
-    frond_txn_unlock(txn(), tree, slice(key));
+  if (!locking() || !session->read_committed())
+    return;
+  frond_txn_unlock(txn(), tree, slice(key));
+  session->locked_rows.forget(tree, slice(key));
 }
 
 /* The row read last is not wanted. */
@@ -726,6 +728,8 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
     return error;
   uint key_number= MAX_KEY;
   frond_status status= writes.run(txn(), &key_number);
+  for (const frond_operation &made : writes.made())
+    session->locked_rows.forget(made.tree, made.key);
   if (status == FROND_KEY_EXISTS)
     session->duplicate_key= key_number;
   if (status == FROND_OK)
@@ -1107,6 +1111,17 @@ const MY_BITMAP *ha_frond::wanted_columns() const
   return locking() || is_sequence() || compares ? nullptr : table->read_set;
 }
 
+/* Locks and reads the row of primary_key. */
+frond_status ha_frond::get_locked_row(int64_t wait_ms, frond_slice *value, bool *skipped)
+{
+  if (session->locked_rows.find(share->primary, slice(primary_key), lock_mode, value))
+    return FROND_OK;
+  frond_status status= frond_txn_get_locked(txn(), share->primary, slice(primary_key), lock_mode, wait_ms, value, skipped);
+  if (status == FROND_OK && value->data && !*skipped && thd_sql_command(ha_thd()) == SQLCOM_SELECT)
+    session->locked_rows.keep(share->primary, slice(primary_key), *value, lock_mode);
+  return status;
+}
+
 /* `busy`: another transaction holds the row, and such rows are skipped, or were not to be waited for. */
 int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *busy, bool waits)
 {
@@ -1116,8 +1131,7 @@ int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *bus
   primary_key.clear();
   primary_key.append(key.data, key.size);
   if (locking())
-    status= frond_txn_get_locked(txn(), share->primary, slice(primary_key), lock_mode,
-                                 waits ? wait_ms() : static_cast<int64_t>(FROND_WAIT_SKIP), &value, &skipped);
+    status= get_locked_row(waits ? wait_ms() : static_cast<int64_t>(FROND_WAIT_SKIP), &value, &skipped);
   else
     status= frond_txn_get(txn(), share->primary, slice(primary_key), &value);
   if (status != FROND_OK)

@@ -273,6 +273,7 @@ private:
   bool takes_entry_columns(uint index, const uchar *record);
   bool has_rows(uint index) const;
   int check_pushed(bool *skip);
+  frond_status get_locked_row(int64_t wait_ms, frond_slice *value, bool *skipped);
   int read_primary(frond_slice key, uchar *record, bool *skip, bool *busy= nullptr, bool waits= true);
   int point_read(uint index, uchar *record);
   bool is_point(uint index, key_part_map parts) const;

@@ -141,8 +141,10 @@ int Session::statement_begin(THD *thd, int64_t wait_ms, bool again)
   trans_register_ha(thd, false, hton, 0);
   if (is_multi_statement(thd))
     trans_register_ha(thd, true, hton, 0);
-  if (begins || tables_locked == 0 || (again && !thd->in_sub_stmt))
+  if (begins || tables_locked == 0 || (again && !thd->in_sub_stmt)) {
     frond_txn_begin_statement(transaction);
+    locked_rows.begin_statement();
+  }
   return 0;
 }
 
@@ -180,6 +182,7 @@ void Session::forget()
   counted.clear();
   overtaken.clear();
   hidden.clear();
+  locked_rows.clear();
   drop_waiting();
 }
 
@@ -279,6 +282,7 @@ int Session::commit(THD *thd, bool all)
 int Session::undone_to_mark(THD *thd, frond_status status)
 {
   rows_undone();
+  locked_rows.clear();
   if (status == FROND_OK)
     return 0;
   int error= handler_error(status);

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "frond.h"
+#include "locked_rows.h"
 #include "waits.h"
 
 namespace frond {
@@ -90,6 +91,9 @@ public:
   /* It has written an entry of a unique index that others had changed after its snapshot: that hides the snapshot's. */
   void hid(const frond_tree *index) { hidden.insert(frond_tree_id(index)); }
   bool has_hidden(const frond_tree *index) const { return !hidden.empty() && hidden.count(frond_tree_id(index)) > 0; }
+
+  /* What SELECT … FOR UPDATE has read of the transaction's rows. */
+  Locked_rows locked_rows;
 
   /* The key that the last write found taken. It is the session's, because a row that moves between partitions fails in
      one handler and is asked for at another. */
