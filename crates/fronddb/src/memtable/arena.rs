@@ -40,14 +40,14 @@ struct Chunk {
 struct Chunks {
     /// Each from `Box::leak`; taken back when the arena is dropped.
     all: Vec<NonNull<Chunk>>,
-    /// Bytes given out of chunks that are not the current one.
-    used: usize,
     mapped: usize,
 }
 
 /// The arena.
 pub(super) struct Arena {
     current: AtomicPtr<Chunk>,
+    /// Bytes given out of chunks that are not the current one. Of a chunk they are added just before another follows it.
+    used_before: AtomicUsize,
     chunks: Mutex<Chunks>,
     budget: MemoryBudget,
 }
@@ -61,6 +61,7 @@ impl Arena {
     pub(super) fn new(budget: &MemoryBudget) -> Arena {
         let arena = Arena {
             current: AtomicPtr::new(std::ptr::null_mut()),
+            used_before: AtomicUsize::new(0),
             chunks: Mutex::new(Chunks::default()),
             budget: budget.clone(),
         };
@@ -95,7 +96,7 @@ impl Arena {
             let chunk = unsafe { &*self.current.load(Ordering::Acquire) };
             if bytes > chunk.bytes / LARGE_SHARE && chunk.bytes == CHUNK_BYTES_MAX {
                 let own = self.map(&mut chunks, bytes.next_multiple_of(CHUNK_BYTES_FIRST), bytes);
-                chunks.used += bytes;
+                self.used_before.fetch_add(bytes, Ordering::Relaxed);
                 // Safety: mapped just now.
                 return unsafe { own.as_ref().base };
             }
@@ -106,7 +107,7 @@ impl Arena {
                     return unsafe { chunk.base.add(start) };
                 }
             }
-            chunks.used += chunk.used.load(Ordering::Relaxed).min(chunk.bytes);
+            self.used_before.fetch_add(chunk.used.load(Ordering::Relaxed).min(chunk.bytes), Ordering::Relaxed);
             self.install(&mut chunks, (chunk.bytes * 2).min(CHUNK_BYTES_MAX));
         }
     }
@@ -136,12 +137,12 @@ impl Arena {
         chunk.base.as_ptr() as usize + chunk.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes given out.
+    /// Bytes given out; a chunk too many for the moment in which another follows it.
+    #[inline]
     pub(super) fn used_bytes(&self) -> usize {
-        let chunks = self.chunks.lock();
-        // Safety: as in `allocate`; under the mutex `current` does not change.
+        // Safety: as in `allocate`.
         let chunk = unsafe { &*self.current.load(Ordering::Acquire) };
-        chunks.used + chunk.used.load(Ordering::Relaxed).min(chunk.bytes)
+        self.used_before.load(Ordering::Relaxed) + chunk.used.load(Ordering::Relaxed).min(chunk.bytes)
     }
 
     /// Bytes mapped: what the budget was told.

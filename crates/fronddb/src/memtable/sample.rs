@@ -18,10 +18,12 @@ use super::node::{self, Target};
 use super::order::{self, SLOTS};
 use crate::format::{Kind, Message};
 
-/// Ways down from the nodes between the two searches, where these part.
-const WAYS: usize = 96;
-/// Ways down on each level below that.
+/// Ways down from the nodes between the two searches, where these part, at most.
+const WAYS: usize = 64;
+/// Ways down on each level below that, at most.
 const WAYS_AT_THE_ENDS: usize = 24;
+/// Ways down from each of several nodes of a level, to one of 8 to 16 on the next.
+const WAYS_EACH: usize = 8;
 
 /// What lies in a range: about how many messages, and how many of each kind were among those looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -101,7 +103,8 @@ impl Sampler<'_> {
         let ends = self.between(children[first], lower, None, WAYS_AT_THE_ENDS)
             + self.between(children[last], None, upper, WAYS_AT_THE_ENDS);
         let whole = &children[first + 1..last];
-        let ways = if whole.is_empty() { 0 } else { ways };
+        // Of leaves each is met once, or fewer are; of nodes above them no more than tell of it: a way costs as much as a read of a row.
+        let ways = ways.min(whole.len().saturating_mul(WAYS_EACH.saturating_pow(node.level as u32 - 1)));
         let below: f64 = (0..ways).map(|way| self.way_down(whole[way * whole.len() / ways])).sum();
         ends + below * whole.len() as f64 / ways.max(1) as f64
     }

@@ -7,7 +7,7 @@
 
 use super::Run;
 use super::counters::Event;
-use super::path::{Access, IndexPath};
+use super::path::{Access, IndexPath, Way};
 use crate::base::Result;
 use crate::base::key::PREFIX_BYTES;
 use crate::cache::CachedBlock;
@@ -72,7 +72,7 @@ impl Run {
             let block = self.sound(&low)?;
             return Ok(span(self.rank(&low, lo, || Ok(block.clone()))?, self.rank(&low, hi, || Ok(block.clone()))?));
         }
-        let high = IndexPath::seek(self, hi)?;
+        let high = IndexPath::seek_by(self, Way { access: Access::Scan, from: Some(&low) }, hi)?;
         Ok(span(rank_at(&low, lo)?, rank_at(&high, hi)?))
     }
 

@@ -18,7 +18,7 @@ use crate::run::Run;
 /// Runs of a buffer that are looked at one by one though they reach beyond the range; of more, the largest stands for all.
 const RUNS_COUNTED_MAX: usize = 2;
 /// Messages of a memtable that are counted one by one; where there are more, all are estimated.
-const LEVEL0_COUNTED_MAX: u64 = 200;
+const LEVEL0_COUNTED_MAX: u64 = 12;
 
 /// An estimate for a range of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -166,9 +166,9 @@ fn is_apart(run: &Run, lower: &[u8], upper: Option<&[u8]>) -> bool {
 }
 
 fn count_level0(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, sum: &mut Sum) {
-    let (mut cursor, mut ahead) = (level0.cursor(), level0.cursor());
+    let mut cursor = level0.cursor();
     cursor.seek(lower);
-    ahead.seek(lower);
+    let mut ahead = cursor.clone();
     let mut found = RangeSample::default();
     while cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper) {
         if found.messages == LEVEL0_COUNTED_MAX as f64 {
