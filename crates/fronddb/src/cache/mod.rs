@@ -21,7 +21,7 @@
 //! goes in *packed*: as it is stored, compressed, so that two or three blocks fit where one did; each use decodes it. Of data that
 //! is larger than the cache even as it is stored ([`Cache::set_data_bytes`]) that is done from the first block on: what came in
 //! decoded before would take the room of others long after. Slow is a
-//! read of [`SLOW_READ`] times what decoding takes: on a device that answers as fast as a block is decoded, packing costs more
+//! read of [`SLOW_READ`](pressure::SLOW_READ) times what decoding takes: on a device that answers as fast as a block is decoded, packing costs more
 //! than it saves. Both are measured without the time that the thread waited for a processor ([`Stopwatch`]): where many threads
 //! share few, that is most of either. The few that were used last of each shard keep their decoded form
 //! beside, so that a statement that comes back to a row does not pay twice. Its decoded form takes the room of one or two more
@@ -46,13 +46,13 @@
 //!
 //! Latch: one per shard, never two at a time; no I/O under it.
 
+mod pressure;
 mod shard;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
@@ -147,19 +147,6 @@ pub struct CacheStatistics {
 const SHARDS: usize = 16;
 /// Rounds of the hand after which a trim gives up: more than any block survives unused.
 const ROUNDS_MAX: usize = 8;
-/// A read that takes so many times what decoding takes is slow.
-const SLOW_READ: u64 = 4;
-/// A packed block is kept decoded when it was decoded so many times between two visits of the hand, however fast reads are.
-const HOT_DECODES_MIN: u8 = 6;
-/// One read in so many is timed.
-const TIMED_EVERY: u64 = 64;
-/// What takes less was not read from a device.
-const READ_NANOS_MIN: u64 = 2_000;
-/// Timed reads that a mean is over, about. A volume that limits its I/Os answers many at once and lets others wait long: they
-/// count together.
-const MEAN_OVER: u64 = 128;
-/// A cache that was full has room again when one part in so many of the allowance is free.
-const ROOM_PART: usize = 8;
 /// The line of blocks on probation is one part in so many of the blocks.
 const PROBATION_PART: usize = 10;
 /// One part in so many of the allowance is left to holes. With less, blocks of different sizes find no hole, and most that
@@ -185,11 +172,13 @@ pub struct Cache {
     misses: [AtomicU64; 4],
     /// Reads of messages that were not here.
     reads: AtomicU64,
-    /// What reading and decoding [`MEAN_OVER`] blocks took lately, in nanoseconds.
+    /// What reading and decoding [`MEAN_OVER`](pressure::MEAN_OVER) blocks took lately, in nanoseconds.
     read_nanos: AtomicU64,
     decode_nanos: AtomicU64,
     #[cfg(test)]
     packs_always: AtomicBool,
+    #[cfg(test)]
+    full_always: AtomicBool,
 }
 
 impl Cache {
@@ -213,6 +202,8 @@ impl Cache {
             decode_nanos: AtomicU64::new(0),
             #[cfg(test)]
             packs_always: AtomicBool::new(false),
+            #[cfg(test)]
+            full_always: AtomicBool::new(false),
         }
     }
 
@@ -369,88 +360,6 @@ impl Cache {
         let freed = self.shard(offset).insert(offset, form, bytes, priority, ticket);
         self.account(0, freed);
         self.trim();
-    }
-
-    /// True from when a block had to go until a good part of the allowance is free.
-    pub fn is_full(&self) -> bool {
-        if !self.full.load(Ordering::Relaxed) {
-            return false;
-        }
-        let allowance = self.budget.cache_allowance();
-        let full = self.bytes() > allowance - allowance / ROOM_PART;
-        if !full {
-            self.full.store(false, Ordering::Relaxed);
-        }
-        full
-    }
-
-    /// True when there is room for what nobody has asked for yet. The last quarter is for what is asked for.
-    pub fn has_room(&self) -> bool {
-        !self.is_full() && self.bytes() <= self.budget.cache_allowance() / 4 * 3
-    }
-
-    /// Learns how many bytes the blocks take in the file that may be asked for.
-    pub fn set_data_bytes(&self, bytes: u64) {
-        self.data_bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    /// True when there is no room for all that may be asked for, not even packed, or none at the moment.
-    fn is_short(&self) -> bool {
-        self.data_bytes.load(Ordering::Relaxed) > self.budget.cache_allowance() as u64 || self.is_full()
-    }
-
-    /// What reading a block from the file takes lately, in nanoseconds; 0: not known.
-    pub fn read_nanos(&self) -> u64 {
-        self.read_nanos.load(Ordering::Relaxed) / MEAN_OVER
-    }
-
-    #[cfg(test)]
-    pub(crate) fn set_read_nanos(&self, nanos: u64) {
-        self.read_nanos.store(nanos * MEAN_OVER, Ordering::Relaxed);
-    }
-
-    /// True when reads are slow and there is no room: each byte that is held for something else costs reads.
-    pub fn is_pressed(&self) -> bool {
-        #[cfg(test)]
-        if self.packs_always.load(Ordering::Relaxed) {
-            return self.is_short();
-        }
-        let (read, decode) = (self.read_nanos.load(Ordering::Relaxed), self.decode_nanos.load(Ordering::Relaxed));
-        read > SLOW_READ * decode && self.is_short()
-    }
-
-    /// How often a packed block is to be decoded between two visits of the hand until that costs more than the reads that its room
-    /// saves: as often as decoding goes into a read.
-    fn hot_decodes(&self) -> u8 {
-        let (read, decode) = (self.read_nanos.load(Ordering::Relaxed), self.decode_nanos.load(Ordering::Relaxed));
-        (read / decode.max(1)).clamp(HOT_DECODES_MIN.into(), shard::DECODES_MAX.into()) as u8
-    }
-
-    /// A stopwatch for a read, if it is one to be timed.
-    fn stopwatch(&self) -> Option<Stopwatch> {
-        self.reads.fetch_add(1, Ordering::Relaxed).is_multiple_of(TIMED_EVERY).then(Stopwatch::start)
-    }
-
-    /// Learns what reading and decoding a block took. Blocks that a scan had read ahead tell nothing.
-    fn learn(&self, read: Duration, decode: Duration) {
-        let (read, decode) = (read.as_nanos() as u64, decode.as_nanos() as u64);
-        if read < READ_NANOS_MIN {
-            return;
-        }
-        for (lately, new) in [(&self.read_nanos, read), (&self.decode_nanos, decode)] {
-            let old = lately.load(Ordering::Relaxed);
-            lately.store(if old == 0 { new * MEAN_OVER } else { old - old / MEAN_OVER + new }, Ordering::Relaxed);
-        }
-    }
-
-    /// The stored form of `block` if it is to be kept instead of the block.
-    fn pack(&self, stored: &[u8], block: &EntryBlock) -> Option<Piece> {
-        self.packs_of(stored.len(), block.raw_bytes()).then(|| self.pool.copy(stored))
-    }
-
-    /// True when a block that comes in is to be packed, and becomes smaller by that.
-    fn packs_of(&self, stored_bytes: usize, raw_bytes: usize) -> bool {
-        stored_bytes <= raw_bytes / 4 * 3 && self.is_pressed()
     }
 
     fn account(&self, added: usize, freed: usize) {

@@ -1,6 +1,7 @@
 //! The cache against a model, under concurrency, its memory and its speed.
 
-use super::{Cache, CachedBlock, HOT_DECODES_MIN, MEAN_OVER, Priority, SLOW_READ, shard};
+use super::pressure::{HOT_DECODES_MIN, MEAN_OVER, SLOW_READ};
+use super::{Cache, CachedBlock, Priority, shard};
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::random::Random;
 use crate::base::{Error, Extent};

@@ -5,7 +5,8 @@
 //! time that a flush would have spared ([`Rent`]). When the charges come to what the flush costs, it is done: whoever
 //! rents skis until he has paid their price, and then buys them, pays at most twice what he might have
 //! (Karlin et al., "Competitive snoopy caching", Algorithmica 3, 1988). Work that idle processors do is had
-//! cheaper, and is done at a part of its price.
+//! cheaper, and is done at a part of its price. In a full cache most of what is rewritten is read from the file: there that is so while the file is
+//! quick, and for what cursors have paid alone, because a block less to read spares them much, and point reads next to nothing.
 //!
 //! The flush of a leaf writes all of the leaf again, and many small runs above it can be had as one for a small part of that. So the newest
 //! runs of such a buffer are *gathered* first, as soon as readers have paid for that: as many of them as spare most for
@@ -50,6 +51,8 @@ const MERGE_NANOS: u64 = 50;
 const MISS_NANOS_MAX: u64 = 1_000_000;
 /// One point read in so many charges, for all of them.
 const PROBES_PER_CHARGE: u64 = 16;
+/// A file whose reads take longer is busy, or slow.
+pub(super) const QUICK_READ_NANOS: u64 = 300_000;
 /// Idle processors work for readers at this part of the price.
 const IDLE_PART: u64 = 8;
 /// Slots noted at once in a list, about; what finds no place comes again with the next read.
@@ -79,16 +82,26 @@ impl Paid {
 pub(super) struct Rent {
     /// Nanoseconds.
     paid: AtomicU64,
+    /// That part of them which cursors have paid.
+    paid_by_cursors: AtomicU64,
     /// In the list of each [`Paid`].
     is_noted: [AtomicBool; 2],
 }
 
 impl Rent {
+    /// Its readers have paid nothing.
+    fn begin(&self) {
+        self.paid.store(0, Ordering::Relaxed);
+        self.paid_by_cursors.store(0, Ordering::Relaxed);
+    }
+
     /// The account of the slot that takes the place of this one with no fewer runs.
     pub(super) fn continued(&self) -> Rent {
         let [part, all] = &self.is_noted;
+        let same = |nanos: &AtomicU64| AtomicU64::new(nanos.load(Ordering::Relaxed));
         Rent {
-            paid: AtomicU64::new(self.paid.load(Ordering::Relaxed)),
+            paid: same(&self.paid),
+            paid_by_cursors: same(&self.paid_by_cursors),
             is_noted: [part, all].map(|noted| AtomicBool::new(noted.load(Ordering::Relaxed))),
         }
     }
@@ -181,10 +194,12 @@ impl Slot {
         if self.is_damaged() { 0 } else { self.buffer().len() as u64 }
     }
 
-    /// What its readers have paid, in parts of what they pay for first.
-    fn rent_paid(&self) -> f64 {
-        let paid = if self.runs_spared() > 0 { self.rent().paid.load(Ordering::Relaxed) } else { 0 };
-        paid as f64 / self.relief().nanos.max(1) as f64
+    /// What its readers have paid, or its cursors alone, in parts of what they pay for first.
+    fn rent_paid(&self, cursors_alone: bool) -> f64 {
+        let rent = self.rent();
+        let paid = if cursors_alone { &rent.paid_by_cursors } else { &rent.paid };
+        let nanos = if self.runs_spared() > 0 { paid.load(Ordering::Relaxed) } else { 0 };
+        nanos as f64 / self.relief().nanos.max(1) as f64
     }
 
     /// Messages in its buffer that a scan of one leaf below it merges, about.
@@ -208,7 +223,7 @@ impl BeTree {
                 Read::Seek => runs * SEEK_NANOS,
                 Read::Scan => runs * SEEK_NANOS + slot.messages_per_leaf() * MERGE_NANOS,
             };
-            self.charge_nanos(height, slot, nanos);
+            self.charge_nanos(height, slot, nanos, read != Read::Probes);
         }
     }
 
@@ -217,18 +232,24 @@ impl BeTree {
     pub(super) fn charge_misses(&self, height: u8, slot: &Slot, blocks: u32) {
         if blocks > 0 && slot.runs_spared() > 0 {
             let nanos = self.env.cache.read_nanos().min(MISS_NANOS_MAX);
-            self.charge_nanos(height, slot, u64::from(blocks) * nanos);
+            self.charge_nanos(height, slot, u64::from(blocks) * nanos, true);
         }
     }
 
-    fn charge_nanos(&self, height: u8, slot: &Slot, nanos: u64) {
+    fn charge_nanos(&self, height: u8, slot: &Slot, nanos: u64, is_cursor: bool) {
         // Ordering, here and below: accounts lead to no other memory, and who misses a charge sees it the next time.
         let paid = slot.rent().paid.fetch_add(nanos, Ordering::Relaxed) + nanos;
+        if is_cursor {
+            slot.rent().paid_by_cursors.fetch_add(nanos, Ordering::Relaxed);
+        }
         let price = slot.relief().nanos;
         if paid < price / IDLE_PART {
             return;
         }
         let list = if paid < price { Paid::Part } else { Paid::All };
+        if list == Paid::Part && !is_cursor && self.env.cache.is_full() {
+            return;
+        }
         let has_room = || self.noted.0[list as usize].count.load(Ordering::Relaxed) < NOTED_MAX;
         if has_room() && !slot.rent().is_noted[list as usize].swap(true, Ordering::Relaxed) {
             let name = SlotName { height, lower: slot.lower().clone() };
@@ -241,8 +262,8 @@ impl BeTree {
         self.noted.0.iter().any(|list| !list.is_empty())
     }
 
-    /// Does the flush, compaction or gathering for which readers have paid most, in proportion to what it costs; with `idle` processors, unless
-    /// the cache is full, at a part of that. Tells what they had paid; `None` when there is none, none that can be begun now, or no
+    /// Does the flush, compaction or gathering for which readers have paid most, in proportion to what it costs; with `idle` processors, where
+    /// that spares readers more than it takes from them, at a part of that. Tells what they had paid; `None` when there is none, none that can be begun now, or no
     /// space for it.
     ///
     /// # Errors
@@ -251,12 +272,12 @@ impl BeTree {
         if !self.has_rents() {
             return Ok(None);
         }
-        // In a full cache, most of what is rewritten is read from the file.
-        let least = if idle && !self.env.cache.is_full() { Paid::Part } else { Paid::All };
+        let is_quick = || self.env.cache.read_nanos() < QUICK_READ_NANOS;
+        let is_cheap = idle && (!self.env.cache.is_full() || is_quick());
         let chosen = self.planned(&mut |state, root| {
             let mut dear = self.noted_slots(root, Paid::All);
             dear.extend(self.noted_slots(root, Paid::Part));
-            dear.retain(|noted| noted.paid >= least.share());
+            dear.retain(|noted| noted.paid >= Paid::All.share() || (is_cheap && noted.part >= Paid::Part.share()));
             dear.sort_by(|a, b| b.paid.total_cmp(&a.paid));
             for noted in dear {
                 let upper = noted.upper.as_deref();
@@ -275,7 +296,7 @@ impl BeTree {
         match self.do_job(retention, &job) {
             // It can wait, so the disk is not full on its account. Its readers pay once more.
             Err(error) if error.kind() == ErrorKind::NoSpace => {
-                noted.slot.rent().paid.store(0, Ordering::Relaxed);
+                noted.slot.rent().begin();
                 Ok(None)
             }
             done => done.map(|()| {
@@ -288,9 +309,11 @@ impl BeTree {
     /// The slots of a list as they are now, asked for under the latch. Those whose readers have not paid that share of the price any more leave it.
     fn noted_slots(&self, root: &Arc<Node>, list: Paid) -> Vec<NotedSlot> {
         let mut slots = Vec::new();
+        let cursors_alone = self.env.cache.is_full();
         let stays = |name: &SlotName| {
-            let Some(found) = find(root, name) else { return false };
-            let is_due = found.paid >= list.share();
+            let Some(found) = find(root, name, cursors_alone) else { return false };
+            let paid = if list == Paid::All { found.paid } else { found.part };
+            let is_due = paid >= list.share();
             if is_due {
                 slots.push(found);
             } else {
@@ -310,11 +333,13 @@ struct NotedSlot {
     upper: Option<Vec<u8>>,
     /// In parts of the price.
     paid: f64,
+    /// What counts of it where the work is had cheaply.
+    part: f64,
 }
 
 /// The slot of that name, if there still is one.
-fn find(root: &Arc<Node>, name: &SlotName) -> Option<NotedSlot> {
+fn find(root: &Arc<Node>, name: &SlotName, cursors_alone: bool) -> Option<NotedSlot> {
     let (slot, upper) = plan::slot_at(root, name)?;
-    let (upper, paid) = (upper.map(<[u8]>::to_vec), slot.rent_paid());
-    Some(NotedSlot { name: name.clone(), slot: slot.clone(), upper, paid })
+    let (upper, paid, part) = (upper.map(<[u8]>::to_vec), slot.rent_paid(false), slot.rent_paid(cursors_alone));
+    Some(NotedSlot { name: name.clone(), slot: slot.clone(), upper, paid, part })
 }

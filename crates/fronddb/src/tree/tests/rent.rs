@@ -7,6 +7,7 @@ use crate::run::Run;
 use crate::store::Urgency;
 use crate::tree::node::Target;
 use crate::tree::plan::{self, SlotName};
+use crate::tree::rent::QUICK_READ_NANOS;
 
 /// A tree at rest: no buffer asks for a flush by its size, and the one above the leaf of `key(300)` has two runs.
 fn at_rest() -> Harness {
@@ -35,6 +36,17 @@ fn reads_of_until_flushed(harness: &Harness, number: u16, idle: bool) -> usize {
         .expect("a flush after some reads")
 }
 
+/// Point reads that it takes, of keys all over the tree.
+fn gets_until_flushed(harness: &Harness, idle: bool) -> usize {
+    let version = harness.tree.version();
+    let view = harness.view(CommitNumber(harness.now));
+    let gets = (0..60_000).find(|number| {
+        harness.tree.get(&version, &view.view(), &key(number % 600)).expect("get");
+        flush(harness, idle)
+    });
+    gets.expect("a flush after some reads") as usize
+}
+
 #[test]
 fn a_buffer_is_flushed_once_its_readers_have_paid_for_it() {
     let harness = at_rest();
@@ -53,6 +65,30 @@ fn a_buffer_is_flushed_once_its_readers_have_paid_for_it() {
 fn idle_processors_do_it_sooner() {
     let (dear, cheap) = (reads_until_flushed(&at_rest(), false), reads_until_flushed(&at_rest(), true));
     assert!(cheap * 4 < dear, "{cheap} reads in place of {dear}");
+}
+
+#[test]
+fn in_a_full_cache_idle_processors_do_it_sooner_for_cursors_while_the_file_is_quick() {
+    let with_room = |read_nanos| {
+        let harness = at_rest();
+        // What it reads comes to the cache, so that how long reads take is no part of what is paid.
+        harness.seek_often(&key(300), 1);
+        harness.tree.env().cache.set_read_nanos(read_nanos);
+        harness
+    };
+    let full = |read_nanos| {
+        let harness = with_room(read_nanos);
+        harness.tree.env().cache.act_full();
+        harness
+    };
+    for read_nanos in [1, QUICK_READ_NANOS - 1, QUICK_READ_NANOS] {
+        let is_sooner = read_nanos < QUICK_READ_NANOS;
+        let expected = reads_until_flushed(&with_room(read_nanos), is_sooner);
+        assert_eq!(reads_until_flushed(&full(read_nanos), true), expected, "a read takes {read_nanos} ns");
+    }
+    let gets = |harness: &Harness| gets_until_flushed(harness, true);
+    let (with_room, in_full) = (gets(&with_room(1)), gets(&full(1)));
+    assert!(in_full > 4 * with_room, "{in_full} gets, {with_room} where the cache has room");
 }
 
 #[test]
@@ -96,13 +132,7 @@ fn what_cursors_have_to_read_from_the_file_is_paid_for() {
 fn point_reads_pay_too_and_less() {
     let harness = at_rest();
     let seeks = reads_until_flushed(&at_rest(), false);
-    let version = harness.tree.version();
-    let view = harness.view(CommitNumber(harness.now));
-    let gets = (0..60_000).find(|number| {
-        harness.tree.get(&version, &view.view(), &key(number % 600)).expect("get");
-        flush(&harness, false)
-    });
-    let gets = gets.expect("a flush after some reads") as usize;
+    let gets = gets_until_flushed(&harness, false);
     assert!(gets > 2 * seeks, "{gets} gets, {seeks} seeks");
 }
 
