@@ -21,8 +21,10 @@ use crossbeam_utils::CachePadded;
 
 use super::leaves::{LeafCursor, LeafList};
 use super::node::Target;
+use super::presence::Presence;
 use super::sample::RangeSample;
 use super::txn_set::TxnSet;
+use crate::base::checksum::key_hash;
 use crate::base::key::tree_end;
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -54,6 +56,7 @@ struct Ranges {
 pub struct Memtable {
     id: u64,
     list: Arc<LeafList>,
+    presence: Presence,
     books: CachePadded<Books>,
     txns: TxnSet,
     ranges: Ranges,
@@ -67,6 +70,7 @@ impl Memtable {
         Memtable {
             id,
             list: Arc::new(LeafList::new(budget)),
+            presence: Presence::new(budget),
             books: CachePadded::new(books),
             txns: TxnSet::default(),
             ranges: Ranges {
@@ -88,6 +92,7 @@ impl Memtable {
     /// is the newer. Cannot fail: key and value were checked before they were logged.
     #[inline]
     pub fn insert(&self, seq: u64, txn: TxnId, step: u32, message: &Message<'_>) {
+        self.presence.add(key_hash(message.key));
         self.list.insert(seq, txn, step, message);
         self.books.kinds[message.kind as usize].fetch_add(1, Ordering::Relaxed);
         self.note(seq, txn);
@@ -131,10 +136,18 @@ impl Memtable {
         visit(&self.ranges.lists.load())
     }
 
-    /// Visits the messages of `key`, newest to oldest, until the visitor breaks off.
+    /// Visits the messages of `key`, whose [`key_hash`] is `hash`, newest to oldest, until the visitor breaks off.
     #[inline]
-    pub fn get(&self, key: &[u8], mut visit: impl FnMut(&Message<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+    pub fn get(
+        &self,
+        key: &[u8],
+        hash: u64,
+        mut visit: impl FnMut(&Message<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let mut flow = ControlFlow::Continue(());
+        if !self.presence.may_have(hash) {
+            return flow;
+        }
         self.list.get(key, |message| {
             flow = visit(message);
             flow.is_continue()
@@ -164,7 +177,7 @@ impl Memtable {
 
     /// Bytes held from the system.
     pub fn memory_bytes(&self) -> usize {
-        self.list.mapped_bytes() + self.ranges.bytes.load(Ordering::Relaxed)
+        self.list.mapped_bytes() + self.presence.bytes() + self.ranges.bytes.load(Ordering::Relaxed)
     }
 
     /// Number of messages; range-deletes are not among them.

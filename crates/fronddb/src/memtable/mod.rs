@@ -4,7 +4,7 @@
 //! sealed, or what a reader sees.
 //!
 //! Rooms, in reading order: [`active`] (the memtable that writers add to), [`leaves`], [`leaf`], [`node`] and [`arena`]
-//! (its concurrent core and memory; with `sample` the only unsafe code), [`order`], [`sample`] (how much lies in a range), [`txn_set`], [`sorted`] (what recovery builds from the log in
+//! (its concurrent core and memory; with `sample` the only unsafe code), [`order`], [`presence`] (what need not be searched), [`sample`] (how much lies in a range), [`txn_set`], [`sorted`] (what recovery builds from the log in
 //! bulk), [`cursor`] (walking either), and here [`Level0`], which is either.
 //!
 //! Why an unrolled skip list, and with what numbers: `docs/decisions/0003-level-0.md`.
@@ -16,6 +16,7 @@ mod leaf;
 mod leaves;
 mod node;
 mod order;
+mod presence;
 mod sample;
 mod sorted;
 mod txn_set;
@@ -59,10 +60,13 @@ impl Level0 {
         either!(self, memtable => memtable.id())
     }
 
-    /// Visits the messages of `key`, newest to oldest, until the visitor breaks off.
+    /// Visits the messages of `key`, whose [`key_hash`](crate::base::checksum::key_hash) is `hash`, newest to oldest, until the visitor breaks off.
     #[inline]
-    pub fn get(&self, key: &[u8], visit: impl FnMut(&Message<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
-        either!(self, memtable => memtable.get(key, visit))
+    pub fn get(&self, key: &[u8], hash: u64, visit: impl FnMut(&Message<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+        match self {
+            Level0::Active(memtable) => memtable.get(key, hash, visit),
+            Level0::Sorted(memtable) => memtable.get(key, visit),
+        }
     }
 
     /// A cursor, nowhere yet.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 
 use super::{Level0, Level0Cursor, Memtable, SortedMemtable, SortedPart};
+use crate::base::checksum::key_hash;
 use crate::base::key::inner;
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::random::mix;
@@ -119,7 +120,7 @@ fn check(level0: &Level0, model: &Model, probes: &[Vec<u8>]) {
             assert_eq!(at(&cursor).as_ref(), expected.get(index), "next {probe:?}");
         }
         let mut found = Vec::new();
-        let flow = level0.get(probe, |message| {
+        let flow = level0.get(probe, key_hash(probe), |message| {
             assert_eq!(message.key, probe);
             found.push(body(message));
             ControlFlow::Continue(())
@@ -128,7 +129,7 @@ fn check(level0: &Level0, model: &Model, probes: &[Vec<u8>]) {
         let same: Vec<_> = expected.iter().filter(|(key, _)| key == probe).map(|(_, body)| body.clone()).collect();
         assert_eq!(found, same);
         let mut seen = 0;
-        let flow = level0.get(probe, |_| {
+        let flow = level0.get(probe, key_hash(probe), |_| {
             seen += 1;
             ControlFlow::Break(())
         });
@@ -301,7 +302,7 @@ fn threads_that_insert_and_read_see_whole_messages_in_order() {
     assert_eq!(memtable.txns(), (1..=threads).map(TxnId).collect::<Vec<_>>());
     for thread in 0..threads {
         let key = inner(TreeId(0), &thread.to_be_bytes());
-        assert!(memtable.get(&key, |_| ControlFlow::Break(())).is_break());
+        assert!(memtable.get(&key, key_hash(&key), |_| ControlFlow::Break(())).is_break());
     }
     let mut cursor = memtable.cursor();
     cursor.last();

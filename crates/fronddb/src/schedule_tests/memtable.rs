@@ -8,6 +8,7 @@ use std::sync::Arc;
 use shuttle::thread;
 
 use super::{below, explore};
+use crate::base::checksum::key_hash;
 use crate::base::key::inner;
 use crate::base::memory::MemoryBudget;
 use crate::base::{TreeId, TxnId};
@@ -29,7 +30,7 @@ fn insert(memtable: &Memtable, key: &[u8], seq: u64) {
 
 fn has(memtable: &Memtable, key: &[u8], seq: u64) -> bool {
     let mut found = false;
-    let _ = memtable.get(key, |message| {
+    let _ = memtable.get(key, key_hash(key), |message| {
         assert_eq!((message.key, message.payload), (key, message.seq.to_le_bytes().as_slice()), "M1");
         found |= message.seq == seq;
         ControlFlow::Continue(())

@@ -89,7 +89,7 @@ impl PathVisitor for Getter<'_> {
         };
         match stop {
             Stop::Level0(level0) => {
-                Ok(level0.get(key, |message| take(message, &mut || Value::from(message.payload.to_vec()))))
+                Ok(level0.get(key, *hash, |message| take(message, &mut || Value::from(message.payload.to_vec()))))
             }
             Stop::Run(run, place) => run.get_entries(key, *hash, place, &mut |message, block, index| {
                 take(message, &mut || Value::from(block.payload(index)))
@@ -127,7 +127,7 @@ impl PathVisitor for ChangeFinder<'_> {
             None => ControlFlow::Continue(()),
         };
         let flow = match stop {
-            Stop::Level0(level0) => level0.get(self.key, take),
+            Stop::Level0(level0) => level0.get(self.key, self.hash, take),
             Stop::Run(run, _) if run.meta().unresolved.is_empty() && run.meta().newest_commit <= self.since => {
                 ControlFlow::Continue(())
             }
