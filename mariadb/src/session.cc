@@ -366,8 +366,11 @@ int Session::start_consistent_snapshot(THD *thd)
       return error;
   if (phase != Phase::idle)
     return 0;
-  uint32_t flags= thd_tx_isolation(thd) == ISO_REPEATABLE_READ ? FROND_TXN_CONSISTENT_SNAPSHOT : 0;
-  int error= begin(thd, flags, lock_wait_ms(thd));
+  const bool lasts= thd_tx_isolation(thd) == ISO_REPEATABLE_READ;
+  if (!lasts)
+    push_warning(thd, Sql_condition::WARN_LEVEL_WARN, HA_ERR_UNSUPPORTED,
+                 "FROND: WITH CONSISTENT SNAPSHOT has no effect: only at REPEATABLE READ does a snapshot last");
+  int error= begin(thd, lasts ? FROND_TXN_CONSISTENT_SNAPSHOT : 0, lock_wait_ms(thd));
   if (!error)
     trans_register_ha(thd, true, hton, 0);
   return error;
