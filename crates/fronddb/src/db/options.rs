@@ -102,7 +102,7 @@ setters! {
     /// Length of a log segment, in bytes, at most the size at which memtables seal (see `level0_bytes`; 32 MiB by default), which is
     /// all that a segment needs, and at least four log buffers (16 MiB by default). Default: 100 MB, so that size.
     log_segment_bytes: u64,
-    /// Compresses log records of 512 bytes and more (Zstandard, level 1). Default: true.
+    /// Compresses log records of 4 KiB and more (Zstandard, level 1). Default: true.
     log_compression: bool,
     /// Syncs the log this often, in milliseconds, for the sake of commits that did not wait
     /// ([`Durability::Write`], [`Durability::None`]). 0 (default): never by itself.

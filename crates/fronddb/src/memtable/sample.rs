@@ -3,7 +3,7 @@
 //! A search for each end says exactly how much of each node on the way lies inside. What lies wholly inside, below the
 //! nodes between the two ways, is estimated: some of those nodes are chosen evenly, and from each one goes down at random to a leaf;
 //! the product of the numbers of entries on that way is, on average, the number of messages below (Knuth 1975, "Estimating the efficiency of
-//! backtrack programs"). Nodes are between half full and full, so a handful of ways comes near.
+//! backtrack programs"). Where there are no more leaves than ways, all are looked at. Nodes are between half full and full, so a handful of ways comes near.
 //!
 //! Inner nodes may lag behind the leaves (see [`super::leaves`]): what they do not know yet is not counted.
 //!
@@ -22,8 +22,6 @@ use crate::format::{Kind, Message};
 const WAYS: usize = 64;
 /// Ways down on each level below that, at most.
 const WAYS_AT_THE_ENDS: usize = 24;
-/// Ways down from each of several nodes of a level, to one of 8 to 16 on the next.
-const WAYS_EACH: usize = 8;
 
 /// What lies in a range: about how many messages, and how many of each kind were among those looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -103,10 +101,12 @@ impl Sampler<'_> {
         let ends = self.between(children[first], lower, None, WAYS_AT_THE_ENDS)
             + self.between(children[last], None, upper, WAYS_AT_THE_ENDS);
         let whole = &children[first + 1..last];
-        // Of leaves each is met once, or fewer are; of nodes above them no more than tell of it: a way costs as much as a read of a row.
-        let ways = ways.min(whole.len().saturating_mul(WAYS_EACH.saturating_pow(node.level as u32 - 1)));
+        let leaves_max = whole.len().saturating_mul(SLOTS.saturating_pow(node.level as u32 - 1));
+        if leaves_max <= ways {
+            return ends + whole.iter().map(|&child| self.between(child, None, None, ways)).sum::<f64>();
+        }
         let below: f64 = (0..ways).map(|way| self.way_down(whole[way * whole.len() / ways])).sum();
-        ends + below * whole.len() as f64 / ways.max(1) as f64
+        ends + below * whole.len() as f64 / ways as f64
     }
 
     /// Messages of a leaf, which is given with its link.

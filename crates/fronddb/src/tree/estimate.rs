@@ -172,7 +172,7 @@ fn count_level0(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, sum: &mut S
     let mut found = RangeSample::default();
     while cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper) {
         if found.messages == LEVEL0_COUNTED_MAX as f64 {
-            return add_sample(level0, lower, upper, sum);
+            return add_sample(level0, lower, upper, found, sum);
         }
         found.messages += 1.0;
         ahead.next();
@@ -183,12 +183,15 @@ fn count_level0(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, sum: &mut S
     add(&found, sum);
 }
 
-/// Adds what lies in the range by estimate; it is more than is worth counting.
-fn add_sample(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, sum: &mut Sum) {
+/// Adds what lies in the range by estimate; it is more than is worth counting, which was `counted`.
+fn add_sample(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, counted: RangeSample, sum: &mut Sum) {
     let all =
         || RangeSample { messages: level0.messages() as f64, kinds: level0.kinds(), bytes: level0.bytes() as u64 };
     let mut found = level0.sample(lower, upper).unwrap_or_else(all);
-    found.messages = found.messages.max(LEVEL0_COUNTED_MAX as f64);
+    // A leaf that the nodes above do not know of yet is not met.
+    if found.messages < counted.messages {
+        found = counted;
+    }
     add(&found, sum);
 }
 

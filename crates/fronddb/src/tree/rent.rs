@@ -51,7 +51,7 @@ const MERGE_NANOS: u64 = 50;
 const MISS_NANOS_MAX: u64 = 1_000_000;
 /// One point read in so many charges, for all of them.
 const PROBES_PER_CHARGE: u64 = 16;
-/// A file whose reads take longer is busy, or slow.
+/// A file whose reads take longer is busy, or slow; one of which none was timed is quick.
 pub(super) const QUICK_READ_NANOS: u64 = 300_000;
 /// Idle processors work for readers at this part of the price.
 const IDLE_PART: u64 = 8;
@@ -239,15 +239,17 @@ impl BeTree {
     fn charge_nanos(&self, height: u8, slot: &Slot, nanos: u64, is_cursor: bool) {
         // Ordering, here and below: accounts lead to no other memory, and who misses a charge sees it the next time.
         let paid = slot.rent().paid.fetch_add(nanos, Ordering::Relaxed) + nanos;
-        if is_cursor {
-            slot.rent().paid_by_cursors.fetch_add(nanos, Ordering::Relaxed);
-        }
+        let by_cursors = &slot.rent().paid_by_cursors;
+        let paid_by_cursors = match is_cursor {
+            true => by_cursors.fetch_add(nanos, Ordering::Relaxed) + nanos,
+            false => by_cursors.load(Ordering::Relaxed),
+        };
         let price = slot.relief().nanos;
         if paid < price / IDLE_PART {
             return;
         }
         let list = if paid < price { Paid::Part } else { Paid::All };
-        if list == Paid::Part && !is_cursor && self.env.cache.is_full() {
+        if list == Paid::Part && paid_by_cursors < price / IDLE_PART && self.env.cache.is_full() {
             return;
         }
         let has_room = || self.noted.0[list as usize].count.load(Ordering::Relaxed) < NOTED_MAX;
@@ -278,7 +280,7 @@ impl BeTree {
             let mut dear = self.noted_slots(root, Paid::All);
             dear.extend(self.noted_slots(root, Paid::Part));
             dear.retain(|noted| noted.paid >= Paid::All.share() || (is_cheap && noted.part >= Paid::Part.share()));
-            dear.sort_by(|a, b| b.paid.total_cmp(&a.paid));
+            dear.sort_by(|a, b| b.worth().total_cmp(&a.worth()));
             for noted in dear {
                 let upper = noted.upper.as_deref();
                 let (env, reservations, height) = (&self.env, &mut state.reservations, noted.name.height);
@@ -335,6 +337,13 @@ struct NotedSlot {
     paid: f64,
     /// What counts of it where the work is had cheaply.
     part: f64,
+}
+
+impl NotedSlot {
+    /// What its readers lose until it is done, in parts of the price.
+    fn worth(&self) -> f64 {
+        if self.paid < Paid::All.share() { self.part } else { self.paid }
+    }
 }
 
 /// The slot of that name, if there still is one.

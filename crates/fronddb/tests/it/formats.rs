@@ -134,7 +134,7 @@ fn write_all(db: &Database) {
     db.checkpoint().unwrap();
     undone.rollback().unwrap();
     db.drop_tree("dropped").unwrap();
-    db.put(&odd, b"only in the log", &b"compressible ".repeat(60)).unwrap();
+    db.put(&odd, b"only in the log", &b"compressible ".repeat(400)).unwrap();
     db.put(&texts, b"last", b"one").unwrap();
 }
 
