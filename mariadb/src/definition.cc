@@ -6,7 +6,8 @@ namespace frond {
 
 namespace {
 
-constexpr uint64_t FORMAT_VERSION= 1;
+/* 1 had no row_bytes. */
+constexpr uint64_t FORMAT_VERSION= 2;
 
 /* What one element takes at least: a count that cannot be true is refused
    before memory is taken for it. */
@@ -123,6 +124,7 @@ void Table_definition::encode(Bytes &out) const
   out.append_varint(table_id);
   out.append_varint(auto_increment_start);
   out.append_varint(analyzed_rows);
+  out.append_varint(row_bytes);
   put_string(out, server_version);
   out.append_varint(next_column_id);
   out.append_varint(next_index_id);
@@ -143,11 +145,14 @@ bool Table_definition::decode(const void *data, size_t size)
 {
   Byte_reader in(data, size);
   *this= Table_definition();
-  if (in.varint() != FORMAT_VERSION)
+  uint64_t version= in.varint();
+  if (version == 0 || version > FORMAT_VERSION)
     return false;
   table_id= in.varint();
   auto_increment_start= in.varint();
   analyzed_rows= in.varint();
+  if (version > 1)
+    row_bytes= in.varint();
   server_version= get_string(in);
   next_column_id= static_cast<uint16_t>(in.varint_max(UINT16_MAX));
   next_index_id= static_cast<uint32_t>(in.varint_max(UINT32_MAX));
@@ -227,7 +232,7 @@ bool Table_definition::operator==(const Table_definition &other) const
 {
   return table_id == other.table_id &&
          auto_increment_start == other.auto_increment_start &&
-         analyzed_rows == other.analyzed_rows &&
+         analyzed_rows == other.analyzed_rows && row_bytes == other.row_bytes &&
          server_version == other.server_version &&
          next_column_id == other.next_column_id &&
          next_index_id == other.next_index_id && layouts == other.layouts &&

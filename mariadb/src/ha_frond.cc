@@ -179,9 +179,12 @@ const frond_tree *ha_frond::tree_of(uint index) const
  * Costs and statistics
  */
 
+/* Rows count as they are before compression: what is reckoned for the other ways to them does not know of that either, nor do InnoDB's
+   costs, whose plans users expect. */
 double ha_frond::scan_time()
 {
-  return static_cast<double>(stats.data_file_length) / PAGE_BYTES + 2;
+  double stored= static_cast<double>(stats.data_file_length);
+  return std::max(stored, rows2double(stats.records) * static_cast<double>(row_bytes)) / PAGE_BYTES + 2;
 }
 
 double ha_frond::read_time(uint index, uint ranges, ha_rows count)
@@ -729,7 +732,8 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
   uint key_number= MAX_KEY;
   frond_status status= writes.run(txn(), &key_number);
   for (const frond_operation &made : writes.made())
-    session->locked_rows.forget(made.tree, made.key);
+    if (made.tree == share->primary)
+      session->locked_rows.forget(made.tree, made.key);
   if (status == FROND_KEY_EXISTS)
     session->duplicate_key= key_number;
   if (status == FROND_OK)
@@ -1117,7 +1121,7 @@ frond_status ha_frond::get_locked_row(int64_t wait_ms, frond_slice *value, bool 
   if (session->locked_rows.find(share->primary, slice(primary_key), lock_mode, value))
     return FROND_OK;
   frond_status status= frond_txn_get_locked(txn(), share->primary, slice(primary_key), lock_mode, wait_ms, value, skipped);
-  if (status == FROND_OK && value->data && !*skipped && thd_sql_command(ha_thd()) == SQLCOM_SELECT)
+  if (status == FROND_OK && value->data && !*skipped && thd_sql_command(ha_thd()) == SQLCOM_SELECT && is_multi_statement(ha_thd()))
     session->locked_rows.keep(share->primary, slice(primary_key), *value, lock_mode);
   return status;
 }

@@ -4,6 +4,7 @@
 #include "index_statistics.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string>
 
@@ -18,6 +19,10 @@ constexpr uint32_t ROWS_BETWEEN_STOPS= 1000;
 /* So many rows lie in a block or two of each run: to read ahead would read what nobody looks at. */
 constexpr uint64_t SHORT_STRETCH_ROWS= 1000;
 constexpr size_t BUFFER_BYTES= 64 * 1024;
+/* Places where rows are measured, rows of each, and bytes after which long ones are enough. */
+constexpr uint32_t LENGTH_PLACES= 16;
+constexpr uint32_t LENGTH_ROWS= 16;
+constexpr uint64_t LENGTH_BYTES_MAX= 1 << 20;
 
 frond_slice slice(const std::string &bytes)
 {
@@ -186,6 +191,58 @@ frond_status bisect(frond_txn *txn, const frond_tree *tree, const std::string &s
   return FROND_OK;
 }
 
+/* Calls look(lower) for the beginning of a tree of about `rows` rows and for places that lie evenly behind it. */
+frond_status visit_places(frond_txn *txn, const frond_tree *tree, uint64_t rows, uint32_t places,
+                          const std::function<frond_status(frond_slice)> &look)
+{
+  std::string first, last, key;
+  frond_status status= end_key(txn, tree, FROND_MOVE_FIRST, &first);
+  if (status == FROND_OK)
+    status= end_key(txn, tree, FROND_MOVE_LAST, &last);
+  size_t shared= 0;
+  while (shared < first.size() && shared < last.size() && first[shared] == last[shared])
+    shared++;
+  for (uint32_t i= 0; i < places && status == FROND_OK; i++) {
+    uint64_t target= rows / places * i;
+    key.clear();
+    if (i > 0)
+      status= bisect(txn, tree, first.substr(0, shared), number_at(first, shared), number_at(last, shared), target, &key);
+    if (status == FROND_OK)
+      status= look(slice(key));
+  }
+  return status;
+}
+
+/* The rows of a place, for how long they are. */
+class Lengths {
+public:
+  frond_status look(frond_txn *txn, const frond_tree *tree, frond_slice lower)
+  {
+    frond_cursor_options options= {};
+    options.lower= lower;
+    options.flags= FROND_CURSOR_NO_FILL_CACHE | FROND_CURSOR_NO_READ_AHEAD;
+    frond_cursor *cursor;
+    frond_status status= frond_cursor_open(txn, tree, &options, &cursor);
+    if (status != FROND_OK)
+      return status;
+    for (uint32_t i= 0; i < LENGTH_ROWS && bytes < LENGTH_BYTES_MAX; i++) {
+      frond_row row;
+      status= frond_cursor_move(cursor, i == 0 ? FROND_MOVE_FIRST : FROND_MOVE_NEXT, NOTHING, &row);
+      if (status != FROND_OK || !row.key.data)
+        break;
+      rows++;
+      bytes+= row.key.size + row.value.size;
+    }
+    frond_cursor_close(cursor);
+    return status;
+  }
+
+  uint64_t mean() const { return rows ? bytes / rows : 0; }
+
+private:
+  uint64_t rows= 0, bytes= 0;
+};
+
 } // namespace
 
 frond_status sample_rows_per_key(frond_txn *txn, const frond_tree *tree, const Key_codec &codec, const Sampling &sampling,
@@ -200,25 +257,25 @@ frond_status sample_rows_per_key(frond_txn *txn, const frond_tree *tree, const K
   if (whole) {
     status= read_stretch(txn, tree, NOTHING, UINT64_MAX, &counter, stop, thd);
   } else {
-    std::string first, last, key;
-    status= end_key(txn, tree, FROND_MOVE_FIRST, &first);
-    if (status == FROND_OK)
-      status= end_key(txn, tree, FROND_MOVE_LAST, &last);
-    size_t shared= 0;
-    while (shared < first.size() && shared < last.size() && first[shared] == last[shared])
-      shared++;
-    for (uint32_t i= 0; i < sampling.stretches && status == FROND_OK; i++) {
-      /* The first stretch begins with the index, the others lie evenly behind it. */
-      uint64_t target= all.rows / sampling.stretches * i;
-      key.clear();
-      if (i > 0)
-        status= bisect(txn, tree, first.substr(0, shared), number_at(first, shared), number_at(last, shared), target, &key);
-      if (status == FROND_OK)
-        status= read_stretch(txn, tree, slice(key), sampling.stretch_rows, &counter, stop, thd);
-    }
+    status= visit_places(txn, tree, all.rows, sampling.stretches, [&](frond_slice lower) {
+      return read_stretch(txn, tree, lower, sampling.stretch_rows, &counter, stop, thd);
+    });
   }
   if (status == FROND_OK)
     *rows_per_key= counter.rows_per_key(all.rows, whole);
+  return status;
+}
+
+frond_status sample_row_bytes(frond_txn *txn, const frond_tree *tree, bool (*stop)(THD *), THD *thd, uint64_t *row_bytes)
+{
+  frond_estimate all;
+  frond_status status= frond_txn_estimate(txn, tree, NOTHING, NOTHING, &all);
+  Lengths lengths;
+  if (status == FROND_OK)
+    status= visit_places(txn, tree, all.rows, LENGTH_PLACES, [&](frond_slice lower) {
+      return stop(thd) ? frond_status{FROND_CANCELLED} : lengths.look(txn, tree, lower);
+    });
+  *row_bytes= lengths.mean();
   return status;
 }
 

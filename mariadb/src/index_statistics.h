@@ -2,7 +2,8 @@
 
    A small index is read whole, of a larger one stretches at even distances. Within a stretch every pair of neighbours is
    compared, column by column: rows = pairs × rows per value ⁄ changes, so that groups which a stretch cuts do not mislead. The
-   places of stretches are found by bisection with the engine's estimates, without reading.
+   places of stretches are found by bisection with the engine's estimates, without reading. So are a few places where rows are read,
+   for how long they are.
 
    ANALYZE TABLE reads much and keeps what it finds in the table's definition. Without it the first statement that asks, and
    another once the table has grown or shrunk a good deal, reads a few places. Of a large table these are a few hundred blocks,
@@ -34,6 +35,9 @@ constexpr Sampling QUICK_SAMPLING= {5000, 16, 100};
    now and then: true gives up (FROND_CANCELLED). */
 frond_status sample_rows_per_key(frond_txn *txn, const frond_tree *tree, const Key_codec &codec, const Sampling &sampling,
                                  bool (*stop)(THD *), THD *thd, std::vector<uint64_t> *rows_per_key);
+
+/* Bytes of a row of a table, its key and value before compression, on average; 0 where there is none. */
+frond_status sample_row_bytes(frond_txn *txn, const frond_tree *tree, bool (*stop)(THD *), THD *thd, uint64_t *row_bytes);
 
 } // namespace frond
 

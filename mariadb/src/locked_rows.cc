@@ -11,8 +11,6 @@ namespace frond {
 
 namespace {
 
-/* A statement that locks more has them written one by one, if at all: the last ones do. */
-constexpr size_t ROWS_MAX= 32;
 /* Of all rows, and so what a session keeps for this between transactions. */
 constexpr size_t BYTES_MAX= 16 << 10;
 
@@ -27,10 +25,10 @@ uint64_t hash_of(uint32_t tree, frond_slice key)
 const Locked_rows::Row *Locked_rows::look_up(uint32_t tree, frond_slice key) const
 {
   uint64_t hash= hash_of(tree, key);
-  for (const Row &row : rows)
-    if (row.hash == hash && row.tree == tree && row.key_size == key.size &&
-        memcmp(key_of(row).data, key.data, key.size) == 0)
-      return &row;
+  for (const Row *row= rows; row < rows + count; row++)
+    if (row->hash == hash && row->tree == tree && row->key_size == key.size &&
+        memcmp(key_of(*row).data, key.data, key.size) == 0)
+      return row;
   return nullptr;
 }
 
@@ -39,17 +37,17 @@ void Locked_rows::keep(const frond_tree *tree, frond_slice key, frond_slice valu
   forget(tree, key); /* locked more strongly now, or read twice by this statement */
   if (key.size + value.size > BYTES_MAX / 4)
     return;
-  if (rows.size() == ROWS_MAX || bytes.size() + key.size + value.size > BYTES_MAX)
+  if (count == ROWS_MAX || bytes.size() + key.size + value.size > BYTES_MAX)
     clear();
   uint32_t number= frond_tree_id(tree);
-  rows.push_back({hash_of(number, key), number, mode, statement, bytes.size(), key.size, value.size});
+  rows[count++]= {hash_of(number, key), number, mode, statement, bytes.size(), key.size, value.size};
   bytes.append(key.data, key.size);
   bytes.append(value.data, value.size);
 }
 
 bool Locked_rows::find(const frond_tree *tree, frond_slice key, frond_lock_mode mode, frond_slice *value) const
 {
-  if (rows.empty())
+  if (count == 0)
     return false;
   const Row *row= look_up(frond_tree_id(tree), key);
   if (!row || row->statement == statement || (row->mode != mode && row->mode != FROND_LOCK_EXCLUSIVE))
@@ -60,16 +58,18 @@ bool Locked_rows::find(const frond_tree *tree, frond_slice key, frond_lock_mode 
 
 void Locked_rows::forget(const frond_tree *tree, frond_slice key)
 {
-  if (rows.empty())
+  if (count == 0)
     return;
   if (const Row *row= look_up(frond_tree_id(tree), key))
-    rows.erase(rows.begin() + (row - rows.data()));
+    rows[row - rows]= rows[--count];
+  if (count == 0)
+    bytes.clear();
 }
 
 void Locked_rows::clear()
 {
-  rows.clear();
-  bytes.clear();
+  count= 0;
+  bytes.shrink(BYTES_MAX);
 }
 
 } // namespace frond

@@ -16,8 +16,8 @@
 #ifndef FROND_MARIADB_LOCKED_ROWS_H
 #define FROND_MARIADB_LOCKED_ROWS_H
 
+#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "bytes.h"
 #include "frond.h"
@@ -46,7 +46,11 @@ private:
   const Row *look_up(uint32_t tree, frond_slice key) const;
 
   uint64_t statement= 0;
-  std::vector<Row> rows;
+  /* A statement that locks more has them written one by one, if at all: the next ones take the place of all before. */
+  static constexpr size_t ROWS_MAX= 32;
+
+  Row rows[ROWS_MAX];
+  size_t count= 0;
   Bytes bytes;
 };
 

@@ -12,13 +12,12 @@
 
 namespace frond {
 
-namespace {
-
-/* Transactions of several statements, as against a statement by itself. */
 bool is_multi_statement(THD *thd)
 {
   return thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN) != 0;
 }
+
+namespace {
 
 frond_isolation engine_isolation(uint isolation, bool alone)
 {

@@ -159,6 +159,9 @@ private:
   std::string ordered_message; /* where that is an error */
 };
 
+/* Whether its transaction may have several statements, as against a statement by itself. */
+bool is_multi_statement(THD *thd);
+
 /* XIDs as the engine keeps them. */
 std::string encode_xid(const XID &xid);
 bool decode_xid(frond_slice bytes, XID *xid);

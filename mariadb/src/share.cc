@@ -454,6 +454,7 @@ void Table_share::set_index_statistics(const Key_statistics &statistics)
 void Table_share::put_statistics(const Key_statistics &statistics, Table_definition *target) const
 {
   target->analyzed_rows= std::max<uint64_t>(statistics.rows, 1);
+  target->row_bytes= statistics.row_bytes;
   for (size_t key= 0; key < indexes.size(); key++)
     for (Index &index : target->indexes)
       if (index.id == indexes[key].id)
@@ -504,6 +505,7 @@ void Table_share::load_index_statistics()
     return;
   Key_statistics kept;
   kept.rows= definition.analyzed_rows;
+  kept.row_bytes= definition.row_bytes;
   kept.rows_per_key.resize(indexes.size());
   for (size_t key= 0; key < indexes.size(); key++)
     for (const Index &index : definition.indexes)

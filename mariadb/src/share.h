@@ -81,7 +81,8 @@ struct Counters {
 
 /* Statistics of a table's indexes. */
 struct Key_statistics {
-  uint64_t rows= 0; /* of the table then */
+  uint64_t rows= 0;      /* of the table then */
+  uint64_t row_bytes= 0; /* of a row before compression, on average; 0: not known */
   std::vector<std::vector<uint64_t>> rows_per_key; /* by key number, for the first 1, 2, … columns; empty: not known */
 };
 

@@ -485,6 +485,8 @@ frond_status ha_frond::sample_indexes(frond_txn *snapshot, const Sampling &sampl
     if (status == FROND_OK && unique && !(table->key_info[index].flags & HA_NULL_PART_KEY) && !rows_per_key.empty())
       rows_per_key.back()= 1;
   }
+  if (status == FROND_OK)
+    status= sample_row_bytes(snapshot, share->primary, is_killed, ha_thd(), &found->row_bytes);
   return status;
 }
 
@@ -517,6 +519,7 @@ void ha_frond::read_index_statistics(uint info_flag)
     return;
   index_statistics_version= version;
   Key_statistics known= share->index_statistics();
+  row_bytes= known.row_bytes;
   for (uint index= 0; index < table_share->keys; index++) {
     KEY &key= table->key_info[index];
     for (uint part= 0; part < key.user_defined_key_parts; part++) {

@@ -16,6 +16,7 @@ Table_definition example()
   definition.table_id= 0x1234567890abcdefULL;
   definition.auto_increment_start= 1ULL << 63;
   definition.analyzed_rows= 1000;
+  definition.row_bytes= 321;
   definition.server_version= std::string("\0version of a frm", 17);
   definition.next_column_id= 4;
   definition.next_index_id= 3;
@@ -82,11 +83,27 @@ void every_cut_is_refused()
   CHECK(!back.decode(bytes.data(), bytes.size()));
 }
 
+/* Of the first format, which did not say how long rows are. */
+void an_older_format_comes_back()
+{
+  Table_definition definition= example(), back;
+  definition.row_bytes= 0;
+  Bytes bytes, before, old;
+  definition.encode(bytes);
+  for (uint64_t number : {uint64_t{2}, definition.table_id, definition.auto_increment_start, definition.analyzed_rows})
+    before.append_varint(number);
+  old.append(bytes.data(), before.size());
+  old.data()[0]= 1;
+  old.append(bytes.data() + before.size() + 1, bytes.size() - before.size() - 1);
+  CHECK(back.decode(old.data(), old.size()));
+  CHECK(back == definition);
+}
+
 void a_newer_format_is_refused()
 {
   Bytes bytes;
   example().encode(bytes);
-  bytes.data()[0]= 2;
+  bytes.data()[0]= 3;
   Table_definition back;
   CHECK(!back.decode(bytes.data(), bytes.size()));
 }
@@ -161,6 +178,7 @@ int main()
 {
   TEST("a definition comes back", a_definition_comes_back);
   TEST("every cut is refused", every_cut_is_refused);
+  TEST("an older format comes back", an_older_format_comes_back);
   TEST("a newer format is refused", a_newer_format_is_refused);
   TEST("damage is refused or reads as another definition",
        damage_is_refused_or_reads_as_another_definition);
