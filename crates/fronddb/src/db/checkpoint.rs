@@ -175,6 +175,8 @@ impl Engine {
             return Ok(false);
         }
         let prepared = self.prepared_records();
+        // Its memory is had while writers go on.
+        let next = Memtable::new(0, &self.budget);
         let _gate = self.gate.write();
         self.check_open()?;
         let has_prepared = self.has_prepared_to_log(log)?;
@@ -183,7 +185,7 @@ impl Engine {
         self.log_prepared_again(&prepared)?;
         self.note_repeated();
         self.checkpoints.state.lock().past.push_back((active.id(), WeakLevel0::Active(Arc::downgrade(&active))));
-        self.tree.switch_active(Arc::new(Memtable::new(start.0, &self.budget)));
+        self.tree.switch_active(Arc::new(next.renumbered(start.0)));
         guard.done();
         self.admission.sealed(self.clock.micros(), active.bytes());
         self.wake.flush();

@@ -82,6 +82,13 @@ impl Memtable {
         }
     }
 
+    /// The same, which nobody has written to yet, under another number.
+    pub(crate) fn renumbered(mut self, id: u64) -> Memtable {
+        debug_assert!(self.is_empty());
+        self.id = id;
+        self
+    }
+
     /// Its number, as given.
     pub fn id(&self) -> u64 {
         self.id
