@@ -32,6 +32,8 @@ constexpr frond_slice NOTHING= {nullptr, 0};
 constexpr uint FINDINGS_MAX= 20; /* that are told of one table */
 constexpr uint64_t ROWS_BETWEEN_REPORTS= 1000;
 constexpr size_t BUFFER_BYTES= 256 * 1024;
+/* Records up to this length are what their rows take, about. */
+constexpr ulong SHORT_ROW_BYTES= 100;
 
 bool is_killed(THD *thd)
 {
@@ -485,7 +487,10 @@ frond_status ha_frond::sample_indexes(frond_txn *snapshot, const Sampling &sampl
     if (status == FROND_OK && unique && !(table->key_info[index].flags & HA_NULL_PART_KEY) && !rows_per_key.empty())
       rows_per_key.back()= 1;
   }
-  if (status == FROND_OK)
+  /* Of short columns of one length the record says it. */
+  if (table_share->varchar_fields + table_share->blob_fields == 0 && table_share->reclength <= SHORT_ROW_BYTES)
+    found->row_bytes= table_share->reclength;
+  else if (status == FROND_OK)
     status= sample_row_bytes(snapshot, share->primary, is_killed, ha_thd(), &found->row_bytes);
   return status;
 }
