@@ -32,7 +32,7 @@ struct Counters {
 /// One part in so many of the budget is left to what cannot be counted: what the allocator keeps for each thread,
 /// stacks, memory inside codecs. It does not grow with the budget past a point.
 const UNCOUNTED_PART: usize = 4;
-const UNCOUNTED_BYTES_MAX: usize = 14 << 20;
+const UNCOUNTED_BYTES_MAX: usize = 16 << 20;
 
 /// The budget. Clones share their counters.
 #[derive(Debug, Clone)]
