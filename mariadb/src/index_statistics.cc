@@ -266,15 +266,13 @@ frond_status sample_rows_per_key(frond_txn *txn, const frond_tree *tree, const K
   return status;
 }
 
-frond_status sample_row_bytes(frond_txn *txn, const frond_tree *tree, bool (*stop)(THD *), THD *thd, uint64_t *row_bytes)
+frond_status sample_row_bytes(frond_txn *txn, const frond_tree *tree, uint64_t rows, bool (*stop)(THD *), THD *thd,
+                              uint64_t *row_bytes)
 {
-  frond_estimate all;
-  frond_status status= frond_txn_estimate(txn, tree, NOTHING, NOTHING, &all);
   Lengths lengths;
-  if (status == FROND_OK)
-    status= visit_places(txn, tree, all.rows, LENGTH_PLACES, [&](frond_slice lower) {
-      return stop(thd) ? frond_status{FROND_CANCELLED} : lengths.look(txn, tree, lower);
-    });
+  frond_status status= visit_places(txn, tree, rows, LENGTH_PLACES, [&](frond_slice lower) {
+    return stop(thd) ? frond_status{FROND_CANCELLED} : lengths.look(txn, tree, lower);
+  });
   *row_bytes= lengths.mean();
   return status;
 }

@@ -36,8 +36,9 @@ constexpr Sampling QUICK_SAMPLING= {5000, 16, 100};
 frond_status sample_rows_per_key(frond_txn *txn, const frond_tree *tree, const Key_codec &codec, const Sampling &sampling,
                                  bool (*stop)(THD *), THD *thd, std::vector<uint64_t> *rows_per_key);
 
-/* Bytes of a row of a table, its key and value before compression, on average; 0 where there is none. */
-frond_status sample_row_bytes(frond_txn *txn, const frond_tree *tree, bool (*stop)(THD *), THD *thd, uint64_t *row_bytes);
+/* Bytes of a row of a table of about `rows` rows, its key and value before compression, on average; 0 where there is none. */
+frond_status sample_row_bytes(frond_txn *txn, const frond_tree *tree, uint64_t rows, bool (*stop)(THD *), THD *thd,
+                              uint64_t *row_bytes);
 
 } // namespace frond
 

@@ -491,7 +491,7 @@ frond_status ha_frond::sample_indexes(frond_txn *snapshot, const Sampling &sampl
   if (table_share->varchar_fields + table_share->blob_fields == 0 && table_share->reclength <= SHORT_ROW_BYTES)
     found->row_bytes= table_share->reclength;
   else if (status == FROND_OK)
-    status= sample_row_bytes(snapshot, share->primary, is_killed, ha_thd(), &found->row_bytes);
+    status= sample_row_bytes(snapshot, share->primary, found->rows, is_killed, ha_thd(), &found->row_bytes);
   return status;
 }
 

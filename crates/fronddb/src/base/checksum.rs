@@ -19,3 +19,9 @@ pub fn log(position: u64, bytes: &[u8]) -> u32 {
 pub fn key_hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }
+
+/// Which of so many places a [`key_hash`] chooses, by its high half; stored filters go by it, so it must not change.
+#[inline]
+pub fn place_of(hash: u64, places: usize) -> usize {
+    (((hash >> 32) * places as u64) >> 32) as usize
+}

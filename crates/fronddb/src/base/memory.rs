@@ -34,6 +34,11 @@ struct Counters {
 const UNCOUNTED_PART: usize = 4;
 const UNCOUNTED_BYTES_MAX: usize = 16 << 20;
 
+/// Bytes of level 0 under a budget, unless they are set.
+pub fn default_level0_bytes(budget: usize) -> usize {
+    (budget / 8).min(32 << 20)
+}
+
 /// The budget. Clones share their counters.
 #[derive(Debug, Clone)]
 pub struct MemoryBudget(Arc<Counters>);

@@ -14,14 +14,14 @@ pub(super) const SLOW_READ: u64 = 4;
 /// A packed block is kept decoded when it was decoded so many times between two visits of the hand, however fast reads are.
 pub(super) const HOT_DECODES_MIN: u8 = 6;
 /// One read in so many is timed.
-pub(super) const TIMED_EVERY: u64 = 64;
+const TIMED_EVERY: u64 = 64;
 /// What takes less was not read from a device.
-pub(super) const READ_NANOS_MIN: u64 = 2_000;
+const READ_NANOS_MIN: u64 = 2_000;
 /// Timed reads that a mean is over, about. A volume that limits its I/Os answers many at once and lets others wait long: they
 /// count together.
 pub(super) const MEAN_OVER: u64 = 128;
 /// A cache that was full has room again when one part in so many of the allowance is free.
-pub(super) const ROOM_PART: usize = 8;
+const ROOM_PART: usize = 8;
 
 impl Cache {
     /// True from when a block had to go until a good part of the allowance is free.
@@ -52,7 +52,7 @@ impl Cache {
     }
 
     /// True when there is no room for all that may be asked for, not even packed, or none at the moment.
-    pub(super) fn is_short(&self) -> bool {
+    fn is_short(&self) -> bool {
         self.data_bytes.load(Ordering::Relaxed) > self.budget.cache_allowance() as u64 || self.is_full()
     }
 

@@ -14,6 +14,7 @@ use super::events::LogCallback;
 use super::report::RecoveryProgress;
 use crate::base::clock::Clock;
 use crate::base::compress::Codec;
+use crate::base::memory::default_level0_bytes;
 use crate::base::{Error, Result};
 use crate::format::block::BLOCK_BYTES_MAX;
 use crate::io::Storage;
@@ -199,7 +200,7 @@ impl Options {
     /// Bytes of messages at which a memtable seals, under a budget of `memory_bytes`.
     pub(crate) fn level0_limit(&self, memory_bytes: usize) -> usize {
         match self.level0_bytes {
-            0 => (memory_bytes / 8).min(32 << 20),
+            0 => default_level0_bytes(memory_bytes),
             wanted => wanted.min(memory_bytes / 4),
         }
     }

@@ -6,6 +6,7 @@
 //!
 //! Raw form: number of bits per key (u8) · 0 (7 bytes) · blocks of 64 bytes.
 
+use crate::base::checksum::place_of;
 use crate::base::pool::{Piece, Pool, UNIT_BYTES};
 use crate::base::{Error, Result};
 
@@ -27,11 +28,6 @@ pub struct Filter {
 }
 
 const _: () = assert!(UNIT_BYTES.is_multiple_of(BLOCK_BYTES), "blocks do not straddle cache lines");
-
-#[inline]
-fn line_of(hash: u64, lines: usize) -> usize {
-    (((hash >> 32) * lines as u64) >> 32) as usize
-}
 
 fn probes(bits_per_key: u8) -> u32 {
     // ln 2 times the bits, rounded; slightly fewer because blocks fill unevenly.
@@ -56,7 +52,7 @@ pub fn encode(hashes: impl ExactSizeIterator<Item = u64>, bits_per_key: u8, out:
     let probes = probes(bits_per_key);
     let blocks = &mut out[start..];
     for hash in hashes {
-        let block = &mut blocks[line_of(hash, lines) * BLOCK_BYTES..][..BLOCK_BYTES];
+        let block = &mut blocks[place_of(hash, lines) * BLOCK_BYTES..][..BLOCK_BYTES];
         let mut mixed = hash.wrapping_mul(MIX);
         for _ in 0..probes {
             let bit = (mixed >> 55) as usize;
@@ -102,7 +98,7 @@ impl Filter {
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         let (lines, _) = self.lines.as_chunks::<BLOCK_BYTES>();
-        let line = &lines[line_of(hash, lines.len())];
+        let line = &lines[place_of(hash, lines.len())];
         let mut mixed = hash.wrapping_mul(MIX);
         let mut missing = 0;
         for _ in 0..self.probes {

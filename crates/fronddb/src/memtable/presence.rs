@@ -8,15 +8,13 @@
 //! - K1: the bits of a key are set before a message of it can be found. So whoever has learnt of the message by the list, or
 //!   of its transaction's end, finds them set.
 
-use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::checksum::place_of;
+use crate::base::memory::{MemoryBudget, Purpose, default_level0_bytes};
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 
 /// Level 0 has a byte of filter for so many of its own: about a message.
 const LEVEL0_BYTES_PER_BYTE: usize = 128;
-/// Level 0 takes this part of the budget by default.
-const LEVEL0_PART: usize = 8;
 const BYTES_MIN: usize = 256;
-const BYTES_MAX: usize = 256 << 10;
 /// Bits of a key.
 const BITS: u32 = 3;
 /// Odd, and unrelated to the constants of the hash.
@@ -29,7 +27,7 @@ pub(super) struct Presence {
 
 impl Presence {
     pub(super) fn new(budget: &MemoryBudget) -> Presence {
-        let bytes = (budget.limit() / LEVEL0_PART / LEVEL0_BYTES_PER_BYTE).clamp(BYTES_MIN, BYTES_MAX);
+        let bytes = (default_level0_bytes(budget.limit()) / LEVEL0_BYTES_PER_BYTE).max(BYTES_MIN);
         let words: Box<[AtomicU64]> = (0..bytes / 8).map(|_| AtomicU64::new(0)).collect();
         budget.add(Purpose::Level0, words.len() * 8);
         Presence { words, budget: budget.clone() }
@@ -38,14 +36,13 @@ impl Presence {
     /// The word of a key and its bits.
     #[inline]
     fn place(&self, hash: u64) -> (&AtomicU64, u64) {
-        let word = (((hash >> 32) * self.words.len() as u64) >> 32) as usize;
         let mut mixed = hash.wrapping_mul(MIX);
         let mut bits = 0;
         for _ in 0..BITS {
             bits |= 1 << (mixed >> 58);
             mixed <<= 6;
         }
-        (&self.words[word], bits)
+        (&self.words[place_of(hash, self.words.len())], bits)
     }
 
     /// A message of the key with this hash comes.
