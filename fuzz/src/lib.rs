@@ -19,6 +19,7 @@ use fronddb::format::hot_keys as hot;
 use fronddb::format::node::NodeImage;
 use fronddb::format::program::{Op, Program};
 use fronddb::format::record::Record;
+use fronddb::format::record::turned::{self, Turner};
 use fronddb::format::superblock::{self, SUPERBLOCK_BYTES};
 use fronddb::format::{RunMeta, Slot, Superblock};
 use fronddb::txn::StatusTable;
@@ -200,9 +201,20 @@ pub fn program(bytes: &[u8]) {
     }
 }
 
-/// A log record and the messages inside.
+/// A log record and the messages inside, as it is and turned.
 pub fn record(bytes: &[u8]) {
     read_record(8, bytes);
+    let (mut turned, mut record, mut again) = (Vec::new(), Vec::new(), Vec::new());
+    if turned::turn_back(bytes, &mut record).is_ok() {
+        read_record(8, &record);
+    }
+    if Turner::default().turn(bytes, &mut turned) {
+        turned::turn_back(&turned, &mut record).expect("what was turned turns back");
+        turned.clear();
+        assert!(Turner::default().turn(&record, &mut turned), "it can be turned again");
+        turned::turn_back(&turned, &mut again).expect("what was turned turns back");
+        assert_eq!(again, record);
+    }
 }
 
 fn read_record(lsn: u64, bytes: &[u8]) {

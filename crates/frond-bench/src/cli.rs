@@ -199,7 +199,9 @@ impl SuiteCommand {
     }
 
     fn common_for(&self, entry: &Entry) -> Common {
-        Common { memory: self.common.memory.or(Some(entry.memory)), ..self.common.clone() }
+        let set = entry.set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let tuning = set.chain(self.common.tuning.iter().cloned()).collect();
+        Common { memory: self.common.memory.or(Some(entry.memory)), tuning, ..self.common.clone() }
     }
 
     fn line_of(&self, entry: &Entry) -> &'static str {

@@ -12,11 +12,11 @@
 //!
 //! | at | bytes | field |
 //! |---|---|---|
-//! | 0 | 4 | length of the record as stored (28 bits), codec (high 4 bits) |
+//! | 0 | 4 | length of the record as stored (28 bits), codec (3 bits), turned ([`TURNED`], highest bit) |
 //! | 4 | 4 | CRC-32C of the stored record |
 //! | 8 | 4 | position of the frame less the position known durable; all ones: unknown |
 //! | 12 | 4 | CRC-32C of position, epoch, and the 12 bytes before |
-//! | 16 | | the record, zero-padded to 8 bytes; compressed ones begin with their raw length (4 bytes) |
+//! | 16 | | the record, zero-padded to 8 bytes; compressed and turned ones begin with the length before compression (4 bytes) |
 //!
 //! Positions are multiples of 8. A stored record is never empty, so the first word of a frame is never 0.
 
@@ -24,6 +24,8 @@
 pub(super) const HEADER_BYTES: usize = 16;
 /// Longest record as stored, in bytes.
 pub(super) const STORED_BYTES_MAX: usize = (1 << 28) - 1;
+/// Set in the tag of a record that was turned ([`crate::format::record::turned`]) before it was compressed, or was not.
+pub(super) const TURNED: u8 = 8;
 const LENGTH_BITS: u32 = 28;
 const DURABLE_UNKNOWN: u32 = u32::MAX;
 
@@ -32,7 +34,7 @@ const DURABLE_UNKNOWN: u32 = u32::MAX;
 pub(super) struct Header {
     /// Length of the record as stored, in bytes.
     pub(super) stored: usize,
-    /// Its codec ([`crate::base::compress`]).
+    /// Its codec ([`crate::base::compress`]), and [`TURNED`].
     pub(super) tag: u8,
     /// Its checksum.
     pub(super) crc: u32,

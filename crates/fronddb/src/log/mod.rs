@@ -74,7 +74,7 @@ pub use options::{Appended, LogOptions, LogStatistics};
 pub use reader::{LogReader, LogTail, RecordBatch};
 pub use segment::LOG_FORMAT;
 
-use self::compression::Compression;
+use self::compression::{Compression, Trials};
 use self::frame::Header;
 use self::pool::Pool;
 use self::ring::Ring;
@@ -151,6 +151,7 @@ pub struct Log {
     wait_write: Waiters,
     pool: Pool,
     compressors: Mutex<Vec<Compression>>,
+    trials: Trials,
     cause: Mutex<Option<Error>>,
     counters: Counters,
     options: LogOptions,
@@ -258,6 +259,7 @@ impl Log {
             wait_write: Waiters::default(),
             pool,
             compressors: Mutex::new(Vec::new()),
+            trials: Trials::new(),
             cause: Mutex::new(None),
             counters: Counters::default(),
             options,

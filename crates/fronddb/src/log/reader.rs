@@ -33,6 +33,7 @@ use super::segment::{self, HEADER_BYTES};
 use super::{LogOptions, RECORD_BYTES_MAX, evidence};
 use crate::base::page_buf::PageBuf;
 use crate::base::{Error, Lsn, Result, compress};
+use crate::format::record::turned;
 use crate::io::{File, OpenMode, Storage, is_damage};
 
 /// Bytes read at a time.
@@ -74,6 +75,7 @@ pub struct RecordBatch {
     frames: Vec<Frame>,
     next: usize,
     raw: Vec<u8>,
+    record: Vec<u8>,
     segment: u64,
     /// Its frames say that the log was durable up to here.
     vouched: u64,
@@ -429,7 +431,7 @@ impl Found {
                 continue;
             }
             let segment = self.header.number;
-            let batch = RecordBatch { buffer, frames, next: 0, raw: Vec::new(), segment, vouched };
+            let batch = RecordBatch { buffer, frames, next: 0, raw: Vec::new(), record: Vec::new(), segment, vouched };
             return Ok((!batch.frames.is_empty()).then_some((batch, lsn)));
         }
     }
@@ -445,7 +447,7 @@ impl RecordBatch {
     /// The next record: its position and its bytes (see [`crate::format::record::Record::decode`]); `None` at the end.
     ///
     /// # Errors
-    /// `Corruption` when it does not decompress.
+    /// `Corruption` when it cannot be decompressed or turned back.
     #[expect(clippy::should_implement_trait, reason = "it lends: a decompressed record lives here")]
     #[inline]
     pub fn next(&mut self) -> Result<Option<(Lsn, &[u8])>> {
@@ -464,8 +466,12 @@ impl RecordBatch {
             return Err(context(Error::corruption(format!("compressed record too long, bytes={length}"))));
         }
         self.raw.resize(length, 0);
-        compress::decompress(tag, compressed, &mut self.raw).map_err(context)?;
-        Ok(Some((Lsn(lsn), &self.raw)))
+        compress::decompress(tag & !frame::TURNED, compressed, &mut self.raw).map_err(context)?;
+        if tag & frame::TURNED == 0 {
+            return Ok(Some((Lsn(lsn), &self.raw)));
+        }
+        turned::turn_back(&self.raw, &mut self.record).map_err(context)?;
+        Ok(Some((Lsn(lsn), &self.record)))
     }
 
     /// Number of records, those already taken included.

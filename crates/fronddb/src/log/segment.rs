@@ -14,7 +14,7 @@
 //! | at | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | `FRONDLOG` |
-//! | 8 | 4 | format version, 1 |
+//! | 8 | 4 | format version, 2; before records could be turned 1, which is read |
 //! | 12 | 4 | checksum of the 512 bytes with this field zero |
 //! | 16 | 16 | id of the database |
 //! | 32 | 8 | number of the segment; 0 in one that was prepared and never begun |
@@ -40,7 +40,7 @@ pub(super) const HEADER_BYTES: u64 = 4096;
 const CHECKED_BYTES: usize = 512;
 const MAGIC: [u8; 8] = *b"FRONDLOG";
 /// Newest format that this version reads and the one that it writes.
-pub const LOG_FORMAT: u32 = 1;
+pub const LOG_FORMAT: u32 = 2;
 const EXTENSION: &str = ".log";
 
 /// What a segment's header says.
@@ -263,7 +263,7 @@ mod tests {
         page[12..16].copy_from_slice(&crc.to_le_bytes());
         let error = Header::decode(&page, 3, &[7; 16]).expect_err("newer");
         assert_eq!(error.kind(), ErrorKind::UnsupportedFormat);
-        assert!(error.message().contains("format=9 known=1"));
+        assert!(error.message().contains("format=9 known=2"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::base::random::Random;
 use crate::base::sync::RwLock;
 use crate::io::{CallClass, Event, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, TraceStorage};
 
+mod compression;
 mod files;
 mod waiters;
 

@@ -1,4 +1,4 @@
-//! Every released format opens: `tests/fixtures/vN` holds a database that version N wrote, each file compressed by zstd, and
+//! Every released format opens: `tests/fixtures/vN` (`vN-logM`) holds a database that version N (with version M of the log) wrote, each file compressed by zstd, and
 //! `rows.txt`, what must be found in it.
 
 use std::fmt::Write as _;
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use fronddb::base::checksum;
 use fronddb::format::superblock::FORMAT_VERSION;
 use fronddb::io::{CrashMode, MemoryStorage, OpenMode, Storage};
+use fronddb::log::LOG_FORMAT;
 use fronddb::{Codec, CursorOptions, Database, Durability, Op, Overflow, Program, TreeOptions, TxnOptions, WriteBatch};
 
 use crate::support::{DIRECTORY, begin, collect, open, options};
@@ -18,6 +19,10 @@ const SHOWN_BYTES_MAX: usize = 60;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+fn fixture_name() -> String {
+    format!("v{FORMAT_VERSION}-log{LOG_FORMAT}")
 }
 
 /// What is in a database, as text.
@@ -64,7 +69,7 @@ fn load(dir: &Path, storage: &MemoryStorage, into: &Path) {
 
 #[test]
 fn every_released_format_opens_and_goes_on() {
-    let mut versions = 0;
+    let mut names = Vec::new();
     for entry in fs::read_dir(fixtures()).unwrap() {
         let dir = entry.unwrap().path();
         let expected = fs::read_to_string(dir.join(ROWS_FILE)).unwrap();
@@ -86,9 +91,10 @@ fn every_released_format_opens_and_goes_on() {
         let db = open(&storage);
         assert_eq!(rows(&db), after, "{}", dir.display());
         db.check(&mut |finding| panic!("{}: {finding:?}", dir.display()), None).unwrap();
-        versions += 1;
+        names.push(dir.file_name().unwrap().to_str().unwrap().to_owned());
     }
-    assert_eq!(versions, FORMAT_VERSION, "one fixture for each version");
+    names.sort();
+    assert_eq!(names, ["v1", "v2", &fixture_name()], "one fixture for each version of the superblock or the log");
 }
 
 /// A database with something of every kind, in runs, in level 0, and only in the log.
@@ -136,6 +142,12 @@ fn write_all(db: &Database) {
     db.drop_tree("dropped").unwrap();
     db.put(&odd, b"only in the log", &b"compressible ".repeat(400)).unwrap();
     db.put(&texts, b"last", b"one").unwrap();
+    let mut batch = WriteBatch::new();
+    for row in 1000u32..1400 {
+        batch.put(&numbers, &row.to_be_bytes(), &[row.to_be_bytes(), (row * row).to_be_bytes()].concat()).unwrap();
+        batch.put(&texts, format!("text {row}").as_bytes(), &row.to_be_bytes()).unwrap();
+    }
+    db.write(&batch, none).unwrap();
 }
 
 #[test]
@@ -149,7 +161,7 @@ fn write_the_fixture() {
     db.sync_log().unwrap();
     let left = storage.crash_with(CrashMode::Kept, 1);
 
-    let dir = fixtures().join(format!("v{FORMAT_VERSION}"));
+    let dir = fixtures().join(fixture_name());
     let _ = fs::remove_dir_all(&dir);
     for (path, length) in left.files() {
         let relative = path.strip_prefix(DIRECTORY).unwrap();

@@ -17,6 +17,7 @@ use fronddb::format::blob::BlobRef;
 use fronddb::format::block::{self, BlockKind, EntryBlockBuilder, IndexBuilder, Layout, RangeBlock};
 use fronddb::format::filter;
 use fronddb::format::node::{NodeImage, SlotImage, TargetImage, Totals};
+use fronddb::format::record::turned::Turner;
 use fronddb::format::record::{MessageBatch, PreparedLock, Record, encode_prepare};
 use fronddb::format::{Kind, Message, RangeDelete, RunMeta, Stamp, Superblock, SuperblockBody};
 use fronddb::io::{MemoryStorage, OpenMode, Storage};
@@ -335,6 +336,9 @@ fn records(seeds: &mut Vec<Seed>) {
     let txn = TxnId(300);
     seeds.push(("record", "messages", batch().record(txn, 2).to_vec()));
     seeds.push(("record", "commit_with_messages", batch().commit_record(txn, 2, CommitNumber(70)).to_vec()));
+    let mut turned = Vec::new();
+    assert!(Turner::default().turn(batch().record(txn, 2), &mut turned));
+    seeds.push(("record", "turned", turned));
     seeds.push(("record", "commit", encoded(&Record::Commit { txn, number: CommitNumber(7) })));
     seeds.push(("record", "abort", encoded(&Record::Abort { txn })));
     seeds.push(("record", "abort_steps", encoded(&Record::AbortSteps { txn, from: 2, to: 5 })));
@@ -384,6 +388,11 @@ fn files(seeds: &mut Vec<Seed>) {
     let tag = Compressor::new().compress(Codec::default(), &messages, &mut packed).unwrap();
     let find = |seeds: &[Seed], wanted| seeds.iter().find(|(_, name, _)| *name == wanted).unwrap().2.clone();
     let prepare = find(seeds, "prepare");
+    let mut turned = Vec::new();
+    assert!(Turner::default().turn(&messages, &mut turned));
+    let mut packed_turned = (turned.len() as u32).to_le_bytes().to_vec();
+    let turned_tag = 8 | Compressor::new().compress(Codec::default(), &turned, &mut packed_turned).unwrap();
+    seeds.push(("log_frames", "turned", plan(turned_tag, &packed_turned)));
     seeds.push(("log_frames", "three", [plan(0, &prepare), plan(tag, &packed), plan(0, &prepare)].concat()));
     let mut few = MessageBatch::new();
     for (kind, payload) in [(Kind::Put, &b"value"[..]), (Kind::Update, &[4, 1, 7]), (Kind::Delete, b"")] {

@@ -24,8 +24,9 @@
 //! smaller (`run/layout.rs`). The stored form is for size only: readers decode it into arrays
 //! ([`super::entries`]), which is why there are no restart points in it.
 
-use super::columns::{put_ints, put_plane};
 use crate::base::codec::put_varint;
+use crate::format::columns::put_ints;
+use crate::format::strings::{Planes, Strings};
 use crate::format::{Kind, Message, Stamp};
 
 pub(super) const FLAG_SEQ: u8 = 1;
@@ -60,49 +61,6 @@ impl Default for Layout {
 
 /// Below this many strings planes are not worth their headers, and layouts are the same.
 pub const PLANES_MIN: usize = 8;
-
-/// Strings end to end.
-#[derive(Debug, Default)]
-struct Strings {
-    bytes: Vec<u8>,
-    ends: Vec<u32>,
-    shortest: usize,
-    longest: usize,
-}
-
-impl Strings {
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-        self.shortest = usize::MAX;
-        self.longest = 0;
-    }
-
-    #[inline]
-    fn push(&mut self, string: &[u8]) {
-        self.bytes.extend_from_slice(string);
-        self.ends.push(self.bytes.len() as u32);
-        self.shortest = self.shortest.min(string.len());
-        self.longest = self.longest.max(string.len());
-    }
-
-    fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + self.ends.capacity() * size_of::<u32>()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let mut start = 0;
-        self.ends.iter().map(move |end| {
-            let string = &self.bytes[start..*end as usize];
-            start = *end as usize;
-            string
-        })
-    }
-}
 
 /// Builds entry blocks, one after another; keeps its memory between them.
 #[derive(Debug)]
@@ -172,9 +130,8 @@ impl EntryBlockBuilder {
     pub fn memory_bytes(&self) -> usize {
         let words = [&self.stamps, &self.steps, &self.seqs, &self.ints];
         let words: usize = words.iter().map(|list| list.capacity() * size_of::<u64>()).sum();
-        let Planes { plane, bodies, scratch } = &self.planes;
-        let planes = plane.capacity() + bodies.capacity() + scratch.capacity();
-        self.tags.capacity() + self.keys.memory_bytes() + self.payloads.memory_bytes() + words + planes
+        let strings = self.keys.memory_bytes() + self.payloads.memory_bytes() + self.planes.memory_bytes();
+        self.tags.capacity() + strings + words
     }
 
     /// Adds a message: its key above the last one's, or the same key and an older message. Returns true
@@ -354,35 +311,5 @@ impl EntryBlockBuilder {
         if self.payloads.longest > columns {
             self.payloads.iter().for_each(|payload| out.extend_from_slice(payload.get(columns..).unwrap_or_default()));
         }
-    }
-}
-
-/// Working memory of planes.
-#[derive(Debug, Default)]
-struct Planes {
-    plane: Vec<u8>,
-    bodies: Vec<u8>,
-    scratch: Vec<u8>,
-}
-
-impl Planes {
-    /// Appends the first `columns` bytes of all strings as planes: the heads, then the bodies.
-    fn put(&mut self, strings: &Strings, columns: usize, out: &mut Vec<u8>) {
-        for column in 0..columns {
-            gather(strings, column, &mut self.plane);
-            put_plane(&self.plane, &mut self.scratch, out, &mut self.bodies);
-        }
-        out.append(&mut self.bodies);
-    }
-}
-
-/// Replaces `plane` by byte `column` of all strings that have it.
-#[inline]
-fn gather(strings: &Strings, column: usize, plane: &mut Vec<u8>) {
-    plane.clear();
-    if strings.shortest == strings.longest {
-        plane.extend(strings.bytes.get(column..).unwrap_or_default().iter().step_by(strings.longest.max(1)));
-    } else {
-        plane.extend(strings.iter().filter_map(|string| string.get(column)));
     }
 }

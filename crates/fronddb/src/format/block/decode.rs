@@ -6,12 +6,13 @@ use super::builder::{
     BLOCK_BYTES_MAX, FLAG_HEADS_FIRST, FLAG_KEY_PLANES, FLAG_PAYLOAD_PLANES, FLAG_SEQ, TAG_COMMITTED, TAG_SAME_KEY,
     TAG_WRITTEN,
 };
-use super::columns::Ints;
 use super::entries::{EntryBlock, Numbers, Spans};
-use super::stored::{Form, Keys, Strings, Tags, damaged, decode_payloads};
+use super::stored::{Form, Keys, Tags, damaged, decode_payloads};
 use crate::base::codec::Decoder;
 use crate::base::pool::{Piece, Pool};
 use crate::base::{Result, scratch};
+use crate::format::columns::Ints;
+use crate::format::strings::StoredStrings;
 use std::cell::Cell;
 
 /// Zeros at the end (E4).
@@ -179,7 +180,7 @@ impl EntryBlock {
         }
     }
 
-    fn fill_payloads(&mut self, payloads: &Strings<'_>) {
+    fn fill_payloads(&mut self, payloads: &StoredStrings<'_>) {
         let start = self.payloads.start as usize;
         if payloads.planes.is_empty() {
             self.bytes[start..start + payloads.tails.len()].copy_from_slice(payloads.tails);

@@ -1,7 +1,7 @@
 //! Blocks: the unit of compression, of checksums and of caching.
 //!
 //! Rooms, in reading order: this file (the envelope that every stored block has), [`builder`]
-//! (blocks of messages as stored), `columns` (how they become small), [`entries`] and `decode` with `stored` (the same
+//! (blocks of messages as stored), [`entries`] and `decode` with `stored` (the same
 //! blocks in memory, and the cursor over them), [`index`] (where the blocks of a run are), [`ranges`]
 //! (range-deletes of a run), `range_list` (the newest that covers a key).
 //!
@@ -32,7 +32,6 @@
 //! ```
 
 pub mod builder;
-mod columns;
 mod decode;
 pub mod entries;
 pub mod index;

@@ -2,10 +2,11 @@
 //! described in [`super::builder`]; [`super::decode`] makes arrays of them.
 
 use super::builder::{TAG_BLOB, TAG_COMMITTED, TAG_KIND, TAG_SAME_KEY, TAG_WRITTEN};
-use super::columns::{Ints, Plane, PlaneHead};
 use crate::base::codec::Decoder;
 use crate::base::{Error, Result};
 use crate::format::Kind;
+use crate::format::columns::Ints;
+use crate::format::strings::{PlaneAt, StoredStrings, total};
 
 pub(super) fn damaged(what: &str) -> Error {
     Error::corruption(format!("entry block: {what}"))
@@ -78,114 +79,6 @@ pub(super) enum Form {
     },
 }
 
-/// Strings as they are stored: the same byte of each in a plane, then what is left of each.
-pub(super) struct Strings<'a> {
-    pub(super) lengths: Ints<'a>,
-    pub(super) planes: Vec<PlaneAt>,
-    /// The varied planes. Working memory, see [`SCRATCH`].
-    pub(super) matrix: Vec<u8>,
-    pub(super) tails: &'a [u8],
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum PlaneAt {
-    Constant(u8),
-    /// Where in the matrix it begins.
-    Matrix(usize),
-}
-
-/// Sum of a column of lengths, or an error past `limit`.
-pub(super) fn total(lengths: &Ints<'_>, count: usize, limit: usize) -> Result<usize> {
-    let sum = if lengths.is_constant() {
-        usize::try_from(lengths.low()).ok().and_then(|length| length.checked_mul(count))
-    } else {
-        (0..count).try_fold(0usize, |sum, index| sum.checked_add(usize::try_from(lengths.get(index)).ok()?))
-    };
-    sum.filter(|sum| *sum <= limit).ok_or_else(|| damaged("strings too long"))
-}
-
-impl<'a> Strings<'a> {
-    #[expect(clippy::too_many_arguments, reason = "private, called twice, each argument of another kind")]
-    /// Reads `columns` planes of `rows` strings, which have `bytes` bytes in all, and their tails.
-    pub(super) fn decode(
-        decoder: &mut Decoder<'a>,
-        lengths: Ints<'a>,
-        columns: usize,
-        rows: usize,
-        bytes: usize,
-        heads_first: bool,
-        limit: usize,
-        plane: &mut Vec<u8>,
-        mut matrix: Vec<u8>,
-    ) -> Result<Strings<'a>> {
-        if columns > decoder.remaining() / 2 {
-            return Err(damaged("more planes than bytes"));
-        }
-        let mut planes = Vec::with_capacity(columns);
-        matrix.clear();
-        let mut heads = heads_first.then(|| decoder.clone());
-        if heads_first {
-            for _ in 0..columns {
-                PlaneHead::take(decoder)?;
-            }
-        }
-        for _ in 0..columns {
-            let head = PlaneHead::take(heads.as_mut().unwrap_or(decoder))?;
-            planes.push(match head.take_body(decoder, rows, plane)? {
-                Plane::Constant(value) => PlaneAt::Constant(value),
-                Plane::Varied if matrix.len() + rows > limit => return Err(damaged("planes too large")),
-                Plane::Varied => {
-                    matrix.extend_from_slice(plane);
-                    PlaneAt::Matrix(matrix.len() - rows)
-                }
-            });
-        }
-        let tails = columns.checked_mul(rows).and_then(|in_planes| bytes.checked_sub(in_planes));
-        let tails = decoder.take(tails.ok_or_else(|| damaged("planes larger than their strings"))?)?;
-        Ok(Strings { lengths, planes, matrix, tails })
-    }
-
-    pub(super) fn length(&self, index: usize) -> usize {
-        self.lengths.get(index) as usize
-    }
-
-    /// Fills strings of one length into the `rows` rows of `out`, leaving out their first `skip` bytes.
-    pub(super) fn fill_fixed(&self, out: &mut [u8], stride: usize, skip: usize, rows: usize) {
-        if stride == 0 {
-            return;
-        }
-        for (column, plane) in self.planes.iter().skip(skip).enumerate() {
-            match *plane {
-                PlaneAt::Constant(0) => {}
-                PlaneAt::Constant(value) => out.chunks_exact_mut(stride).for_each(|row| row[column] = value),
-                PlaneAt::Matrix(at) => {
-                    let values = &self.matrix[at..at + rows];
-                    out.chunks_exact_mut(stride).zip(values).for_each(|(row, value)| row[column] = *value);
-                }
-            }
-        }
-        let in_planes = self.planes.len() - skip;
-        if stride > in_planes {
-            for (row, tail) in out.chunks_exact_mut(stride).zip(self.tails.chunks_exact(stride - in_planes)) {
-                row[in_planes..].copy_from_slice(tail);
-            }
-        }
-    }
-
-    /// Fills string `row`, whose tail begins at `tail`, into `out`, leaving out its first `skip` bytes.
-    pub(super) fn fill_one(&self, out: &mut [u8], skip: usize, row: usize, tail: usize) {
-        for (slot, plane) in out.iter_mut().zip(self.planes.iter().skip(skip)) {
-            *slot = match *plane {
-                PlaneAt::Constant(value) => value,
-                PlaneAt::Matrix(at) => self.matrix[at + row],
-            };
-        }
-        let in_planes = self.planes.len() - skip;
-        let rest = out.len() - in_planes;
-        out[in_planes..].copy_from_slice(&self.tails[tail..tail + rest]);
-    }
-}
-
 pub(super) fn decode_payloads<'a>(
     decoder: &mut Decoder<'a>,
     form: Form,
@@ -193,11 +86,11 @@ pub(super) fn decode_payloads<'a>(
     limit: usize,
     plane: &mut Vec<u8>,
     matrix: Vec<u8>,
-) -> Result<Strings<'a>> {
+) -> Result<StoredStrings<'a>> {
     let lengths = Ints::decode(decoder, count)?;
     let bytes = total(&lengths, count, limit)?;
     let Form::Planes { heads_first } = form else {
-        return Ok(Strings { lengths, planes: Vec::new(), matrix, tails: decoder.take(bytes)? });
+        return Ok(StoredStrings { lengths, planes: Vec::new(), matrix, tails: decoder.take(bytes)? });
     };
     let (mut columns, mut rows) = (usize::MAX, 0);
     for length in (0..count).map(|index| lengths.get(index) as usize).filter(|length| *length > 0) {
@@ -205,12 +98,12 @@ pub(super) fn decode_payloads<'a>(
         rows += 1;
     }
     let columns = if rows == 0 { 0 } else { columns };
-    Strings::decode(decoder, lengths, columns, rows, bytes, heads_first, limit, plane, matrix)
+    StoredStrings::decode(decoder, lengths, columns, rows, bytes, heads_first, limit, plane, matrix)
 }
 
 /// Keys as they are stored.
 pub(super) enum Keys<'a> {
-    Planes(Strings<'a>),
+    Planes(StoredStrings<'a>),
     Rows { shared: Ints<'a>, rests: Ints<'a>, bytes: &'a [u8] },
 }
 
@@ -232,7 +125,8 @@ impl<'a> Keys<'a> {
             } else {
                 (0..distinct).map(|index| first.get(index) as usize).min().unwrap_or(0)
             };
-            let strings = Strings::decode(decoder, first, columns, distinct, bytes, heads_first, limit, plane, matrix)?;
+            let strings =
+                StoredStrings::decode(decoder, first, columns, distinct, bytes, heads_first, limit, plane, matrix)?;
             return Ok(Keys::Planes(strings));
         }
         let rests = Ints::decode(decoder, distinct)?;

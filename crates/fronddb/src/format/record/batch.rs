@@ -226,7 +226,7 @@ impl Header {
     }
 }
 
-fn form_of(message: &Message<'_>) -> u8 {
+pub(super) fn form_of(message: &Message<'_>) -> u8 {
     match (message.kind, message.blob) {
         (Kind::Put, true) => BLOB_PUT,
         (Kind::InsertIfAbsent, true) => BLOB_INSERT,
@@ -236,7 +236,19 @@ fn form_of(message: &Message<'_>) -> u8 {
     }
 }
 
-fn has_payload(form: u8) -> bool {
+/// What a form says of the message: its kind, and whether its payload is a blob reference.
+#[inline]
+pub(super) fn kind_of(form: u8) -> Result<(Kind, bool)> {
+    Ok(match form {
+        EMPTY_PUT => (Kind::Put, false),
+        EMPTY_INSERT => (Kind::InsertIfAbsent, false),
+        BLOB_PUT => (Kind::Put, true),
+        BLOB_INSERT => (Kind::InsertIfAbsent, true),
+        _ => (Kind::from_number(form)?, false),
+    })
+}
+
+pub(super) fn has_payload(form: u8) -> bool {
     const NONE: [u8; 4] = [Kind::Delete as u8, Kind::SingleDelete as u8, EMPTY_PUT, EMPTY_INSERT];
     !NONE.contains(&form)
 }
@@ -301,13 +313,7 @@ impl<'a> Messages<'a> {
     fn read(&mut self) -> Result<(Kind, bool, &'a [u8])> {
         let first = self.decoder.u8()?;
         let (form, back) = (first & 15, usize::from(first >> 4));
-        let (kind, blob) = match form {
-            EMPTY_PUT => (Kind::Put, false),
-            EMPTY_INSERT => (Kind::InsertIfAbsent, false),
-            BLOB_PUT => (Kind::Put, true),
-            BLOB_INSERT => (Kind::InsertIfAbsent, true),
-            _ => (Kind::from_number(form)?, false),
-        };
+        let (kind, blob) = kind_of(form)?;
         let shared = if back > 0 { self.decoder.length()? } else { 0 };
         let rest = self.decoder.bytes()?;
         if back > 0 && self.recent.get(back).is_none_or(|model| model.len() < shared) {

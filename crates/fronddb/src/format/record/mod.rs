@@ -4,7 +4,8 @@
 //! [`crate::log`], whose position ([`Lsn`]) is the sequence number of all messages of a record. Changes of the
 //! catalog are ordinary messages of tree 0; the end of a prepared transaction is an ordinary commit or abort.
 //!
-//! Rooms: this file (the kinds of record), [`batch`] (the messages inside a record).
+//! Rooms: this file (the kinds of record), [`batch`] (the messages inside a record), [`turned`] (records of many messages
+//! as the log stores them).
 //!
 //! A batch of messages is written once, into a [`MessageBatch`], and given its header when it is known whether
 //! it will be logged as [`Record::Messages`] or, with the commit, as [`Record::CommitWithMessages`], which makes a
@@ -40,6 +41,7 @@
 pub mod batch;
 #[cfg(test)]
 mod tests;
+pub mod turned;
 
 pub use batch::{MessageBatch, Messages};
 

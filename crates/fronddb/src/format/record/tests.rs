@@ -145,3 +145,110 @@ fn a_row_of_four_messages_takes_less_than_110_bytes() {
     println!("bytes per iiBench row, uncompressed: {per_row}");
     assert!(per_row < 110.0, "{per_row}");
 }
+
+/// What a turned record turns back to, and whether it was turned.
+fn through(record: &[u8]) -> (Vec<u8>, bool) {
+    let (mut turned, mut back) = (vec![7], Vec::new());
+    let is_turned = turned::Turner::default().turn(record, &mut turned);
+    assert_eq!(turned[0], 7, "appended");
+    if !is_turned {
+        assert_eq!(turned.len(), 1, "nothing appended");
+        return (record.to_vec(), false);
+    }
+    turned::turn_back(&turned[1..], &mut back).expect("turned record");
+    (back, true)
+}
+
+proptest! {
+    #[test]
+    fn turned_records_turn_back(list in prop::collection::vec(owned(), 0..200), number: u64) {
+        let mut batch = MessageBatch::new();
+        list.iter().for_each(|message| batch.add(&borrowed(message)));
+        let (record, is_turned) = through(batch.record(TxnId(9), 3));
+        prop_assert_eq!(is_turned, list.len() >= 16);
+        let Record::Messages(messages) = Record::decode(Lsn(77), &record)? else { panic!("kind") };
+        prop_assert_eq!(&collect(messages), &list);
+        prop_assert_eq!(turned::first_tree(&record).map(|tree| tree.0.to_be_bytes()), list.first().map(|first| first.key[..4].try_into().unwrap()));
+        let (record, _) = through(batch.commit_record(TxnId(9), 3, CommitNumber(number)));
+        let Record::CommitWithMessages { number: read, messages } = Record::decode(Lsn(77), &record)? else { panic!("kind") };
+        prop_assert_eq!(read.0, number);
+        prop_assert_eq!(&collect(messages), &list);
+    }
+
+    #[test]
+    fn damaged_turned_records_never_panic(list in prop::collection::vec(owned(), 16..60), bytes: Vec<u8>, at: prop::sample::Index, bit in 0u8..8) {
+        let mut batch = MessageBatch::new();
+        list.iter().for_each(|message| batch.add(&borrowed(message)));
+        let (mut turned, mut record) = (Vec::new(), Vec::new());
+        turned::Turner::default().turn(batch.record(TxnId(9), 3), &mut turned);
+        let at = at.index(turned.len());
+        turned[at] ^= 1 << bit;
+        let _ = turned::turn_back(&turned, &mut record);
+        prop_assert!(turned::turn_back(&turned[..at], &mut record).is_err());
+        let _ = turned::turn_back(&bytes, &mut record);
+    }
+}
+
+#[test]
+fn what_is_not_turned() {
+    let put = |tree: u32, at: u32, payload: usize| Owned {
+        key: inner(TreeId(tree), &at.to_be_bytes()),
+        kind: Kind::Put,
+        blob: false,
+        payload: vec![at as u8; payload],
+    };
+    let is_turned = |list: &[Owned]| {
+        let mut batch = MessageBatch::new();
+        list.iter().for_each(|message| batch.add(&borrowed(message)));
+        let (record, is_turned) = through(batch.record(TxnId(9), 3));
+        assert!(is_turned || record == batch.record(TxnId(9), 3));
+        is_turned
+    };
+    let list = |count: u32, trees: u32, payload: usize| -> Vec<Owned> {
+        (0..count).map(|at| put(at % trees, at, payload)).collect()
+    };
+    assert!(is_turned(&list(16, 4, 10)));
+    assert!(!is_turned(&list(15, 4, 10)), "few messages");
+    assert!(is_turned(&list(100, 16, 10)));
+    assert!(!is_turned(&list(100, 17, 10)), "many trees");
+    assert!(is_turned(&list(40, 2, 100_000)));
+    assert!(!is_turned(&list(42, 2, 100_000)), "too long");
+    let mut bytes = Vec::new();
+    Record::Abort { txn: TxnId(9) }.encode(&mut bytes);
+    assert!(!through(&bytes).1, "no messages");
+    assert_eq!(turned::first_tree(&bytes), None);
+}
+
+#[test]
+fn rows_with_their_index_entries_take_the_room_of_their_columns() {
+    use crate::base::compress::{Codec, Compressor};
+    // Four columns of 16 bits of noise, each in the row and in two of three indexes.
+    let mut batch = MessageBatch::new();
+    let mut noise = 1u64;
+    for id in 0..1000u32 {
+        noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let column = |at: u32| u32::from((noise >> (16 * at)) as u16).to_be_bytes();
+        let entry = |columns: [u32; 2]| [column(columns[0]), column(columns[1]), id.to_be_bytes()].concat();
+        let row: Vec<u8> = (0..4).flat_map(column).collect();
+        let mut put = |tree: u32, key: &[u8], payload: &[u8]| {
+            let owned =
+                Owned { key: inner(TreeId(tree), key), kind: Kind::Put, blob: false, payload: payload.to_vec() };
+            batch.add(&borrowed(&owned));
+        };
+        put(1, &id.to_be_bytes(), &row);
+        put(2, &entry([0, 1]), &[]);
+        put(3, &entry([2, 0]), &[]);
+        put(4, &entry([3, 2]), &[]);
+    }
+    let record = batch.record(TxnId(9), 3).to_vec();
+    let stored = |raw: &[u8]| {
+        let mut stored = Vec::new();
+        Compressor::new().compress(Codec::default(), raw, &mut stored).expect("compressed");
+        stored.len()
+    };
+    let mut turned = Vec::new();
+    assert!(turned::Turner::default().turn(&record, &mut turned));
+    assert!(turned.len() < record.len() / 2, "{} of {}", turned.len(), record.len());
+    assert!(stored(&turned) < 9_000, "8,000 bytes of noise and little else, but {}", stored(&turned));
+    assert!(stored(&record) > 2 * stored(&turned), "{} as it is", stored(&record));
+}

@@ -50,7 +50,7 @@ pub(super) fn put_ints(values: &[u64], out: &mut Vec<u8>) {
 }
 
 /// An integer column, borrowed from where it is stored.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Ints<'a> {
     low: u64,
     width: usize,
