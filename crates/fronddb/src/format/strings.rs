@@ -125,7 +125,7 @@ pub(super) fn total(lengths: &Ints<'_>, count: usize, limit: usize) -> Result<us
 }
 
 impl<'a> StoredStrings<'a> {
-    #[expect(clippy::too_many_arguments, reason = "private, called twice, each argument of another kind")]
+    #[expect(clippy::too_many_arguments, reason = "called three times, each argument of another kind")]
     /// Reads `columns` planes of `rows` strings, which have `bytes` bytes in all, and their tails.
     pub(super) fn decode(
         decoder: &mut Decoder<'a>,

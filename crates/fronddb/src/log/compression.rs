@@ -1,7 +1,7 @@
 //! Compression of long records, by whoever appends them.
 //!
 //! A record of many messages is turned first ([`crate::format::record::turned`]), which suits keys and rows made of integers, but not text.
-//! Which form is shorter is tried now and then, for each tree that records begin with.
+//! Whether that makes it shorter is tried now and then, for each tree that records begin with.
 
 use super::{Appended, Log, frame};
 use crate::base::compress::Compressor;
@@ -28,12 +28,14 @@ const COMPRESSORS_MAX: usize = 4;
 
 /// Records between trials of both forms.
 const TRIAL_INTERVAL: u8 = 63;
-/// Set where the record as it is was shorter.
+/// Set where the record as it is was as good.
 const AS_IT_IS: u8 = 0x80;
+/// Turning takes time too: it has to gain this part of what is stored.
+const GAIN_PART: usize = 16;
 
-/// Which form was shorter at the last trial, by tree: many trees may share a place.
+/// Which form was the better one at the last trial, by tree: many trees may share a place.
 #[derive(Debug)]
-pub(super) struct Trials([AtomicU8; 64]);
+pub(super) struct Trials([AtomicU8; 256]);
 
 /// What to do with a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,8 +83,13 @@ impl Log {
             _ => self.append_stored(tag, stored),
         };
         if stored.capacity() <= self.options.buffer_bytes {
-            let buffers = stored.capacity() + compression.turned.capacity() + compression.turner.memory_bytes();
-            let bytes = COMPRESSOR_BYTES.min(8 * stored.capacity()) + buffers;
+            let turning = compression.turned.capacity() + compression.turner.memory_bytes();
+            let mut bytes = COMPRESSOR_BYTES.min(8 * stored.capacity()) + stored.capacity();
+            if turning <= self.options.buffer_bytes {
+                bytes += turning;
+            } else {
+                (compression.turner, compression.turned) = (Turner::default(), Vec::new());
+            }
             let charge = compression.charge.get_or_insert_with(|| Charge::new(&self.options.budget, Purpose::Work, 0));
             charge.set(bytes);
             let mut kept = self.compressors.lock();
@@ -107,8 +114,8 @@ impl Compression {
         let form = tree.map_or(Form::AsItIs, |tree| log.trials.next(tree));
         turned.clear();
         let Some(tree) = tree.filter(|_| form != Form::AsItIs) else { return compress(record, stored) };
+        // One that cannot be turned says nothing of others.
         if !turner.turn(record, turned) {
-            log.trials.decided(tree, true);
             return compress(record, stored);
         }
         let turned_tag = compress(turned, stored)? | frame::TURNED;
@@ -117,9 +124,9 @@ impl Compression {
         }
         let mut as_it_is = Vec::new();
         let tag = compress(record, &mut as_it_is)?;
-        let is_shorter = if tag == 0 { record.len() } else { as_it_is.len() } <= stored.len();
-        log.trials.decided(tree, is_shorter);
-        if is_shorter {
+        let bytes = if tag == 0 { record.len() } else { as_it_is.len() };
+        log.trials.decided(tree, bytes <= stored.len() + stored.len() / GAIN_PART);
+        if bytes <= stored.len() {
             *stored = as_it_is;
             return Ok(tag);
         }

@@ -24,7 +24,7 @@
 pub(super) const HEADER_BYTES: usize = 16;
 /// Longest record as stored, in bytes.
 pub(super) const STORED_BYTES_MAX: usize = (1 << 28) - 1;
-/// Set in the tag of a record that was turned ([`crate::format::record::turned`]) before it was compressed, or was not.
+/// Set in the tag of a record that was turned ([`crate::format::record::turned`]), whether it was compressed after that or not.
 pub(super) const TURNED: u8 = 8;
 const LENGTH_BITS: u32 = 28;
 const DURABLE_UNKNOWN: u32 = u32::MAX;

@@ -190,6 +190,59 @@ proptest! {
 }
 
 #[test]
+fn what_is_stored_does_not_change() {
+    // Eight messages of one tree, in planes, and seven of another, which are not; one has no payload.
+    let mut batch = MessageBatch::new();
+    for at in 0..16u32 {
+        let tree = if at < 8 || at == 15 { 1 } else { 2 };
+        let payload = if at == 15 { vec![] } else { vec![at as u8; 2] };
+        batch.add(&borrowed(&Owned {
+            key: inner(TreeId(tree), &[0x40, at as u8]),
+            kind: Kind::Put,
+            blob: false,
+            payload,
+        }));
+    }
+    let mut turned = Vec::new();
+    assert!(turned::Turner::default().turn(batch.record(TxnId(9), 3), &mut turned));
+    let expected: Vec<u8> = [
+        &[1, 9, 3, 2, 16][..],  // messages, transaction, step; two trees, sixteen messages
+        &[1, 0, 0x00, 0x7f],    // 8 of the first, 7 of the second, 1 of the first
+        &[0, 0, 0, 1],          // tree 1
+        &[3, 1, 0, 0, 0, 5],    // forms 1, and 6 for the one without a payload
+        &[0, 2],                // keys of 2 bytes
+        &[0, 0x40, 0x13, 1, 0], // planes: all 0x40; differences of 1 to 8 in three bits, from 0
+        &[0, 0, 0xe0],
+        &[0, 2],                   // payloads of 2 bytes, of eight messages
+        &[16, 1, 0, 16, 1, 0],     // planes: differences of 1, from 0
+        &[0, 0, 0, 2, 0, 1, 0, 2], // tree 2: forms 1, keys of 2 bytes
+        &[0x40, 8, 0x40, 9, 0x40, 10, 0x40, 11, 0x40, 12, 0x40, 13, 0x40, 14],
+        &[0, 2], // payloads of 2 bytes
+        &[8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14],
+    ]
+    .concat();
+    assert_eq!(turned, expected);
+}
+
+#[test]
+fn long_strings_of_all_lengths_turn_back() {
+    let mut batch = MessageBatch::new();
+    let list: Vec<Owned> = (0..40u32)
+        .map(|at| Owned {
+            key: inner(TreeId(at % 3), &vec![at as u8; 505 + at as usize % 13]),
+            kind: Kind::Put,
+            blob: at % 5 == 0,
+            payload: (0..500 + 17 * at).map(|byte| (byte * 7 + at) as u8).collect(),
+        })
+        .collect();
+    list.iter().for_each(|message| batch.add(&borrowed(message)));
+    let (record, is_turned) = through(batch.record(TxnId(9), 3));
+    assert!(is_turned);
+    let Ok(Record::Messages(messages)) = Record::decode(Lsn(77), &record) else { panic!("kind") };
+    assert_eq!(collect(messages), list);
+}
+
+#[test]
 fn what_is_not_turned() {
     let put = |tree: u32, at: u32, payload: usize| Owned {
         key: inner(TreeId(tree), &at.to_be_bytes()),

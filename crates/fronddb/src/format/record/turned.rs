@@ -30,18 +30,22 @@ use super::{COMMIT_WITH_MESSAGES, MESSAGES, Messages};
 use crate::base::codec::{Decoder, put_bytes, put_varint};
 use crate::base::key::PREFIX_BYTES;
 use crate::base::{Error, Lsn, Result, TreeId, TxnId};
-use crate::format::block::PLANES_MIN;
 use crate::format::columns::{Ints, put_ints};
 use crate::format::strings::{Planes, StoredStrings, Strings, total};
 
-/// Most bytes of keys and payloads in a turned record, about.
+// These five are part of the format: the reader goes by them.
+
+/// Most bytes of keys and payloads in a turned record, each message counting for [`MESSAGE_BYTES`] more.
 pub const TURNED_BYTES_MAX: usize = 4 << 20;
 /// Most trees in a turned record.
 const TREES_MAX: usize = 16;
 /// Fewest messages in one.
 const MESSAGES_MIN: usize = 16;
+/// Fewer strings have no planes.
+const PLANES_MIN: usize = 8;
 /// Most planes of a string: what comes after them is seldom made of columns.
 const PLANES_MAX: usize = 512;
+
 /// What a message counts besides its key and its payload, so that none is free.
 const MESSAGE_BYTES: usize = 8;
 
@@ -102,6 +106,9 @@ pub struct Turner {
 impl Turner {
     /// Appends the turned form of `record` to `out`. False: it is not one to be turned, and `out` is as it was.
     pub fn turn(&mut self, record: &[u8], out: &mut Vec<u8>) -> bool {
+        if record.len() > TURNED_BYTES_MAX {
+            return false;
+        }
         let Some((head, messages)) = messages_of(record) else { return false };
         if self.gather(messages).is_none() || self.order.len() < MESSAGES_MIN {
             return false;

@@ -92,6 +92,16 @@ fn a_tree_whose_rows_change_their_nature_gets_the_other_form_after_a_while() {
 }
 
 #[test]
+fn a_record_that_cannot_be_turned_says_nothing_of_the_others() {
+    let mut random = Random(6);
+    let few: Rows = vec![(inner(TreeId(10), b"a wide row"), b"4,000 bytes".repeat(400))];
+    let all: Vec<_> =
+        (0..40).map(|at| if at % 2 == 0 { integers(&mut random, 10, 300) } else { few.clone() }).collect();
+    let bytes = through_the_log(&all);
+    assert!(bytes.iter().step_by(2).all(|bytes| *bytes < 1_200), "{bytes:?}");
+}
+
+#[test]
 fn a_turned_record_that_does_not_compress_is_kept_turned() {
     let mut random = Random(5);
     let mut rows = Rows::new();
