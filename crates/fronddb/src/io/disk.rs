@@ -265,16 +265,20 @@ impl File for DiskFile {
         self.file.set_len(length).map_err(|error| failed("set length", &self.path, error))
     }
 
-    fn allocate(&self, offset: u64, length: u64) -> Result<()> {
+    fn allocate(&self, offset: u64, length: u64) -> Result<bool> {
         if length == 0 {
-            return Ok(());
+            return Ok(true);
         }
         match self.fallocate(FallocateFlags::empty(), offset, length) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                 let end = offset.saturating_add(length);
-                if self.len()? < end { self.set_len(end) } else { Ok(()) }
+                if self.len()? < end {
+                    self.set_len(end)?;
+                }
+                Ok(false)
             }
-            result => result.map_err(|error| failed("allocate", &self.path, error).context(at(offset))),
+            Err(error) => Err(failed("allocate", &self.path, error).context(at(offset))),
+            Ok(()) => Ok(true),
         }
     }
 

@@ -400,7 +400,7 @@ impl File for FaultFile {
         self.below.set_len(length)
     }
 
-    fn allocate(&self, offset: u64, length: u64) -> Result<()> {
+    fn allocate(&self, offset: u64, length: u64) -> Result<bool> {
         self.plan.check(CallClass::Allocate, &self.path)?;
         self.below.allocate(offset, length)
     }

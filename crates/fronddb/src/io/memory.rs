@@ -45,6 +45,7 @@ struct Disk {
     /// Numbers the changes, so that a crash can cut them at a moment.
     moment: AtomicU64,
     refuses_direct: AtomicBool,
+    refuses_allocate: AtomicBool,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -131,12 +132,18 @@ impl MemoryStorage {
             space,
             moment: AtomicU64::new(1),
             refuses_direct: AtomicBool::new(false),
+            refuses_allocate: AtomicBool::new(false),
         }))
     }
 
     /// From now on files are not opened past the page cache, as on file systems that refuse that.
     pub fn refuse_direct(&self) {
         self.0.refuses_direct.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on no space is reserved: files get the length alone, as on file systems that know nothing else.
+    pub fn refuse_allocate(&self) {
+        self.0.refuses_allocate.store(true, Ordering::Relaxed);
     }
 
     /// Limits (or no longer limits, by `u64::MAX`) what all files together may occupy. What is above
@@ -439,10 +446,17 @@ impl File for MemoryFile {
         Ok(())
     }
 
-    fn allocate(&self, offset: u64, length: u64) -> Result<()> {
+    fn allocate(&self, offset: u64, length: u64) -> Result<bool> {
         self.check_writable()?;
+        if self.disk.refuses_allocate.load(Ordering::Relaxed) {
+            let end = offset + length;
+            if self.inode.length() < end {
+                self.inode.set_length(end, self.disk.next_moment());
+            }
+            return Ok(false);
+        }
         let done = self.inode.allocate(offset, length, self.disk.next_moment());
-        if done { Ok(()) } else { Err(self.no_space("allocate", offset)) }
+        if done { Ok(true) } else { Err(self.no_space("allocate", offset)) }
     }
 
     fn punch(&self, offset: u64, length: u64) -> Result<()> {

@@ -130,9 +130,9 @@ pub trait File: Send + Sync + Debug {
     /// Cuts or extends (by zeros) to `length`.
     fn set_len(&self, length: u64) -> Result<()>;
 
-    /// Reserves space for a range and extends the file to its end if shorter; content does not change. `NoSpace`
-    /// when the disk cannot hold it.
-    fn allocate(&self, offset: u64, length: u64) -> Result<()>;
+    /// Reserves space for a range and extends the file to its end if shorter; content does not change. False where the file system
+    /// cannot reserve: then the file only has the length. `NoSpace` when the disk cannot hold it.
+    fn allocate(&self, offset: u64, length: u64) -> Result<bool>;
 
     /// Gives the space of a range back; it reads as zeros after. The length stays.
     fn punch(&self, offset: u64, length: u64) -> Result<()>;

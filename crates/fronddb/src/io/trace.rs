@@ -172,7 +172,7 @@ impl Replay {
             Event::Write { file, offset, data } => on(file, &|file| file.write_at(&data, offset)),
             Event::Sync { file } => on(file, &|file| file.sync_data()),
             Event::SetLen { file, length } => on(file, &|file| file.set_len(length)),
-            Event::Allocate { file, offset, length } => on(file, &|file| file.allocate(offset, length)),
+            Event::Allocate { file, offset, length } => on(file, &|file| file.allocate(offset, length).map(drop)),
             Event::Punch { file, offset, length } => on(file, &|file| file.punch(offset, length)),
         }
     }
@@ -256,7 +256,7 @@ impl File for TraceFile {
         self.storage.run(Event::SetLen { file: self.number, length }, |_| self.file.set_len(length))
     }
 
-    fn allocate(&self, offset: u64, length: u64) -> Result<()> {
+    fn allocate(&self, offset: u64, length: u64) -> Result<bool> {
         let event = Event::Allocate { file: self.number, offset, length };
         self.storage.run(event, |_| self.file.allocate(offset, length))
     }

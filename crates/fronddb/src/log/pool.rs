@@ -174,15 +174,16 @@ impl Pool {
         let path = segment::path_of(&self.dir, number);
         let mode = OpenMode { create: true, truncate: true, direct: self.direct, ..OpenMode::default() };
         let made = self.storage.open(&path, mode).map_err(unharmed).and_then(|file| {
-            file.allocate(0, HEADER_BYTES + capacity).map_err(unharmed)?;
-            self.sign(&*file)?;
+            let segment = Segment::new(number, file, capacity);
+            segment.reserve().map_err(unharmed)?;
+            self.sign(&*segment.file)?;
             self.names.sync()?;
-            Ok(file)
+            Ok(segment)
         });
         match made {
-            Ok(file) => {
+            Ok(segment) => {
                 *next += 1;
-                self.state.lock().prepared.push_back(Arc::new(Segment::new(number, file, capacity)));
+                self.state.lock().prepared.push_back(Arc::new(segment));
                 Ok(())
             }
             Err(error) => {
@@ -201,8 +202,8 @@ impl Pool {
             return Ok(());
         }
         let _pass = self.changing()?;
-        first.file.allocate(0, HEADER_BYTES + capacity).map_err(unharmed)?;
         let larger = first.succeeded_by(first.number, capacity);
+        larger.reserve().map_err(unharmed)?;
         let mut state = self.state.lock();
         match state.prepared.front_mut() {
             Some(front) if front.number == larger.number => *front = Arc::new(larger),
@@ -333,7 +334,7 @@ impl Pool {
             return Ok(None);
         }
         if bytes < usual || !is_known {
-            match recycled.file.allocate(0, usual) {
+            match recycled.reserve() {
                 Err(error) if error.kind() == ErrorKind::NoSpace => return Ok(None),
                 result => result.map_err(unharmed)?,
             }

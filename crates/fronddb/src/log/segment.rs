@@ -7,7 +7,7 @@
 //!
 //! Files are allocated whole when prepared. Where nothing was ever written, zeros are written ahead of the records in
 //! large steps behind the header page, so that a commit overwrites written space: a sync need not change the file's metadata, and writing into
-//! allocated but unwritten space is what file systems got wrong.
+//! allocated but unwritten space is what file systems got wrong. A file system that cannot allocate has all of the zeros written at once.
 //!
 //! # Bytes of the header (the first 512 of its page; the rest is zero)
 //!
@@ -42,6 +42,9 @@ const MAGIC: [u8; 8] = *b"FRONDLOG";
 /// Newest format that this version reads and the one that it writes.
 pub const LOG_FORMAT: u32 = 2;
 const EXTENSION: &str = ".log";
+
+/// Bytes of zeros written at a time where space cannot be reserved otherwise.
+const RESERVE_BYTES: u64 = 1 << 20;
 
 /// What a segment's header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,6 +215,28 @@ impl Segment {
         }
         self.fill(filled, fill_bytes)?;
         Ok(true)
+    }
+
+    /// Reserves the space of the whole file. Where the file system cannot do that, zeros are written where nothing was, so that no record
+    /// finds the disk full, unless each write takes new space there. On failure the file has the length that it had.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    pub(super) fn reserve(&self) -> Result<()> {
+        let before = self.file.len()?;
+        if self.file.allocate(0, self.file_bytes())? || before >= self.file_bytes() {
+            return Ok(());
+        }
+        loop {
+            match self.fill_ahead(0, self.file_bytes(), RESERVE_BYTES) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) => {
+                    self.file.set_len(before)?;
+                    return Err(error);
+                }
+            }
+        }
     }
 
     /// Writes zeros from `from`, below which all was written; under the latch.

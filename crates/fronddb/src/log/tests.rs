@@ -63,6 +63,10 @@ fn create(storage: &Arc<dyn Storage>) -> Result<Log> {
     Log::create(Arc::clone(storage), &dir(), options(), Lsn(0))
 }
 
+fn create_in(storage: &Arc<dyn Storage>, dir: &str) -> Log {
+    Log::create(Arc::clone(storage), Path::new(dir), options(), Lsn(0)).expect("create")
+}
+
 fn memory() -> (MemoryStorage, Arc<dyn Storage>) {
     let memory = MemoryStorage::new();
     (memory.clone(), Arc::new(memory))
@@ -505,8 +509,30 @@ fn records_larger_than_the_ring_and_than_a_segment_are_read_back() {
 
 #[test]
 fn a_full_disk_refuses_records_before_they_are_appended_and_goes_on_when_there_is_space() {
-    let (memory, storage) = memory();
-    let log = create(&storage).expect("create");
+    fill_the_disk(&memory());
+}
+
+#[test]
+fn where_space_cannot_be_reserved_it_is_written_before_records_need_it() {
+    let disk = memory();
+    disk.0.refuse_allocate();
+    fill_the_disk(&disk);
+    // A record that is larger than a segment, of which the disk has no more than a part.
+    let (memory, storage) = disk;
+    let log = create_in(&storage, "/db/other");
+    log.append(b"first").expect("append");
+    log.sync().expect("sync");
+    memory.set_capacity(memory.occupied_bytes() + SEGMENT);
+    let mut random = Random(2);
+    let large: Vec<u8> = (0..3 * SEGMENT).map(|_| random.next() as u8).collect();
+    assert_eq!(log.append(&large).expect_err("full").kind(), ErrorKind::NoSpace);
+    memory.set_capacity(u64::MAX);
+    log.append(&large).expect("append");
+    log.sync().expect("sync");
+}
+
+fn fill_the_disk((memory, storage): &(MemoryStorage, Arc<dyn Storage>)) {
+    let log = create(storage).expect("create");
     memory.set_capacity(memory.occupied_bytes() + 2 * SEGMENT);
     let mut all = Vec::new();
     let error = loop {
@@ -536,7 +562,7 @@ fn a_full_disk_refuses_records_before_they_are_appended_and_goes_on_when_there_i
     all.push(log.append(b"service resumes").expect("append").lsn);
     log.sync().expect("sync");
     log.rotate(false).expect("rotate");
-    assert_holds(&*storage, end, &all);
+    assert_holds(&**storage, end, &all);
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn every_class_of_call_can_fail() {
             file.write_at(b"x", 0),
             file.sync_data(),
             file.set_len(1),
-            file.allocate(0, 1),
+            file.allocate(0, 1).map(drop),
             file.punch(0, 1),
             storage.rename("/f".as_ref(), "/g".as_ref()),
             storage.sync_dir(dir),

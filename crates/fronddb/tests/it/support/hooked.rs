@@ -97,7 +97,7 @@ impl File for HookedFile {
         self.0.set_len(length)
     }
 
-    fn allocate(&self, offset: u64, length: u64) -> Result<()> {
+    fn allocate(&self, offset: u64, length: u64) -> Result<bool> {
         self.0.allocate(offset, length)
     }
 
