@@ -277,22 +277,26 @@ int fill_checkpoints(THD *thd, TABLE_LIST *tables, COND *)
   Database_use use;
   if (!may_look(thd, use))
     return 0;
-  frond_statistics statistics;
-  if (frond_db_statistics(database, &statistics, sizeof statistics) != FROND_OK)
-    return failed(thd);
   const struct {
-    const char *cause;
-    uint64_t count;
+    const char *name;
+    frond_checkpoint_cause cause;
   } causes[]= {
-    {"PERIOD", statistics.checkpoints_by_time},
-    {"SIZE", statistics.checkpoints_by_size},
-    {"RECOVERY TARGET", statistics.checkpoints_by_target},
-    {"REQUEST", statistics.checkpoints_by_request},
+    {"PERIOD", FROND_CHECKPOINT_BY_TIME},
+    {"SIZE", FROND_CHECKPOINT_BY_SIZE},
+    {"RECOVERY TARGET", FROND_CHECKPOINT_BY_TARGET},
+    {"REQUEST", FROND_CHECKPOINT_BY_REQUEST},
   };
   for (const auto &cause : causes) {
+    frond_checkpoint_summary summary;
+    if (frond_db_checkpoint_summary(database, cause.cause, &summary) != FROND_OK)
+      return failed(thd);
     Row row(thd, tables->table);
-    row.text(cause.cause);
-    row.number(cause.count);
+    row.text(cause.name);
+    row.number(summary.count);
+    summary.count ? row.time_before_now(summary.age_micros / 1000) : row.null();
+    summary.finished ? row.number(summary.last_micros) : row.null();
+    summary.finished ? row.number(summary.max_micros) : row.null();
+    row.number(summary.sum_micros);
     if (row.store())
       return 1;
   }
@@ -378,6 +382,10 @@ ST_FIELD_INFO recovery_fields[]= {
 ST_FIELD_INFO checkpoint_fields[]= {
   Column("CAUSE", Varchar(16), NOT_NULL),
   Column("CHECKPOINTS", ULonglong(), NOT_NULL),
+  Column("LAST_BEGAN", Datetime(0), NULLABLE),
+  Column("LAST_MICROSECONDS", ULonglong(), NULLABLE),
+  Column("MAX_MICROSECONDS", ULonglong(), NULLABLE),
+  Column("TOTAL_MICROSECONDS", ULonglong(), NOT_NULL),
   CEnd(),
 };
 

@@ -5,6 +5,7 @@
 
 #include <mysql/service_thd_alloc.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstddef>
 #include <mutex>
@@ -184,6 +185,26 @@ std::string timestamp(time_t when)
   return text;
 }
 
+/* Of the checkpoints of all causes that had something to write. */
+std::string checkpoint_times_text()
+{
+  uint64_t finished= 0, sum= 0, longest= 0;
+  for (frond_checkpoint_cause cause :
+       {FROND_CHECKPOINT_BY_TIME, FROND_CHECKPOINT_BY_SIZE, FROND_CHECKPOINT_BY_TARGET, FROND_CHECKPOINT_BY_REQUEST}) {
+    frond_checkpoint_summary summary;
+    if (frond_db_checkpoint_summary(database, cause, &summary) != FROND_OK)
+      continue;
+    finished+= summary.finished;
+    sum+= summary.sum_micros;
+    longest= std::max(longest, summary.max_micros);
+  }
+  if (!finished)
+    return "none yet";
+  char text[80];
+  snprintf(text, sizeof text, "mean %.1f ms, longest %.1f ms", double(sum) / double(finished) / 1000, double(longest) / 1000);
+  return text;
+}
+
 std::string numbers_text(const std::vector<uint64_t> &numbers)
 {
   std::string text;
@@ -273,6 +294,7 @@ void put_storage(Text &text, const frond_statistics &s)
   text.section("CHECKPOINTS");
   text.line("by period %llu, by size %llu, by recovery target %llu, on request %llu", ulonglong(s.checkpoints_by_time),
             ulonglong(s.checkpoints_by_size), ulonglong(s.checkpoints_by_target), ulonglong(s.checkpoints_by_request));
+  text.line("from the seal of level 0 until it is durable in the tree: %s", checkpoint_times_text().c_str());
   text.line("published %llu times, generation %llu", ulonglong(s.publications), ulonglong(s.generation));
 
   text.section("TREE");

@@ -12,6 +12,7 @@ static void null_handles(void)
   frond_statistics statistics;
   frond_recovery_report report;
   frond_recovery_estimate recovery;
+  frond_checkpoint_summary checkpoints;
   frond_list *list;
   const frond_tree_info *trees;
   const frond_lock_info *locks;
@@ -76,6 +77,7 @@ static void null_handles(void)
   WRONG(frond_db_recovery_report(NULL, &report));
   WRONG(frond_db_recovery_report_json(NULL, &json));
   WRONG(frond_db_estimated_recovery(NULL, &recovery));
+  WRONG(frond_db_checkpoint_summary(NULL, FROND_CHECKPOINT_BY_TIME, &checkpoints));
 
   WRONG(frond_tree_create(NULL, "t", NULL, &tree));
   WRONG(frond_tree_open(NULL, "t", &tree));

@@ -143,6 +143,7 @@ static void upkeep(frond_db *db)
 {
   frond_statistics before, after;
   frond_recovery_estimate estimate;
+  frond_checkpoint_summary checkpoints;
   uint64_t findings = 99;
   int told = 0;
   bool worked;
@@ -170,6 +171,14 @@ static void upkeep(frond_db *db)
   OK(frond_db_statistics(db, &after, sizeof after));
   CHECK(after.generation > before.generation && after.checkpoints_by_request > before.checkpoints_by_request);
   OK(frond_db_estimated_recovery(db, &estimate));
+  OK(frond_db_checkpoint_summary(db, FROND_CHECKPOINT_BY_REQUEST, &checkpoints));
+  CHECK(checkpoints.count == after.checkpoints_by_request && checkpoints.finished > 0);
+  CHECK(checkpoints.finished <= checkpoints.count && checkpoints.age_micros < after.uptime_micros + 1000000);
+  CHECK(checkpoints.last_micros <= checkpoints.max_micros && checkpoints.max_micros <= checkpoints.sum_micros);
+  OK(frond_db_checkpoint_summary(db, FROND_CHECKPOINT_BY_TARGET, &checkpoints));
+  CHECK(checkpoints.count == 0 && checkpoints.finished == 0 && checkpoints.age_micros == UINT64_MAX);
+  WRONG(frond_db_checkpoint_summary(db, 0, &checkpoints));
+  WRONG(frond_db_checkpoint_summary(db, FROND_CHECKPOINT_BY_TARGET, NULL));
   compaction(db);
   OK(frond_db_check(db, finding, NULL, &told, &findings));
   CHECK(findings == 0 && told == 0);

@@ -171,6 +171,15 @@ enum {
   FROND_CODEC_ZSTD = 3 /* level -7 to 22 */
 };
 
+/* Why a checkpoint is made. */
+typedef uint32_t frond_checkpoint_cause;
+enum {
+  FROND_CHECKPOINT_BY_TIME = 1,   /* the period is over */
+  FROND_CHECKPOINT_BY_SIZE = 2,   /* level 0 is full, or the disk */
+  FROND_CHECKPOINT_BY_TARGET = 3, /* a restart would take longer than the recovery-time target */
+  FROND_CHECKPOINT_BY_REQUEST = 4
+};
+
 /* The phases of recovery, in order. */
 typedef uint32_t frond_recovery_phase;
 enum {
@@ -995,6 +1004,19 @@ frond_status frond_db_recovery_report(frond_db *db, frond_recovery_report *repor
 frond_status frond_db_recovery_report_json(frond_db *db, char **json);
 /* The name of a phase ("log"), "unknown phase" for other numbers; lives as long as the process. */
 const char *frond_recovery_phase_name(frond_recovery_phase phase);
+
+/* The checkpoints of one cause since opening. */
+typedef struct frond_checkpoint_summary {
+  uint64_t count;       /* begun */
+  uint64_t finished;    /* of these, those that had something to write, and are durable; the times below are theirs */
+  uint64_t age_micros;  /* time since the last one began; UINT64_MAX when there was none */
+  uint64_t last_micros; /* time that the last one took, from the seal of a memtable until it was durable in the tree */
+  uint64_t max_micros;  /* that the longest took */
+  uint64_t sum_micros;  /* of all together */
+} frond_checkpoint_summary;
+
+/* FROND_INVALID_ARGUMENT for an unknown cause. */
+frond_status frond_db_checkpoint_summary(frond_db *db, frond_checkpoint_cause cause, frond_checkpoint_summary *summary);
 
 /* What a restart would take if the process ended now. */
 typedef struct frond_recovery_estimate {

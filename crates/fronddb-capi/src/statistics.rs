@@ -5,9 +5,12 @@
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 
-use engine::{Distribution, RecoveryReport, Statistics};
+use engine::{CheckpointCause, Distribution, RecoveryReport, Statistics};
 
-use crate::border::{Out, Status, enter, give_text, guard, need, null};
+use crate::border::{Out, Status, enter, give_text, guard, need, null, unknown};
+use crate::constants::{
+    FROND_CHECKPOINT_BY_REQUEST, FROND_CHECKPOINT_BY_SIZE, FROND_CHECKPOINT_BY_TARGET, FROND_CHECKPOINT_BY_TIME,
+};
 use crate::database::frond_db;
 use crate::types::c_structs;
 
@@ -117,6 +120,14 @@ c_structs! {
         total_micros: u64,
     }
     frond_recovery_estimate { bytes: u64, messages: u64, micros: u64, }
+    frond_checkpoint_summary {
+        count: u64,
+        finished: u64,
+        age_micros: u64,
+        last_micros: u64,
+        max_micros: u64,
+        sum_micros: u64,
+    }
 }
 
 impl From<&Distribution> for frond_distribution {
@@ -216,6 +227,34 @@ pub extern "C" fn frond_db_recovery_report(db: Option<&frond_db>, report: Out<'_
 #[unsafe(no_mangle)]
 pub extern "C" fn frond_db_recovery_report_json(db: Option<&frond_db>, out: Out<'_, *mut c_char>) -> Status {
     json("frond_db_recovery_report_json", out, || Ok(need(db, "db")?.inner.recovery_report()?.to_json()))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_db_checkpoint_summary(
+    db: Option<&frond_db>,
+    cause: u32,
+    summary: Out<'_, frond_checkpoint_summary>,
+) -> Status {
+    enter("frond_db_checkpoint_summary", || {
+        let (db, out) = (need(db, "db")?, need(summary, "summary")?);
+        let cause = match cause {
+            FROND_CHECKPOINT_BY_TIME => CheckpointCause::Time,
+            FROND_CHECKPOINT_BY_SIZE => CheckpointCause::Size,
+            FROND_CHECKPOINT_BY_TARGET => CheckpointCause::Target,
+            FROND_CHECKPOINT_BY_REQUEST => CheckpointCause::Request,
+            _ => return Err(unknown("cause", cause)),
+        };
+        let summary = db.inner.checkpoint_summary(cause)?;
+        out.write(frond_checkpoint_summary {
+            count: summary.count,
+            finished: summary.finished,
+            age_micros: summary.age_micros.unwrap_or(u64::MAX),
+            last_micros: summary.last_micros,
+            max_micros: summary.max_micros,
+            sum_micros: summary.sum_micros,
+        });
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -35,6 +35,7 @@ pub use base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
 pub use db::batch::WriteBatch;
 pub use db::bulk::{Bulk, BulkOptions, BulkProgress};
 pub use db::check::{CheckOptions, CheckProgress, CheckReport, OnlineCheckCallback, OnlineCheckProgress, check};
+pub use db::checkpoint_times::{CheckpointCause, CheckpointSummary};
 pub use db::compact::{CompactCallback, CompactProgress};
 pub use db::cursor::Cursor;
 pub use db::database::Database;

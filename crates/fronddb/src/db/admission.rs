@@ -18,6 +18,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use super::checkpoint_times::CheckpointCause;
 use super::engine::Engine;
 use crate::base::{Error, ErrorKind, Result};
 
@@ -249,8 +250,8 @@ impl Engine {
 
     #[cold]
     fn seal_full(&self, bytes_min: usize) {
-        match self.seal_active(bytes_min) {
-            Ok(true) => self.counters.checkpoints_by_size.add(1),
+        match self.seal_active(bytes_min, CheckpointCause::Size) {
+            Ok(true) => self.count_full(),
             Ok(false) => {}
             Err(error) if error.kind() == ErrorKind::NoSpace => self.disk_is_full(&error),
             // Somebody is closing the database.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::checkpoint::Cause;
+use super::checkpoint_times::CheckpointCause;
 use super::engine::Engine;
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, ErrorKind, Result};
@@ -312,7 +312,7 @@ impl Engine {
         self.warm_step();
         if let Some(cause) = self.due_checkpoint() {
             // The rest is for the thread that seals.
-            if self.begin_checkpoint(cause)? && cause == Cause::Time {
+            if self.begin_checkpoint(cause)? && cause == CheckpointCause::Time {
                 self.keep_hot();
             }
         } else if self.due_publication() {

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use super::checkpoint_times::{CheckpointCause, CheckpointSummary, CheckpointTimes};
 use super::engine::Engine;
 use super::report::RecoveryEstimate;
 use crate::base::sync::Mutex;
@@ -39,16 +40,6 @@ const FULL_CHECKPOINT_MICROS: u64 = 200_000;
 const FULL_PUBLISH_MICROS: u64 = 100_000;
 /// How many of those follow a change of the tree.
 const IDLE_PUBLICATIONS: u32 = 2;
-
-/// Why a checkpoint is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    Time,
-    Target,
-    Request,
-    /// The disk is full.
-    Space,
-}
 
 /// A memtable that may be gone.
 #[derive(Debug)]
@@ -79,6 +70,7 @@ struct LedgerState {
     /// Publications still worth making for the sake of space, and the version that they were counted from.
     idle_publications: u32,
     counted_version: u64,
+    times: CheckpointTimes,
 }
 
 /// What checkpoints remember from one to the next.
@@ -116,6 +108,7 @@ impl Ledger {
         state.previous_start = state.newest_start;
         state.newest_start = start;
         state.publish_micros = now;
+        state.times.published(start.0, now);
         // One that began before the change that is counted from does nothing for its space.
         if version >= state.counted_version {
             state.idle_publications = state.idle_publications.saturating_sub(1);
@@ -165,7 +158,7 @@ impl Engine {
     }
 
     /// Makes the active memtable a sealed one if it holds at least `bytes_min` bytes of messages.
-    pub(crate) fn seal_active(&self, bytes_min: usize) -> Result<bool> {
+    pub(crate) fn seal_active(&self, bytes_min: usize, cause: CheckpointCause) -> Result<bool> {
         let log = self.log()?;
         let _switching = self.switching.lock();
         let active = self.tree.version_guard().active.clone();
@@ -184,10 +177,15 @@ impl Engine {
         let guard = self.poison_on_panic();
         self.log_prepared_again(&prepared)?;
         self.note_repeated();
-        self.checkpoints.state.lock().past.push_back((active.id(), WeakLevel0::Active(Arc::downgrade(&active))));
+        let now = self.clock.micros();
+        {
+            let mut state = self.checkpoints.state.lock();
+            state.past.push_back((active.id(), WeakLevel0::Active(Arc::downgrade(&active))));
+            state.times.sealed(active.id(), cause, now);
+        }
         self.tree.switch_active(Arc::new(next.renumbered(start.0)));
         guard.done();
-        self.admission.sealed(self.clock.micros(), active.bytes());
+        self.admission.sealed(now, active.bytes());
         self.wake.flush();
         Ok(true)
     }
@@ -261,17 +259,17 @@ impl Engine {
     }
 
     /// Brings everything written so far into the tree and publishes it.
-    pub(crate) fn checkpoint(&self, cause: Cause) -> Result<()> {
+    pub(crate) fn checkpoint(&self, cause: CheckpointCause) -> Result<()> {
         self.check_writable()?;
         self.begin_once()?;
         self.count_checkpoint(cause);
-        match self.seal_active(0) {
+        match self.seal_active(0, cause) {
             // What is sealed already gives segments of the log back.
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 self.write_sealed()?;
                 self.publish()?;
                 self.publish()?;
-                self.seal_active(0)?;
+                self.seal_active(0, cause)?;
             }
             result => {
                 result?;
@@ -282,22 +280,29 @@ impl Engine {
     }
 
     /// Begins a checkpoint, which is over when what is sealed has been written; false while the one before is not.
-    pub(crate) fn begin_checkpoint(&self, cause: Cause) -> Result<bool> {
+    pub(crate) fn begin_checkpoint(&self, cause: CheckpointCause) -> Result<bool> {
         if !self.tree.version_guard().sealed.is_empty() {
             return Ok(false);
         }
         self.count_checkpoint(cause);
-        self.seal_active(0)
+        self.seal_active(0, cause)
     }
 
-    fn count_checkpoint(&self, cause: Cause) {
-        self.checkpoints.state.lock().checkpoint_micros = self.clock.micros();
-        match cause {
-            Cause::Time => self.counters.checkpoints_by_time.add(1),
-            Cause::Target => self.counters.checkpoints_by_target.add(1),
-            Cause::Request => self.counters.checkpoints_by_request.add(1),
-            Cause::Space => self.counters.checkpoints_by_size.add(1),
-        }
+    fn count_checkpoint(&self, cause: CheckpointCause) {
+        let now = self.clock.micros();
+        let mut state = self.checkpoints.state.lock();
+        state.checkpoint_micros = now;
+        state.times.begin(cause, now);
+    }
+
+    /// A writer has filled level 0 and sealed it. The period goes on: what a checkpoint by time is for is what has been waiting for longer.
+    pub(crate) fn count_full(&self) {
+        self.checkpoints.state.lock().times.begin(CheckpointCause::Size, self.clock.micros());
+    }
+
+    /// How often, and how long.
+    pub(crate) fn checkpoint_summary(&self, cause: CheckpointCause) -> CheckpointSummary {
+        self.checkpoints.state.lock().times.summary(cause, self.clock.micros())
     }
 
     /// Brings all sealed memtables into the tree.
@@ -322,7 +327,7 @@ impl Engine {
     }
 
     /// Begins the checkpoint that time or the recovery target ask for; says whether one is due.
-    pub(crate) fn due_checkpoint(&self) -> Option<Cause> {
+    pub(crate) fn due_checkpoint(&self) -> Option<CheckpointCause> {
         let version = self.tree.version_guard();
         let logged = self.logged_since_seal();
         if version.active.is_empty() && !version.active.has_range_deletes() && logged == 0 {
@@ -331,17 +336,17 @@ impl Engine {
         let interval = self.checkpoint_interval_ms.load(Ordering::Relaxed).saturating_mul(1000);
         let since = self.clock.micros().saturating_sub(self.checkpoints.state.lock().checkpoint_micros);
         if interval > 0 && since >= interval {
-            return Some(Cause::Time);
+            return Some(CheckpointCause::Time);
         }
         // What was deleted makes space when it is in the tree, and the log when it is given back.
         if self.is_disk_full() && since >= FULL_CHECKPOINT_MICROS {
-            return Some(Cause::Space);
+            return Some(CheckpointCause::Size);
         }
         let target = self.recovery_target_ms.load(Ordering::Relaxed).saturating_mul(1000);
         let bytes = version.active.bytes().max(logged as usize);
         let worth_it = bytes >= self.level0_bytes() / 8 && version.sealed.is_empty();
         if target > 0 && worth_it && self.estimated_recovery().micros > target.max(2 * RESTART_MICROS) {
-            return Some(Cause::Target);
+            return Some(CheckpointCause::Target);
         }
         None
     }

@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use super::checkpoint::Cause;
+use super::checkpoint_times::CheckpointCause;
 use super::engine::Engine;
 use crate::base::{Error, ErrorKind, Result};
 use crate::store::ShrinkLimits;
@@ -34,7 +34,7 @@ const PUBLICATIONS: usize = 3;
 impl Engine {
     /// Compacts the inner keys in `[lower, upper)`; `None`: no upper bound.
     pub(crate) fn compact(&self, lower: Vec<u8>, upper: Option<Vec<u8>>, told: CompactCallback<'_>) -> Result<()> {
-        self.checkpoint(Cause::Request)?;
+        self.checkpoint(CheckpointCause::Request)?;
         let whole = self.tree.estimate(&self.tree.version(), &lower, upper.as_deref())?;
         let mut pass = self.tree.compact_pass(lower, upper, self.log_end().0);
         let mut bytes_done = 0;

@@ -25,10 +25,6 @@ pub(crate) struct Counters {
     pub(crate) deadlocks: Counter,
     pub(crate) stalls: Counter,
     pub(crate) publications: Counter,
-    pub(crate) checkpoints_by_time: Counter,
-    pub(crate) checkpoints_by_size: Counter,
-    pub(crate) checkpoints_by_target: Counter,
-    pub(crate) checkpoints_by_request: Counter,
     /// Microseconds from the call of a commit to its acknowledgement.
     pub(crate) commit: Histogram,
     /// Nanoseconds of point reads, one in [`READ_SAMPLE`].

@@ -9,7 +9,7 @@ use super::background::Threads;
 use super::batch::WriteBatch;
 use super::callbacks::Callbacks;
 use super::check::OnlineCheckCallback;
-use super::checkpoint::Cause;
+use super::checkpoint_times::{CheckpointCause, CheckpointSummary};
 use super::compact::CompactCallback;
 use super::core::TxnCore;
 use super::engine::{Engine, poisoned};
@@ -268,7 +268,7 @@ impl Database {
     /// # Errors
     /// `NoSpace`, `Poisoned`, `ReadOnly`, `Closed`.
     pub fn checkpoint(&self) -> Result<()> {
-        self.engine().checkpoint(Cause::Request)
+        self.engine().checkpoint(CheckpointCause::Request)
     }
 
     /// Compacts the keys from `lower` (included) to `upper` (excluded; empty: to the end) of a tree, or everything: all
@@ -384,6 +384,15 @@ impl Database {
     pub fn recovery_report(&self) -> Result<RecoveryReport> {
         self.engine().check_open()?;
         Ok(self.engine().report.clone())
+    }
+
+    /// How often checkpoints were made for `cause`, when the last, and how long they took.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn checkpoint_summary(&self, cause: CheckpointCause) -> Result<CheckpointSummary> {
+        self.engine().check_open()?;
+        Ok(self.engine().checkpoint_summary(cause))
     }
 
     /// How long a restart would take if the process ended now.

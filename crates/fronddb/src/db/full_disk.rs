@@ -17,7 +17,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use super::background::PAUSE;
-use super::checkpoint::Cause;
+use super::checkpoint_times::CheckpointCause;
 use super::engine::Engine;
 use super::events::LogLevel;
 use crate::base::{Error, ErrorKind, Result};
@@ -119,7 +119,7 @@ impl Engine {
                 ));
             }
             // Twice: what the log holds for the generation before is given back when there is another one.
-            self.checkpoint(Cause::Space)?;
+            self.checkpoint(CheckpointCause::Size)?;
             self.publish()?;
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use super::check::{OnlineCheckCallback, OnlineCheckProgress, finding_in_tree};
+use super::checkpoint_times::CheckpointCause;
 use super::engine::Engine;
 use super::monitor::{Finding, LOCKS_LISTED_MAX, LockInfo, TransactionInfo};
 use super::options::{Isolation, LockMode};
@@ -41,6 +42,7 @@ impl Engine {
     /// Everything that is counted, at about one moment.
     pub(crate) fn statistics(&self) -> Statistics {
         let counters = &self.counters;
+        let checkpoints = |cause| self.checkpoint_summary(cause).count;
         let tree = self.tree.counters();
         let store = self.store.statistics();
         let cache = self.cache.statistics();
@@ -81,10 +83,10 @@ impl Engine {
             compactions: tree.flushes.get() + tree.compactions.get() + tree.drops.get(),
             compactions_for_reads: tree.for_reads.get(),
             publications: counters.publications.get(),
-            checkpoints_by_time: counters.checkpoints_by_time.get(),
-            checkpoints_by_size: counters.checkpoints_by_size.get(),
-            checkpoints_by_target: counters.checkpoints_by_target.get(),
-            checkpoints_by_request: counters.checkpoints_by_request.get(),
+            checkpoints_by_time: checkpoints(CheckpointCause::Time),
+            checkpoints_by_size: checkpoints(CheckpointCause::Size),
+            checkpoints_by_target: checkpoints(CheckpointCause::Target),
+            checkpoints_by_request: checkpoints(CheckpointCause::Request),
             blocks_read: runs.block_reads_point + runs.block_reads_scan + runs.block_reads_meta,
             bytes_read: store.read_bytes,
             cache_hits: cache.hits.iter().sum(),

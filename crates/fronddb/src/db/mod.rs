@@ -4,8 +4,8 @@
 //! [`batch`], [`bulk`] (loading an empty tree; with `sorter` and `graft`), [`cursor`], [`tree_handle`] (trees and their names), [`monitor`] (transactions and locks),
 //! [`statistics`], [`report`] (recovery), [`events`] (what an error log should hold). Behind them: `engine` (what an open database consists of), `core` (one
 //! transaction's state and ends), `statement` (its statements), `write`, with `decide`, and `read` (the two paths), `covered`
-//! (writes without locks of their own), `ddl` and `catalog` (trees), `prepared` (distributed transactions), `checkpoint`,
-//! [`compact`] (on request), `recovery` and `replay`, `admission`, `full_disk`, `background` (the only threads), `sessions`, `warm`
+//! (writes without locks of their own), `ddl` and `catalog` (trees), `prepared` (distributed transactions), `checkpoint`
+//! with [`checkpoint_times`], [`compact`] (on request), `recovery` and `replay`, `admission`, `full_disk`, `background` (the only threads), `sessions`, `warm`
 //! (hot blocks after a start),
 //! `callbacks` (none is called after the closing), `counters`, `gather`, `json`, `decoders` (for the fuzz targets). For databases that nobody has open: [`check`], [`salvage`], [`log_print`].
 
@@ -17,6 +17,7 @@ mod callbacks;
 mod catalog;
 pub mod check;
 mod checkpoint;
+pub mod checkpoint_times;
 pub mod compact;
 mod core;
 mod counters;
