@@ -7,7 +7,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -83,6 +83,15 @@ pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
     let child = command.spawn()?;
     register.processes.push(child.id());
     Ok(child)
+}
+
+/// What a process prints that is killed if the run ends.
+pub(crate) fn output(command: &mut Command) -> std::io::Result<Output> {
+    let child = spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    let process = child.id();
+    let output = child.wait_with_output();
+    forget_process(process);
+    output
 }
 
 pub(crate) fn forget_process(process: u32) {

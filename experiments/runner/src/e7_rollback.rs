@@ -1,4 +1,4 @@
-//! Experiment 7: rolling back a large transaction, and a kill in the middle of rolling back.
+//! Experiment 7: rolling back a large transaction, a kill in the middle of rolling back, and a kill while it is open.
 //!
 //! `insert`: the transaction inserts the rows; `update`: it changes an indexed column of every row. After the kill two
 //! times are taken: until a SELECT on the table is answered, and until the rows that the transaction touched are free: one
@@ -62,6 +62,19 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
     server.stop(&context.cage)?;
     let server = context.start(directory.path(), &settings, QUERY)?;
     finding.set("clean_ready_seconds", server.ready_seconds);
+    if part.variant == "update" {
+        let connection = open(&server, &change, &mut finding, "third_change_seconds")?;
+        server.kill();
+        drop(connection);
+        let server = context.start(directory.path(), &settings, QUERY)?;
+        let ready = Instant::now();
+        finding.set("open_ready_seconds", server.ready_seconds);
+        wait_until_free(&server, &probes(part.variant, rows))?;
+        finding.set("open_free_seconds", server.ready_seconds + ready.elapsed().as_secs_f64());
+        if state(&server)? != sum {
+            finding.faults.push("the table is not what it was before the transaction that was open".into());
+        }
+    }
     Ok(finding)
 }
 

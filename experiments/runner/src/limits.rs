@@ -55,6 +55,7 @@ pub(crate) struct Cage {
     memory: Option<Group>,
     version2: bool,
     device: Option<String>,
+    has_memory: bool,
     why_not: Vec<String>,
     /// Dropped after the groups.
     _janitor: Option<Janitor>,
@@ -67,7 +68,15 @@ impl Cage {
     }
 
     fn make_in(root: &Path, own: &str, device: Option<String>) -> Self {
-        let mut cage = Cage { io: None, memory: None, version2: false, device, why_not: Vec::new(), _janitor: None };
+        let mut cage = Cage {
+            io: None,
+            memory: None,
+            version2: false,
+            device,
+            has_memory: true,
+            why_not: Vec::new(),
+            _janitor: None,
+        };
         if root.join("cgroup.controllers").exists() {
             cage.version2 = true;
             match make_version2(root, own_group(own, "")) {
@@ -86,6 +95,7 @@ impl Cage {
         if cage.device.is_none() {
             cage.why_not.push("the data does not lie on a block device".into());
         }
+        cage.try_out();
         let groups: Vec<&Path> = [&cage.io, &cage.memory].into_iter().flatten().map(Group::path).collect();
         if !groups.is_empty() {
             // Without it the next run removes them.
@@ -94,11 +104,24 @@ impl Cage {
         cage
     }
 
+    /// What this machine's groups refuse is not limited, and said to be so.
+    fn try_out(&mut self) {
+        let none = Limits::default();
+        if let Err(why) = self.limit_io(&none) {
+            self.why_not.push(why);
+            self.device = None;
+        }
+        if let Err(why) = self.limit_memory(&none) {
+            self.why_not.push(why);
+            self.has_memory = false;
+        }
+    }
+
     /// What it can limit.
     pub(crate) fn in_force(&self) -> InForce {
         InForce {
             io: self.io.is_some() && self.device.is_some(),
-            memory: if self.version2 { self.io.is_some() } else { self.memory.is_some() },
+            memory: self.has_memory && if self.version2 { self.io.is_some() } else { self.memory.is_some() },
         }
     }
 
@@ -121,14 +144,23 @@ impl Cage {
 
     /// Sets the limits of whatever runs in the group. What cannot be limited on this machine is left alone.
     pub(crate) fn apply(&self, limits: &Limits) -> Result<(), Failure> {
+        self.limit_io(limits)?;
+        self.limit_memory(limits)
+    }
+
+    fn limit_io(&self, limits: &Limits) -> Result<(), Failure> {
         if let (Some(group), Some(device)) = (&self.io, &self.device) {
             for (file, line) in io_lines(self.version2, device, limits) {
                 let path = group.path().join(file);
                 fs::write(&path, line).or_say(format!("cannot limit I/O by {file}"))?;
             }
         }
+        Ok(())
+    }
+
+    fn limit_memory(&self, limits: &Limits) -> Result<(), Failure> {
         let group = if self.version2 { &self.io } else { &self.memory };
-        if let Some(group) = group {
+        if let Some(group) = group.as_ref().filter(|_| self.has_memory) {
             let (file, none) = if self.version2 { ("memory.max", "max") } else { ("memory.limit_in_bytes", "-1") };
             let line = limits.memory.map_or(none.into(), |bytes| bytes.to_string());
             fs::write(group.path().join(file), line).or_say(format!("cannot limit memory by {file}"))?;
@@ -247,6 +279,16 @@ mod tests {
 
     const OWN: &str = "7:blkio:/\n4:memory:/box/inner\n0::/slice/scope\n";
 
+    /// A real group's files are not in the way of removing it.
+    fn let_go(cage: Cage) {
+        for door in cage.doors() {
+            for file in fs::read_dir(door.parent().unwrap()).unwrap() {
+                let path = file.unwrap().path();
+                if path.is_dir() { fs::remove_dir(path).unwrap() } else { fs::remove_file(path).unwrap() }
+            }
+        }
+    }
+
     #[test]
     fn version_1_groups_stand_below_the_own_ones_and_go_with_the_cage() {
         let root = tempfile::tempdir().unwrap();
@@ -260,11 +302,7 @@ mod tests {
         assert_eq!(fs::read_to_string(io.join("blkio.throttle.write_iops_device")).unwrap(), "8:0 2000");
         assert_eq!(fs::read_to_string(io.join("blkio.throttle.read_bps_device")).unwrap(), "8:0 0");
         assert_eq!(fs::read_to_string(memory.join("memory.limit_in_bytes")).unwrap(), "1073741824");
-        // A real group's files are not in the way of removing it.
-        for group in [&io, &memory] {
-            fs::read_dir(group).unwrap().for_each(|file| fs::remove_file(file.unwrap().path()).unwrap());
-        }
-        drop(cage);
+        let_go(cage);
         assert!(!io.exists() && !memory.exists());
     }
 
@@ -285,8 +323,9 @@ mod tests {
         let stale = root.path().join("blkio").join(format!("{NAME}4194999"));
         fs::create_dir_all(&stale).unwrap();
         fs::create_dir_all(root.path().join("memory")).unwrap();
-        let _cage = Cage::make_in(root.path(), OWN, Some("8:0".into()));
+        let cage = Cage::make_in(root.path(), OWN, Some("8:0".into()));
         assert!(!stale.exists());
+        let_go(cage);
     }
 
     #[test]
@@ -300,6 +339,26 @@ mod tests {
         assert_eq!(fs::read_to_string(scope.join("cgroup.subtree_control")).unwrap(), "+io +memory");
         let lines = io_lines(true, "8:0", &Limits { iops: Some(2000), ..Limits::default() });
         assert_eq!(lines, [("io.max", "8:0 riops=2000 wiops=2000 rbps=max wbps=max".to_string())]);
+        let_go(cage);
+    }
+
+    #[test]
+    fn a_limit_that_the_group_refuses_is_said_not_to_be_in_force() {
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("memory/box/inner");
+        let name = format!("{NAME}{}", std::process::id());
+        fs::create_dir_all(root.path().join("blkio")).unwrap();
+        fs::create_dir_all(&own).unwrap();
+        // A directory in the place of the file refuses to be written.
+        let mut cage = Cage::make_in(root.path(), OWN, Some("8:0".into()));
+        let file = own.join(&name).join("memory.limit_in_bytes");
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        cage.try_out();
+        assert_eq!(cage.in_force(), InForce { io: true, memory: false });
+        assert!(cage.complaint().unwrap().contains("memory.limit_in_bytes"));
+        cage.apply(&Limits { memory: Some(1), ..Limits::default() }).unwrap();
+        let_go(cage);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::cleanup;
 use crate::failure::{Failure, While};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,10 +34,9 @@ const O_DIRECT: i32 = 0o40000;
 impl Machine {
     /// Looks at the machine, and measures the disk below `folder` for about `time` a measure.
     pub(crate) fn measure(folder: &Path, time: Duration) -> Result<Self, Failure> {
-        let path = folder.join("probe");
-        let result = Self::measure_with(&path, time);
-        let _ = fs::remove_file(&path);
-        result
+        let probe = cleanup::Directory::new(folder.join("probe"));
+        fs::create_dir_all(probe.path()).or_say("cannot measure the disk")?;
+        Self::measure_with(&probe.path().join("file"), time)
     }
 
     fn measure_with(path: &Path, time: Duration) -> Result<Self, Failure> {

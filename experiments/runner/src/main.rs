@@ -172,10 +172,12 @@ fn go_on(
     identity: &Identity,
     parts: &[Part],
 ) -> Result<State, Failure> {
+    let _ = fs::remove_dir_all(&context.work);
+    let _ = fs::remove_dir_all(&context.datasets);
+    // Before anything of an earlier run is dropped.
+    enough_space(&context.out, &context.sizing)?;
     let state = State::open(folder, identity, arguments.fresh)?;
     known_machine(folder, &context.out, arguments.scale)?;
-    let _ = fs::remove_dir_all(&context.work);
-    enough_space(&context.out, &context.sizing)?;
     measure(context, &state, parts)?;
     Ok(state)
 }
@@ -231,7 +233,10 @@ fn known_machine(folder: &Path, out: &Path, scale: Scale) -> Result<Machine, Fai
 
 fn enough_space(out: &Path, sizing: &Sizing) -> Result<(), Failure> {
     let stat = rustix::fs::statvfs(out).or_say("cannot ask for free space")?;
-    let (free, wanted) = (stat.f_bavail * stat.f_frsize, sizing.disk_bytes());
+    space_for(stat.f_bavail * stat.f_frsize, sizing.disk_bytes())
+}
+
+fn space_for(free: u64, wanted: u64) -> Result<(), Failure> {
     if free >= wanted {
         return Ok(());
     }
@@ -303,7 +308,7 @@ pub(crate) struct Written {
 
 #[cfg(test)]
 mod tests {
-    use super::memory;
+    use super::{memory, space_for};
 
     #[test]
     fn amounts_of_memory_have_units_and_a_floor() {
@@ -313,5 +318,12 @@ mod tests {
         assert!(memory("much").unwrap_err().contains("not an amount"));
         assert!(memory("").is_err());
         assert!(memory("18446744073709551615G").is_err());
+    }
+
+    #[test]
+    fn a_disk_that_is_too_small_is_told_with_both_figures() {
+        assert_eq!(space_for(5_000_000, 5_000_000), Ok(()));
+        let told = space_for(4_999_999, 30_000_000).unwrap_err();
+        assert_eq!(told, "no disk space: 4 MB are free, and this scale wants 30 MB");
     }
 }

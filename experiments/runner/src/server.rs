@@ -99,7 +99,7 @@ impl Installation {
             .arg(format!("--basedir={}", self.usr().display()))
             .arg(format!("--datadir={}", new.path().join("data").display()))
             .args(as_root());
-        let output = command.output().or_say("cannot run mariadb-install-db")?;
+        let output = cleanup::output(&mut command).or_say("cannot run mariadb-install-db")?;
         if !output.status.success() {
             return Err(format!("no data directory could be created: {}", String::from_utf8_lossy(&output.stderr)));
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::cleanup;
 use crate::context::Context;
 use crate::failure::{Failure, While};
 use crate::measure::Work;
@@ -29,7 +30,7 @@ pub(crate) fn install(out: &std::path::Path) -> Result<(), Failure> {
     }
     eprintln!("experiments: building go-tpc {VERSION} (once)");
     let module = format!("{MODULE}@{VERSION}");
-    let output = Command::new("go").args(["mod", "download", "-json", &module]).current_dir(out).output();
+    let output = cleanup::output(Command::new("go").args(["mod", "download", "-json", &module]).current_dir(out));
     let output = output.or_say("go-tpc is built with Go, which is missing")?;
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let Some(directory) = answer.get("Dir").and_then(|value| value.as_str()) else {
@@ -37,12 +38,9 @@ pub(crate) fn install(out: &std::path::Path) -> Result<(), Failure> {
         return Err(format!("go-tpc could not be fetched: {}", why.lines().next().unwrap_or_default()));
     };
     let unfinished = program.with_extension("new");
-    let output = Command::new("go")
-        .args(["-C", directory, "build", "-o"])
-        .arg(&unfinished)
-        .arg("./cmd/go-tpc")
-        .output()
-        .or_say("go-tpc is built with Go, which is missing")?;
+    let mut build = Command::new("go");
+    build.args(["-C", directory, "build", "-o"]).arg(&unfinished).arg("./cmd/go-tpc");
+    let output = cleanup::output(&mut build).or_say("go-tpc is built with Go, which is missing")?;
     if !output.status.success() {
         return Err(format!("go-tpc could not be built: {}", String::from_utf8_lossy(&output.stderr)));
     }

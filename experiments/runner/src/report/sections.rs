@@ -16,6 +16,9 @@ use super::goals::{RECOVERIES, WRITES};
 use super::plots::{Place, Plots};
 use super::table::{Better, Line, Spread, Unit, Values, table};
 
+/// What clients are to take of the processors at most.
+const CLIENT_SHARE_MAX: f64 = 0.15;
+
 struct Section<'a> {
     values: &'a Values<'a>,
     engines: &'a [Engine],
@@ -249,11 +252,34 @@ impl Section<'_> {
             "<h2>3. Durable insertion against transaction size</h2><p>Rows per second into a table in memory. “Sync off”: a \
              commit is written but not synced, which is done within a second or so (InnoDB and MyRocks: 2; FROND: \
              WRITE). Published (TokuDB, beyond memory): 1,000 rows per transaction 10,000 rows/s, 10,000 rows 15,000, \
-             without sync 17,000. With one row per transaction and 16 clients these take up to a quarter of the CPU themselves \
-             (their share is below), elsewhere less than 15 %: that holds back the faster engine more.</p>{}{}{}",
+             without sync 17,000. {}</p>{}{}{}",
+            self.clients_of_durable(),
             self.table(&lines),
             folded("Worst second, p99.9, bytes written and CPU of each", &self.table(&beside)),
             self.plots.transaction_size(self.sizing)
+        )
+    }
+
+    /// Where the clients take 15 % of the processors and more.
+    fn clients_of_durable(&self) -> String {
+        let cores = self.machine.cores;
+        let share = |work: &Work| work.client_cpu_seconds / (work.seconds * cores);
+        let most_of = |name: &str| {
+            let of = |engine: &Engine| self.values.work(E3, *engine, "memory", name, share).map(|share| share.median);
+            self.engines.iter().filter_map(of).reduce(f64::max)
+        };
+        let names = cells(self.sizing).into_iter().map(|cell| cell.name());
+        let shares = names.filter_map(|name| Some((most_of(&name)?, name)));
+        let crowded: Vec<(f64, String)> = shares.filter(|(share, _)| *share >= CLIENT_SHARE_MAX).collect();
+        let Some(most) = crowded.iter().map(|(share, _)| *share).reduce(f64::max) else {
+            return "The clients take less than 15 % of the CPU everywhere (their share is below).".into();
+        };
+        let names: Vec<&str> = crowded.iter().map(|(_, name)| name.as_str()).collect();
+        format!(
+            "The clients take less than 15 % of the CPU (their share is below), but for {}: there it is up to {:.0} %, the system calls of one \
+             statement after the other, and holds back the faster engine more.",
+            names.join("; "),
+            most * 100.0
         )
     }
 
@@ -312,6 +338,12 @@ impl Section<'_> {
         if memory.iter().chain(&limited).all(|line| line.cells.iter().all(Option::is_none)) {
             return String::new();
         }
+        let times = self.sizing.sysbench_large_rows as f64 / self.sizing.cache_bytes as f64;
+        let name = "large table on disk, times the engine's cache (bytes per row of experiment 6)";
+        limited.push(self.line(name, Better::Neither, Unit::Share, |engine| {
+            let per_row = self.plots.per_row(E6, engine, "sysbench", "rows")?;
+            Some(per_row.map(|bytes| bytes * times))
+        }));
         format!(
             "<h2>4. Throughput against table size (sysbench)</h2><p>Transactions per second of sysbench's stock tests, keys \
              uniformly random, conflicts tried again (<code>{}</code>). Published (2,000-IOPS volume, InnoDB with a 20 GB pool, up to 50 M rows): InnoDB ahead on \
@@ -344,6 +376,13 @@ impl Section<'_> {
             }
             lines.push(self.of_number(place, "  consistent", Better::Neither, Unit::YesNo, "consistent"));
             lines.push(self.of_number(place, "  size afterwards", Better::Lower, Unit::Bytes, "bytes_on_disk"));
+            if variant == "limited" {
+                let cache = self.sizing.tpcc_cache_bytes as f64;
+                lines.push(self.line("  size, times the engine's cache", Better::Neither, Unit::Share, |engine| {
+                    let bytes = self.values.number(E5, engine, variant, "bytes_on_disk")?;
+                    Some(bytes.map(|bytes| bytes / cache))
+                }));
+            }
             lines.push(self.of_number(
                 place,
                 "  first SELECT after the kill",
@@ -386,6 +425,9 @@ impl Section<'_> {
             lines.push(self.line(format!("{title}: bytes per row after loading"), Better::Lower, Unit::Bytes, per_row));
             let place = (E6, variant, "load");
             lines.push(self.of_work(place, "  rows loaded per second", Better::Higher, Unit::Count, Work::rate));
+            lines.push(self.of_work(place, "  worst second", Better::Higher, Unit::Count, Work::worst_second));
+            let cpu = "  server CPU per row";
+            lines.push(self.of_work(place, cpu, Better::Lower, Unit::Microseconds, Work::cpu_us_per_unit));
             lines.push(self.of_work(
                 place,
                 "  written per row by loading",
@@ -441,6 +483,12 @@ impl Section<'_> {
                 "free_seconds",
             ));
             lines.push(self.after_orderly_end(place));
+            if variant == "update" {
+                let killed = "  killed with the transaction open: first SELECT";
+                lines.push(self.of_number(place, killed, Better::Lower, Unit::Seconds, "open_ready_seconds"));
+                let free = "  killed with the transaction open: rows free";
+                lines.push(self.of_number(place, free, Better::Lower, Unit::Seconds, "open_free_seconds"));
+            }
             lines.push(self.of_number(place, "  memory at most", Better::Lower, Unit::Bytes, "memory_peak"));
         }
         if lines.iter().all(|line| line.cells.iter().all(Option::is_none)) {
@@ -488,7 +536,7 @@ impl Section<'_> {
         let title = "Rows inserted per second with a long reader open, a checkpoint in the middle";
         let plot = self.plots.over_time((E8, "checkpoint", "insert"), title, "rows per second", false);
         format!(
-            "<h2>8. The worst moments</h2><p>Of the write experiments that last 20 s and more, besides their means: the \
+            "<h2>8. The worst moments</h2><p>Of the write experiments that last 20 s and more, the loading of tables left out, besides their means: the \
              slowest second, p99.9 (for TPC-C that of the worst second), bytes written, CPU and the longest transaction. In the queue one client inserts at the tail and one deletes at the head.</p>{table}{plot}"
         )
     }
