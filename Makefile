@@ -24,7 +24,7 @@ help: ## this list
 
 setup: ## verify the tools that building needs; installs a C compiler where there is none
 	@command -v $(CARGO) >/dev/null || { \
-	  echo "setup: cargo is missing; install Rust, see https://rustup.rs or 'apt-get install rustup'" >&2; exit 1; }
+	  echo "setup: cargo is missing; install Rust, see https://rustup.rs" >&2; exit 1; }
 	@missing=; \
 	command -v cc >/dev/null || missing="gcc libc6-dev"; \
 	command -v pkg-config >/dev/null || missing="$$missing pkg-config"; \
