@@ -30,8 +30,10 @@ const COMPRESSORS_MAX: usize = 4;
 const TRIAL_INTERVAL: u8 = 63;
 /// Set where the record as it is was as good.
 const AS_IT_IS: u8 = 0x80;
-/// Turning takes time too: it has to gain this part of what is stored.
-const GAIN_PART: usize = 16;
+/// Turning takes time, of wide rows more than compressing them: it has to save a quarter of what would be stored.
+fn is_worth_it(turned: usize, as_it_is: usize) -> bool {
+    turned <= as_it_is - as_it_is / 4
+}
 
 /// Which form was the better one at the last trial, by tree: many trees may share a place.
 #[derive(Debug)]
@@ -125,7 +127,7 @@ impl Compression {
         let mut as_it_is = Vec::new();
         let tag = compress(record, &mut as_it_is)?;
         let bytes = if tag == 0 { record.len() } else { as_it_is.len() };
-        log.trials.decided(tree, bytes <= stored.len() + stored.len() / GAIN_PART);
+        log.trials.decided(tree, !is_worth_it(stored.len(), bytes));
         if bytes <= stored.len() {
             *stored = as_it_is;
             return Ok(tag);
