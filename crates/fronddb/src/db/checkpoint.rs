@@ -157,7 +157,7 @@ impl Engine {
         self.snapshots.retention(self.statuses.as_ref())
     }
 
-    /// Makes the active memtable a sealed one if it holds at least `bytes_min` bytes of messages.
+    /// Makes the active memtable a sealed one if it holds at least `bytes_min` bytes of messages; for a checkpoint of this cause.
     pub(crate) fn seal_active(&self, bytes_min: usize, cause: CheckpointCause) -> Result<bool> {
         let log = self.log()?;
         let _switching = self.switching.lock();

@@ -5,7 +5,7 @@
 //! is stored, and whether planes are used at all, is up to whoever owns the format: [`super::block`],
 //! [`super::record`].
 
-use super::columns::{Ints, Plane, PlaneHead, put_plane};
+use super::columns::{Ints, Plane, PlaneHead, put_ints, put_plane};
 use crate::base::codec::Decoder;
 use crate::base::{Error, Result};
 
@@ -66,6 +66,7 @@ impl Strings {
 /// Working memory of planes.
 #[derive(Debug, Default)]
 pub(super) struct Planes {
+    lengths: Vec<u64>,
     plane: Vec<u8>,
     bodies: Vec<u8>,
     scratch: Vec<u8>,
@@ -74,16 +75,26 @@ pub(super) struct Planes {
 impl Planes {
     /// Bytes really allocated.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.plane.capacity() + self.bodies.capacity() + self.scratch.capacity()
+        let lengths = self.lengths.capacity() * size_of::<u64>();
+        lengths + self.plane.capacity() + self.bodies.capacity() + self.scratch.capacity()
     }
 
-    /// Appends the first `columns` bytes of all strings as planes: the heads, then the bodies.
+    /// Appends strings: their lengths, the first `columns` bytes of all that have some as planes (heads, then bodies), and what is left
+    /// of each.
     pub(super) fn put(&mut self, strings: &Strings, columns: usize, out: &mut Vec<u8>) {
+        self.lengths.clear();
+        self.lengths.extend(strings.iter().map(|string| string.len() as u64));
+        put_ints(&self.lengths, out);
         for column in 0..columns {
             gather(strings, column, &mut self.plane);
             put_plane(&self.plane, &mut self.scratch, out, &mut self.bodies);
         }
         out.append(&mut self.bodies);
+        if columns == 0 {
+            out.extend_from_slice(&strings.bytes);
+        } else if strings.longest > columns {
+            strings.iter().for_each(|string| out.extend_from_slice(string.get(columns..).unwrap_or_default()));
+        }
     }
 }
 
@@ -122,6 +133,14 @@ pub(super) fn total(lengths: &Ints<'_>, count: usize, limit: usize) -> Result<us
         (0..count).try_fold(0usize, |sum, index| sum.checked_add(usize::try_from(lengths.get(index)).ok()?))
     };
     sum.filter(|sum| *sum <= limit).ok_or_else(|| damaged("strings too long"))
+}
+
+/// The least of a column of lengths; 0 of none.
+pub(super) fn shortest(lengths: &Ints<'_>, count: usize) -> usize {
+    match lengths.is_constant() {
+        true => lengths.low() as usize,
+        false => (0..count).map(|index| lengths.get(index) as usize).min().unwrap_or(0),
+    }
 }
 
 impl<'a> StoredStrings<'a> {

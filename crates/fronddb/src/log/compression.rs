@@ -30,10 +30,6 @@ const COMPRESSORS_MAX: usize = 4;
 const TRIAL_INTERVAL: u8 = 63;
 /// Set where the record as it is was as good.
 const AS_IT_IS: u8 = 0x80;
-/// Turning takes time, of wide rows more than compressing them: it has to save a quarter of what would be stored.
-fn is_worth_it(turned: usize, as_it_is: usize) -> bool {
-    turned <= as_it_is - as_it_is / 4
-}
 
 /// Which form was the better one at the last trial, by tree: many trees may share a place.
 #[derive(Debug)]
@@ -72,6 +68,11 @@ impl Trials {
         let winner = if as_it_is { AS_IT_IS } else { 0 };
         self.of(tree).store(TRIAL_INTERVAL | winner, Ordering::Relaxed);
     }
+}
+
+/// Turning takes time, of wide rows more than compressing them: it has to save a quarter of what would be stored.
+fn is_worth_it(turned: usize, as_it_is: usize) -> bool {
+    turned <= as_it_is - as_it_is / 4
 }
 
 impl Log {

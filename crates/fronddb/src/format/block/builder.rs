@@ -269,17 +269,10 @@ impl EntryBlockBuilder {
 
     /// Appends the keys alone, as [`EntryBlockBuilder::encode`] would.
     pub fn encode_keys(&mut self, planes: bool, out: &mut Vec<u8>) {
-        self.ints.clear();
         if planes {
-            self.ints.extend(self.keys.iter().map(|key| key.len() as u64));
-            put_ints(&self.ints, out);
-            let columns = self.keys.shortest;
-            self.planes.put(&self.keys, columns, out);
-            if self.keys.longest > columns {
-                self.keys.iter().for_each(|key| out.extend_from_slice(&key[columns..]));
-            }
-            return;
+            return self.planes.put(&self.keys, self.keys.shortest, out);
         }
+        self.ints.clear();
         let mut before: &[u8] = &[];
         self.ints.extend(self.keys.iter().map(|key| {
             let shared = before.iter().zip(key).take_while(|(a, b)| a == b).count();
@@ -299,17 +292,8 @@ impl EntryBlockBuilder {
 
     /// Appends the payloads alone, as [`EntryBlockBuilder::encode`] would.
     pub fn encode_payloads(&mut self, planes: bool, out: &mut Vec<u8>) {
-        self.ints.clear();
-        self.ints.extend(self.payloads.iter().map(|payload| payload.len() as u64));
-        put_ints(&self.ints, out);
-        if !planes {
-            out.extend_from_slice(&self.payloads.bytes);
-            return;
-        }
-        let columns = self.payloads.iter().map(<[u8]>::len).filter(|length| *length > 0).min().unwrap_or(0);
+        let lengths = self.payloads.iter().map(<[u8]>::len).filter(|length| planes && *length > 0);
+        let columns = lengths.min().unwrap_or(0);
         self.planes.put(&self.payloads, columns, out);
-        if self.payloads.longest > columns {
-            self.payloads.iter().for_each(|payload| out.extend_from_slice(payload.get(columns..).unwrap_or_default()));
-        }
     }
 }

@@ -6,7 +6,7 @@ use crate::base::codec::Decoder;
 use crate::base::{Error, Result};
 use crate::format::Kind;
 use crate::format::columns::Ints;
-use crate::format::strings::{PlaneAt, StoredStrings, total};
+use crate::format::strings::{PlaneAt, StoredStrings, shortest, total};
 
 pub(super) fn damaged(what: &str) -> Error {
     Error::corruption(format!("entry block: {what}"))
@@ -120,11 +120,7 @@ impl<'a> Keys<'a> {
         if let Form::Planes { heads_first } = form {
             // These lengths count the common prefix, which lies in memory once: the limit is checked later.
             let bytes = total(&first, distinct, usize::MAX)?;
-            let columns = if first.is_constant() {
-                first.low() as usize
-            } else {
-                (0..distinct).map(|index| first.get(index) as usize).min().unwrap_or(0)
-            };
+            let columns = shortest(&first, distinct);
             let strings =
                 StoredStrings::decode(decoder, first, columns, distinct, bytes, heads_first, limit, plane, matrix)?;
             return Ok(Keys::Planes(strings));

@@ -31,9 +31,9 @@ use crate::base::codec::{Decoder, put_bytes, put_varint};
 use crate::base::key::PREFIX_BYTES;
 use crate::base::{Error, Lsn, Result, TreeId, TxnId};
 use crate::format::columns::{Ints, put_ints};
-use crate::format::strings::{Planes, StoredStrings, Strings, total};
+use crate::format::strings::{Planes, StoredStrings, Strings, shortest, total};
 
-// These five are part of the format: the reader goes by them.
+// These are part of the format: the reader goes by all of them.
 
 /// Most bytes of keys and payloads in a turned record, each message counting for [`MESSAGE_BYTES`] more.
 pub const TURNED_BYTES_MAX: usize = 4 << 20;
@@ -45,7 +45,6 @@ const MESSAGES_MIN: usize = 16;
 const PLANES_MIN: usize = 8;
 /// Most planes of a string: what comes after them is seldom made of columns.
 const PLANES_MAX: usize = 512;
-
 /// What a message counts besides its key and its payload, so that none is free.
 const MESSAGE_BYTES: usize = 8;
 
@@ -99,7 +98,6 @@ pub struct Turner {
     trees: Vec<OfTree>,
     used: usize,
     order: Vec<u64>,
-    lengths: Vec<u64>,
     planes: Planes,
 }
 
@@ -120,8 +118,8 @@ impl Turner {
         for OfTree { tree, forms, keys, payloads } in &self.trees[..self.used] {
             out.extend_from_slice(tree);
             put_ints(forms, out);
-            put_strings(keys, &mut self.lengths, &mut self.planes, out);
-            put_strings(payloads, &mut self.lengths, &mut self.planes, out);
+            put_strings(keys, &mut self.planes, out);
+            put_strings(payloads, &mut self.planes, out);
         }
         true
     }
@@ -180,21 +178,13 @@ impl Turner {
             words(&of_tree.forms) + of_tree.keys.memory_bytes() + of_tree.payloads.memory_bytes() + size_of::<OfTree>()
         };
         let trees: usize = self.trees.iter().map(of_tree).sum();
-        trees + words(&self.order) + words(&self.lengths) + self.planes.memory_bytes()
+        trees + words(&self.order) + self.planes.memory_bytes()
     }
 }
 
-fn put_strings(strings: &Strings, lengths: &mut Vec<u64>, memory: &mut Planes, out: &mut Vec<u8>) {
-    if strings.len() == 0 {
-        return;
-    }
-    lengths.clear();
-    lengths.extend(strings.iter().map(|string| string.len() as u64));
-    put_ints(lengths, out);
-    let columns = planes(strings.len(), strings.shortest);
-    memory.put(strings, columns, out);
-    if strings.longest > columns {
-        strings.iter().for_each(|string| out.extend_from_slice(&string[columns..]));
+fn put_strings(strings: &Strings, memory: &mut Planes, out: &mut Vec<u8>) {
+    if strings.len() > 0 {
+        memory.put(strings, planes(strings.len(), strings.shortest), out);
     }
 }
 
@@ -216,10 +206,7 @@ impl<'a> Rows<'a> {
         let lengths = Ints::decode(decoder, count)?;
         let sum = total(&lengths, count, *left)?;
         *left -= sum;
-        let shortest = match lengths.is_constant() {
-            true => lengths.low() as usize,
-            false => (0..count).map(|index| lengths.get(index) as usize).min().unwrap_or(0),
-        };
+        let shortest = shortest(&lengths, count);
         let columns = planes(count, shortest);
         let (mut plane, matrix) = (Vec::new(), Vec::new());
         let stored = StoredStrings::decode(decoder, lengths, columns, count, sum, true, sum, &mut plane, matrix)?;
