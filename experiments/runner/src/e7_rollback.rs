@@ -51,14 +51,18 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
 
     let connection = open(&server, &change, &mut finding, "second_change_seconds")?;
     kill_in_rollback(server, connection, &mut finding)?;
-    let server = context.start(directory.path(), &settings, QUERY)?;
-    let ready = Instant::now();
-    finding.set("ready_seconds", server.ready_seconds);
-    wait_until_free(&server, &probes(part.variant, rows))?;
-    finding.set("free_seconds", server.ready_seconds + ready.elapsed().as_secs_f64());
-    if state(&server)? != sum {
-        finding.faults.push("the table is not what it was before the interrupted transaction".into());
-    }
+    let after_kill = |finding: &mut Finding, [ready_name, free_name]: [&str; 2], interrupted: &str| {
+        let server = context.start(directory.path(), &settings, QUERY)?;
+        let ready = Instant::now();
+        finding.set(ready_name, server.ready_seconds);
+        wait_until_free(&server, &probes(part.variant, rows))?;
+        finding.set(free_name, server.ready_seconds + ready.elapsed().as_secs_f64());
+        if state(&server)? != sum {
+            finding.faults.push(format!("the table is not what it was before the {interrupted}"));
+        }
+        Ok::<_, Failure>(server)
+    };
+    let server = after_kill(&mut finding, ["ready_seconds", "free_seconds"], "interrupted transaction")?;
     server.stop(&context.cage)?;
     let server = context.start(directory.path(), &settings, QUERY)?;
     finding.set("clean_ready_seconds", server.ready_seconds);
@@ -66,14 +70,8 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
         let connection = open(&server, &change, &mut finding, "third_change_seconds")?;
         server.kill();
         drop(connection);
-        let server = context.start(directory.path(), &settings, QUERY)?;
-        let ready = Instant::now();
-        finding.set("open_ready_seconds", server.ready_seconds);
-        wait_until_free(&server, &probes(part.variant, rows))?;
-        finding.set("open_free_seconds", server.ready_seconds + ready.elapsed().as_secs_f64());
-        if state(&server)? != sum {
-            finding.faults.push("the table is not what it was before the transaction that was open".into());
-        }
+        let names = ["open_ready_seconds", "open_free_seconds"];
+        after_kill(&mut finding, names, "transaction that was open")?;
     }
     Ok(finding)
 }

@@ -245,7 +245,6 @@ fn space_for(free: u64, wanted: u64) -> Result<(), Failure> {
 
 fn measure(context: &Context, state: &State, parts: &[Part]) -> Result<(), Failure> {
     let _datasets = cleanup::Directory::new(context.datasets.clone());
-    let _ = fs::remove_dir_all(&context.datasets);
     let mut progress = Progress::new(parts);
     for (at, part) in parts.iter().enumerate() {
         if state.finished(part).is_some() {

@@ -183,21 +183,19 @@ impl Judge<'_> {
     fn rollback(&mut self) {
         for variant in ["insert", "update"] {
             let number = |name| self.values.number(E7, Engine::Frond, variant, name).map(|spread| spread.median);
-            let (rollback, free, clean) =
-                (number("rollback_seconds"), number("free_seconds"), number("clean_ready_seconds"));
-            if let Some(seconds) = rollback {
+            let clean = number("clean_ready_seconds");
+            if let Some(seconds) = number("rollback_seconds") {
                 let seen = format!("{:.1} ms", seconds * 1e3);
                 self.tell(format!("rollback ({variant})"), "≤ 10 ms", seen, Some(seconds <= 0.01));
             }
-            if let (Some(free), Some(clean)) = (free, clean) {
-                let seen = format!("{free:.2} s; clean start {clean:.2} s");
-                let what = format!("rows free after a kill in rollback, or right after it ({variant})");
-                self.tell(what, "within 0.3 s of a clean start", seen, Some(free <= clean + RECOVERY_SECONDS));
-            }
-            if let (Some(free), Some(clean)) = (number("open_free_seconds"), clean) {
-                let seen = format!("{free:.2} s; clean start {clean:.2} s");
-                let what = format!("rows free after a kill with the transaction open ({variant})");
-                self.tell(what, "within 0.3 s of a clean start", seen, Some(free <= clean + RECOVERY_SECONDS));
+            for (name, killed) in
+                [("free_seconds", "in rollback, or right after it"), ("open_free_seconds", "with the transaction open")]
+            {
+                if let (Some(free), Some(clean)) = (number(name), clean) {
+                    let seen = format!("{free:.2} s; clean start {clean:.2} s");
+                    let what = format!("rows free after a kill {killed} ({variant})");
+                    self.tell(what, "within 0.3 s of a clean start", seen, Some(free <= clean + RECOVERY_SECONDS));
+                }
             }
         }
     }

@@ -100,9 +100,19 @@ impl Section<'_> {
 
     /// What the client that loads the server took of the machine.
     fn client_share(&self, place: Place, name: &str) -> Line {
+        self.of_work(place, name, Better::Neither, Unit::Percent, self.share_of_client())
+    }
+
+    fn share_of_client(&self) -> impl Fn(&Work) -> f64 + use<> {
         let cores = self.machine.cores;
-        self.of_work(place, name, Better::Neither, Unit::Percent, move |work| {
-            work.client_cpu_seconds / (work.seconds * cores)
+        move |work| work.client_cpu_seconds / (work.seconds * cores)
+    }
+
+    /// What a directory takes on disk, in times of a cache.
+    fn times_the_cache(&self, place: (Experiment, &str), name: &str, cache_bytes: u64) -> Line {
+        self.line(name, Better::Neither, Unit::Share, |engine| {
+            let bytes = self.values.number(place.0, engine, place.1, "bytes_on_disk")?;
+            Some(bytes.map(|bytes| bytes / cache_bytes as f64))
         })
     }
 
@@ -139,7 +149,7 @@ impl Section<'_> {
         let floor = self.values.work(E1, Engine::Blackhole, "floor", "insert", Work::rate);
         for (variant, title) in [("unlimited", "No limit on I/O"), ("limited", "Limited volume")] {
             let place = (E1, variant, "insert");
-            let (disk, cache) = (self.machine.bytes_per_second, self.sizing.cache_bytes as f64);
+            let disk = self.machine.bytes_per_second;
             let mut lines = vec![
                 self.of_work(place, "rows per second", Better::Higher, Unit::Count, Work::rate),
                 self.of_work(place, "  first quarter", Better::Neither, Unit::Count, |work| work.quarters().0),
@@ -162,10 +172,11 @@ impl Section<'_> {
                 ),
                 self.memory_peak(place),
                 self.client_share(place, "  client's share of all CPU"),
-                self.line("  table on disk, times the engine's cache", Better::Neither, Unit::Share, |engine| {
-                    let bytes = self.values.number(E1, engine, variant, "bytes_on_disk")?;
-                    Some(bytes.map(|bytes| bytes / cache))
-                }),
+                self.times_the_cache(
+                    (E1, variant),
+                    "  table on disk, times the engine's cache",
+                    self.sizing.cache_bytes,
+                ),
             ]);
             if let Some(floor) = floor.filter(|_| variant == "unlimited") {
                 lines.push(self.of_work(
@@ -262,10 +273,9 @@ impl Section<'_> {
 
     /// Where the clients take 15 % of the processors and more.
     fn clients_of_durable(&self) -> String {
-        let cores = self.machine.cores;
-        let share = |work: &Work| work.client_cpu_seconds / (work.seconds * cores);
         let most_of = |name: &str| {
-            let of = |engine: &Engine| self.values.work(E3, *engine, "memory", name, share).map(|share| share.median);
+            let share = |engine: &Engine| self.values.work(E3, *engine, "memory", name, self.share_of_client());
+            let of = |engine: &Engine| share(engine).map(|share| share.median);
             self.engines.iter().filter_map(of).reduce(f64::max)
         };
         let names = cells(self.sizing).into_iter().map(|cell| cell.name());
@@ -377,11 +387,8 @@ impl Section<'_> {
             lines.push(self.of_number(place, "  consistent", Better::Neither, Unit::YesNo, "consistent"));
             lines.push(self.of_number(place, "  size afterwards", Better::Lower, Unit::Bytes, "bytes_on_disk"));
             if variant == "limited" {
-                let cache = self.sizing.tpcc_cache_bytes as f64;
-                lines.push(self.line("  size, times the engine's cache", Better::Neither, Unit::Share, |engine| {
-                    let bytes = self.values.number(E5, engine, variant, "bytes_on_disk")?;
-                    Some(bytes.map(|bytes| bytes / cache))
-                }));
+                let cache = self.sizing.tpcc_cache_bytes;
+                lines.push(self.times_the_cache(place, "  size, times the engine's cache", cache));
             }
             lines.push(self.of_number(
                 place,
