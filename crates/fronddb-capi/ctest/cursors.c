@@ -46,6 +46,50 @@ static void moves(frond_txn *txn, frond_tree *tree)
   frond_cursor_close(cursor);
 }
 
+/* 3,000 rows that were rolled back lie before one that is there. */
+static void giving_up(frond_db *db)
+{
+  frond_tree *tree;
+  frond_txn *txn;
+  frond_cursor *cursor;
+  frond_cursor_options options;
+  frond_row row;
+  char key[32];
+  int i;
+  OK(frond_db_create_tree(db, "giving up", NULL, &tree));
+  OK(frond_db_put(db, tree, text("z"), text("row")));
+  OK(frond_txn_begin(db, NULL, &txn));
+  for (i = 0; i < 3 * FROND_CURSOR_KEYS_BEFORE_GIVING_UP; i++) {
+    number(key, "key%04d", i);
+    OK(frond_txn_put(txn, tree, text(key), text("gone")));
+  }
+  OK(frond_txn_rollback(txn));
+  OK(frond_txn_begin(db, NULL, &txn));
+  memset(&options, 0, sizeof options);
+  options.flags = FROND_CURSOR_GIVE_UP;
+  OK(frond_cursor_open(txn, tree, &options, &cursor));
+  CHECK(!frond_cursor_gave_up(cursor) && !frond_cursor_gave_up(NULL));
+  OK(frond_cursor_move(cursor, FROND_MOVE_LAST, none(), &row));
+  CHECK(is(row.key, "z") && !frond_cursor_gave_up(cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(row.key.data == NULL && frond_cursor_gave_up(cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_NEXT, none(), &row));
+  CHECK(row.key.data == NULL && frond_cursor_gave_up(cursor));
+  frond_cursor_close(cursor);
+  /* The end of a range is no giving up. */
+  options.lower = text("zz");
+  OK(frond_cursor_open(txn, tree, &options, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(row.key.data == NULL && !frond_cursor_gave_up(cursor));
+  frond_cursor_close(cursor);
+  OK(frond_cursor_open(txn, tree, NULL, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.key, "z") && !frond_cursor_gave_up(cursor));
+  frond_cursor_close(cursor);
+  OK(frond_txn_rollback(txn));
+  frond_tree_close(tree);
+}
+
 static void bounds(frond_txn *txn, frond_tree *tree)
 {
   static const struct {
@@ -78,7 +122,7 @@ static void bounds(frond_txn *txn, frond_tree *tree)
   OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
   CHECK(is(row.key, "key0010") && row.value.size == 0);
   frond_cursor_close(cursor);
-  options.flags = 1024;
+  options.flags = 2048;
   WRONG(frond_cursor_open(txn, tree, &options, &cursor));
   options.flags = 0;
   options.lock = 3;
@@ -417,6 +461,7 @@ void test_cursors(void)
     after_the_end(db, tree);
     OK(frond_db_checkpoint(db)); /* and once more from the tree on disk */
   }
+  giving_up(db);
   committed_and_latest(db);
   lent(db);
   lent_beyond_the_cache();

@@ -466,9 +466,12 @@ enum {
   FROND_CURSOR_ADDED = 128,    /* the same, and with it what others have written since or not committed, but not what they have
                                 * deleted since or not committed: for who locks what it finds and looks again then */
   FROND_CURSOR_OTHERS = 256,   /* without lock: as FROND_CURSOR_COMMITTED, and does not see what its transaction has written */
-  FROND_CURSOR_PEEK = 512      /* with lock, at read committed and below: stops at rows that others hold without waiting, shows them as
+  FROND_CURSOR_PEEK = 512,     /* with lock, at read committed and below: stops at rows that others hold without waiting, shows them as
                                 * they were committed last and does not lock them. FROND_MOVE_AGAIN takes one */
+  FROND_CURSOR_GIVE_UP = 1024  /* without lock, for samples: gives up once it has passed over more than 1,000 keys without a row in all
+                                * (deleted, rolled back), and is at no row; frond_cursor_gave_up tells that from an end */
 };
+#define FROND_CURSOR_KEYS_BEFORE_GIVING_UP 1000
 
 /* What a cursor ranges over. All zeros: everything, without locks. */
 typedef struct frond_cursor_options {
@@ -507,6 +510,8 @@ frond_status frond_cursor_move(frond_cursor *cursor, frond_move move, frond_slic
 frond_status frond_cursor_row(const frond_cursor *cursor, frond_row *row);
 /* Whether another transaction holds the row that it is at, which is not locked then (FROND_CURSOR_PEEK). */
 bool frond_cursor_is_peeked(const frond_cursor *cursor);
+/* Whether it has given up (FROND_CURSOR_GIVE_UP): it stays at no row. */
+bool frond_cursor_gave_up(const frond_cursor *cursor);
 /* Locks the row that it is at and reads it again as it is now; row->key.data is NULL when it is gone, or held by
  * another and skipped: the cursor is then between its neighbours. row may be NULL. */
 frond_status frond_cursor_lock_row(frond_cursor *cursor, frond_lock_mode mode, int64_t wait_ms, frond_row *row);

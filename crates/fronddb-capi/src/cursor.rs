@@ -100,7 +100,8 @@ fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions
         | FROND_CURSOR_LATEST
         | FROND_CURSOR_ADDED
         | FROND_CURSOR_OTHERS
-        | FROND_CURSOR_PEEK;
+        | FROND_CURSOR_PEEK
+        | FROND_CURSOR_GIVE_UP;
     check_flags(options.flags, known)?;
     let set = |flag: u32| options.flags & flag != 0;
     let bound = |bytes: Bytes<'_>, included: bool| -> Result<Bound<Vec<u8>>> {
@@ -132,6 +133,7 @@ fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions
             bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
         },
         fill_cache: !set(FROND_CURSOR_NO_FILL_CACHE),
+        passed_over_max: set(FROND_CURSOR_GIVE_UP).then_some(FROND_CURSOR_KEYS_BEFORE_GIVING_UP),
     })
 }
 
@@ -184,6 +186,11 @@ pub extern "C" fn frond_cursor_row(cursor: Option<&frond_cursor>, row: Out<'_, f
 #[unsafe(no_mangle)]
 pub extern "C" fn frond_cursor_is_peeked(cursor: Option<&frond_cursor>) -> bool {
     guard("frond_cursor_is_peeked", || cursor.is_some_and(|cursor| cursor.inner.is_peeked()))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_cursor_gave_up(cursor: Option<&frond_cursor>) -> bool {
+    guard("frond_cursor_gave_up", || cursor.is_some_and(|cursor| cursor.inner.gave_up()))
 }
 
 #[unsafe(no_mangle)]

@@ -44,6 +44,7 @@ pub struct Cursor {
     peeks: bool,
     sees: Sees,
     keys_only: bool,
+    passed_over_max: Option<u64>,
     read: ReadOptions,
     source: Option<Source>,
     at: At,
@@ -102,6 +103,7 @@ impl TxnCore {
             peeks: options.peeks && lock.is_some() && !gaps,
             sees: options.sees,
             keys_only: options.keys_only,
+            passed_over_max: options.passed_over_max,
             read: ReadOptions {
                 fill_cache: options.fill_cache,
                 read_ahead_bytes: options.read_ahead_bytes,
@@ -248,6 +250,11 @@ impl Cursor {
         matches!(self.at, At::Source | At::Own | At::Peeked)
     }
 
+    /// True when it has given up ([`CursorOptions::passed_over_max`]): that it is at no row says nothing then.
+    pub fn gave_up(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.cursor.gave_up())
+    }
+
     /// The key of its row; empty when it is at none.
     #[inline]
     pub fn key(&self) -> &[u8] {
@@ -311,6 +318,9 @@ impl Cursor {
             let view = core.engine.owned_view(number, own, uncommitted);
             let mut cursor = core.engine.tree.cursor(view, self.lower.clone(), self.upper.clone(), self.read);
             cursor.stop_when(core.cancelled.clone());
+            if let Some(keys) = self.passed_over_max.filter(|_| self.lock.is_none()) {
+                cursor.give_up_after(keys);
+            }
             if self.lock.is_some() {
                 cursor.watch_undecided();
             }

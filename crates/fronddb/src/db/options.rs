@@ -367,6 +367,9 @@ pub struct CursorOptions {
     pub read_ahead_bytes: usize,
     /// Whether blocks that it reads stay in the cache. Turn it off for one-off scans of large trees.
     pub fill_cache: bool,
+    /// Gives up, and is at no row, once it has passed over more keys without a row than this in all ([`crate::Cursor::gave_up`]): for who
+    /// takes samples and must not read all that was deleted or rolled back a while ago to find one. Only without `lock`.
+    pub passed_over_max: Option<u64>,
 }
 
 impl Default for CursorOptions {
@@ -382,6 +385,7 @@ impl Default for CursorOptions {
             keys_only: false,
             read_ahead_bytes: 256 << 10,
             fill_cache: true,
+            passed_over_max: None,
         }
     }
 }

@@ -88,6 +88,14 @@ impl View<'_> {
         self.sight(stamp, is_delete) == Sight::Seen
     }
 
+    /// True when a message with this stamp is rolled back: then no reader sees it, ever.
+    pub fn aborted(&self, stamp: Stamp) -> bool {
+        match stamp {
+            Stamp::Written { txn, step } => self.statuses.status(txn, step) == Status::Aborted,
+            Stamp::Settled | Stamp::Committed(_) => false,
+        }
+    }
+
     /// When a message with this stamp was committed: 0 when settled, `None` when it was not.
     pub fn committed(&self, stamp: Stamp) -> Option<CommitNumber> {
         match stamp {

@@ -39,7 +39,7 @@ use crate::format::block::EntryBlock;
 use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::{Statuses, Uncommitted, View};
 use crate::run::CursorMode;
-use chain::Chain;
+use chain::{Chain, Death};
 use leaf::{Direction, Leaf, Place};
 use passing::Passing;
 pub use passing::check_stop;
@@ -139,8 +139,8 @@ pub struct TreeCursor {
     chain: Chain,
     /// The stream of the last row.
     last_rank: Option<u32>,
-    /// Set by resolving a key: the commit of the delete that is the newest message.
-    dead_since: Option<CommitNumber>,
+    /// Set by resolving a key.
+    death: Death,
     undecided: Undecided,
     /// Blocks that [`TreeCursor::keep_value`] keeps.
     kept: Vec<Arc<EntryBlock>>,
@@ -173,7 +173,7 @@ impl BeTree {
             passing: Passing::default(),
             chain: Chain::default(),
             last_rank: None,
-            dead_since: None,
+            death: Death::new(),
             undecided: Undecided::default(),
             kept: Vec::new(),
         }
@@ -471,6 +471,9 @@ impl TreeCursor {
                 return Ok(true);
             }
             self.passing.key()?;
+            if self.passing.is_over() {
+                return Ok(self.give_up());
+            }
             if !self.pass_dead()? {
                 self.skip_key()?;
             }
@@ -492,6 +495,7 @@ impl TreeCursor {
         }
         let mut found = None;
         let mut is_newest = true;
+        self.death = Death::new();
         // A source that leaves the key undecided is put back in order, so the next older one with the key,
         // if there is one, is always the last.
         while let Some(place @ Place { rank, .. }) = leaf.order.last().copied() {
@@ -501,16 +505,18 @@ impl TreeCursor {
             let source = &mut leaf.streams[rank as usize].source;
             let decided = loop {
                 let message = source.message();
-                if std::mem::take(&mut is_newest) {
-                    self.dead_since = chain::committed_delete(&view, &message);
-                }
+                is_newest = false;
                 match self.reader.message(&view, &message) {
                     Found::Here => {
                         found = Some((rank, message.blob));
                         break true;
                     }
-                    Found::Absent => break true,
+                    Found::Absent => {
+                        self.death.absent(&view, &message);
+                        break true;
+                    }
                     Found::Undecided { by } => {
+                        self.death.undecided(&view, &message);
                         self.undecided.note(by, &self.key);
                         source.next()?;
                     }

@@ -1,7 +1,8 @@
-//! Dead ranges: intervals of keys that scans have found to hold nothing but committed deletes.
+//! Dead ranges: intervals of keys that scans have found to hold nothing but committed deletes and what is rolled back.
 //!
 //! In a queue table (insert at one end, delete at the other) every scan from the front passes over all
-//! that was deleted since the last compaction; in a stack, every scan from the back. So a scan that has passed over many dead keys in a
+//! that was deleted since the last compaction; in a stack, every scan from the back; after a large rollback, every scan over what was
+//! inserted. So a scan that has passed over many dead keys in a
 //! row leaves a *marker* behind, and the next scan, in either direction, jumps. Markers live in memory only; losing one costs
 //! time, never a row.
 //!

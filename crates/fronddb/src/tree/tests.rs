@@ -601,6 +601,73 @@ fn a_queue_leaves_dead_ranges_that_scans_jump_over() {
     harness.check();
 }
 
+/// One transaction was rolled back; all others are committed.
+struct RolledBack(TxnId);
+
+impl Statuses for RolledBack {
+    fn status(&self, txn: TxnId, step: u32) -> Status {
+        if txn == self.0 { Status::Aborted } else { AllCommitted.status(txn, step) }
+    }
+}
+
+#[test]
+fn what_is_rolled_back_is_walked_over_once_each_way() {
+    let key = |number: u16| crate::base::key::inner(TreeId(1), &number.to_be_bytes());
+    for backward in [false, true] {
+        let mut harness = Harness::new();
+        let rolled_back = TxnId(1 << 40);
+        harness.write(&key(0), Kind::Put, b"first");
+        for number in 1..3000u16 {
+            // Under some of it lies what was deleted before, under some what was there all the time.
+            if number % 5 == 0 {
+                harness.write(&key(number), Kind::Delete, &[]);
+            }
+            if number == 1500 {
+                harness.write(&key(number), Kind::Put, b"stays");
+            }
+            harness.now += 1;
+            let stamp = Stamp::Written { txn: rolled_back, step: 0 };
+            let key = key(number);
+            let message =
+                Message { key: &key, seq: harness.now, stamp, kind: Kind::Put, blob: false, payload: b"gone" };
+            harness.tree.version().active.insert(harness.now, rolled_back, 0, &message);
+        }
+        harness.write(&key(3000), Kind::Put, b"last");
+        let statuses: Arc<dyn Statuses> = Arc::new(RolledBack(rolled_back));
+        let view = OwnedView { statuses, ..harness.view(CommitNumber::LATEST) };
+        let scan = |give_up_after: Option<u64>| {
+            let mut cursor = harness.tree.cursor(view.clone(), Vec::new(), None, CursorOptions::default());
+            if let Some(keys) = give_up_after {
+                cursor.give_up_after(keys);
+            }
+            let mut found = Vec::new();
+            let mut valid = if backward { cursor.last() } else { cursor.first() }.expect("begin");
+            while valid {
+                found.push(cursor.value().to_vec());
+                valid = if backward { cursor.prev() } else { cursor.next() }.expect("move");
+            }
+            if backward && !cursor.gave_up() {
+                found.reverse();
+            }
+            (found, cursor.rows_passed_over(), cursor.gave_up())
+        };
+        let one_end = if backward { b"last".to_vec() } else { b"first".to_vec() };
+        assert_eq!(scan(Some(1000)), (vec![one_end], 1001, true));
+        let all = ["first", "stays", "last"].map(|value| value.as_bytes().to_vec()).to_vec();
+        let (found, passed, gave_up) = scan(None);
+        assert!(found == all && !gave_up && passed >= 2998, "{passed} keys passed over");
+        let (found, passed, gave_up) = scan(Some(1000));
+        assert!(found == all && !gave_up && passed <= 10, "{passed} keys passed over again");
+        // What is written there afterwards is seen.
+        harness.write(&key(700), Kind::Put, b"new");
+        let scan_again = {
+            let mut cursor = harness.tree.cursor(view.clone(), Vec::new(), None, CursorOptions::default());
+            cursor.seek(&key(600)).expect("seek") && cursor.value() == b"new"
+        };
+        assert!(scan_again);
+    }
+}
+
 #[test]
 fn a_stack_leaves_dead_ranges_that_scans_jump_over() {
     let mut harness = Harness::new();

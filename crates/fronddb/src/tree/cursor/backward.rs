@@ -3,8 +3,9 @@
 //! The messages of a key come oldest first here. They are copied out and turned round if they are few, and looked up anew, newest
 //! first, if they are many.
 
+use super::chain::Death;
 use super::leaf::Direction;
-use super::{Current, TreeCursor, VERSIONS_MAX, chain};
+use super::{Current, TreeCursor, VERSIONS_MAX};
 use crate::base::Result;
 use crate::format::Message;
 use crate::format::resolve::Found;
@@ -31,6 +32,9 @@ impl TreeCursor {
                 return Ok(true);
             }
             self.passing.key()?;
+            if self.passing.is_over() {
+                return Ok(self.give_up());
+            }
             self.pass_dead()?;
         }
     }
@@ -46,18 +50,16 @@ impl TreeCursor {
             self.reader.delete_below(leaf.ranges.newest(&self.key));
         }
         let mut decided = false;
-        let mut is_newest = true;
+        self.death = Death::new();
         let mut older = None;
         let mut look = |message: &Message<'_>| -> Result<bool> {
-            if std::mem::take(&mut is_newest) {
-                self.dead_since = chain::committed_delete(&view, message);
-            }
             match self.reader.message(&view, message) {
                 Found::Undecided { by } => {
+                    self.death.undecided(&view, message);
                     self.undecided.note(by, &self.key);
                     return Ok(false);
                 }
-                Found::Absent => {}
+                Found::Absent => self.death.absent(&view, message),
                 Found::Here if message.blob => {
                     older = Some(self.tree.load_blob(&self.key, message.payload, self.options.keys_only)?);
                 }

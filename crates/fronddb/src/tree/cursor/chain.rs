@@ -23,9 +23,40 @@ pub(super) struct Chain {
     pub(super) watch: Option<WatchId>,
 }
 
+/// Whether a key without a row is dead: whether its newest message that is not rolled back is a delete that the view sees as committed, or
+/// there is none.
+#[derive(Debug)]
+pub(super) struct Death {
+    /// That commit, 0 where there is no message; of what was looked at until now.
+    pub(super) since: Option<CommitNumber>,
+    is_open: bool,
+}
+
+impl Death {
+    /// Of a key none of whose messages was looked at.
+    pub(super) fn new() -> Death {
+        Death { since: Some(CommitNumber(0)), is_open: true }
+    }
+
+    /// The next older message, which says that there is no older value.
+    #[inline]
+    pub(super) fn absent(&mut self, view: &View<'_>, message: &Message<'_>) {
+        if self.is_open {
+            *self = Death { since: committed_delete(view, message), is_open: false };
+        }
+    }
+
+    /// The next older message, which decides nothing.
+    #[inline]
+    pub(super) fn undecided(&mut self, view: &View<'_>, message: &Message<'_>) {
+        if self.is_open && !view.aborted(message.stamp) {
+            *self = Death { since: None, is_open: false };
+        }
+    }
+}
+
 /// The commit of a delete that `view` sees as committed.
-#[inline]
-pub(super) fn committed_delete(view: &View<'_>, message: &Message<'_>) -> Option<CommitNumber> {
+fn committed_delete(view: &View<'_>, message: &Message<'_>) -> Option<CommitNumber> {
     let is_delete = matches!(message.kind, Kind::Delete | Kind::SingleDelete);
     if is_delete { view.committed(message.stamp).filter(|number| *number <= view.snapshot) } else { None }
 }
@@ -40,7 +71,7 @@ impl TreeCursor {
     /// At a key without a row, which becomes part of the chain: puts all sources behind it, or behind the marker around it (true), or
     /// leaves them where they are.
     pub(super) fn pass_dead(&mut self) -> Result<bool> {
-        let Some(since) = self.dead_since.filter(|_| self.view.uncommitted != Uncommitted::Seen) else {
+        let Some(since) = self.death.since.filter(|_| self.view.uncommitted != Uncommitted::Seen) else {
             self.end_chain(false);
             return Ok(false);
         };
