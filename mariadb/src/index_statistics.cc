@@ -96,13 +96,13 @@ private:
   std::vector<size_t> previous_ends, ends;
 };
 
-/* Reads up to `rows` keys from `lower` on. */
+/* Reads up to `rows` keys from `lower` on; fewer, and says so in *gave_up, where `giving_up` (0, or FROND_CURSOR_GIVE_UP) has it do so. */
 frond_status read_stretch(frond_txn *txn, const frond_tree *tree, frond_slice lower, uint64_t rows, Counter *counter,
-                          bool (*stop)(THD *), THD *thd)
+                          uint32_t giving_up, bool (*stop)(THD *), THD *thd, bool *gave_up)
 {
   frond_cursor_options options= {};
   options.lower= lower;
-  options.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_FILL_CACHE;
+  options.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_FILL_CACHE | giving_up;
   if (rows <= SHORT_STRETCH_ROWS)
     options.flags|= FROND_CURSOR_NO_READ_AHEAD;
   frond_cursor *cursor;
@@ -135,15 +135,17 @@ frond_status read_stretch(frond_txn *txn, const frond_tree *tree, frond_slice lo
     else if (!fetch.more || fetch.rows == 0)
       break;
   }
+  *gave_up= frond_cursor_gave_up(cursor);
   frond_cursor_close(cursor);
   return status;
 }
 
-frond_status end_key(frond_txn *txn, const frond_tree *tree, frond_move move, std::string *key)
+/* The first or the last key. *gave_up: it lies behind very many that are deleted. */
+frond_status end_key(frond_txn *txn, const frond_tree *tree, frond_move move, std::string *key, bool *gave_up)
 {
   frond_cursor *cursor;
   frond_cursor_options options= {};
-  options.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_READ_AHEAD;
+  options.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_READ_AHEAD | FROND_CURSOR_GIVE_UP;
   frond_status status= frond_cursor_open(txn, tree, &options, &cursor);
   if (status != FROND_OK)
     return status;
@@ -151,6 +153,7 @@ frond_status end_key(frond_txn *txn, const frond_tree *tree, frond_move move, st
   status= frond_cursor_move(cursor, move, NOTHING, &row);
   if (status == FROND_OK && row.key.data)
     key->assign(reinterpret_cast<const char *>(row.key.data), row.key.size);
+  *gave_up= frond_cursor_gave_up(cursor);
   frond_cursor_close(cursor);
   return status;
 }
@@ -171,23 +174,26 @@ std::string place(const std::string &shared, uint64_t number)
   return key;
 }
 
-/* A key with about `target` rows before it, between those that begin with shared and `low` and `high`. */
-frond_status bisect(frond_txn *txn, const frond_tree *tree, const std::string &shared, uint64_t low, uint64_t high,
-                    uint64_t target, std::string *key)
+/* A key with `target` rows before it, `near` more or less, between those that begin with shared and *low and `high`. *low is where
+   to look for one with more. */
+frond_status bisect(frond_txn *txn, const frond_tree *tree, const std::string &shared, uint64_t *low, uint64_t high,
+                    uint64_t target, uint64_t near, std::string *key)
 {
-  while (low < high) {
-    uint64_t middle= low + (high - low) / 2;
+  while (*low < high) {
+    uint64_t middle= *low + (high - *low) / 2;
     *key= place(shared, middle);
     frond_estimate estimate;
     frond_status status= frond_txn_estimate(txn, tree, NOTHING, slice(*key), &estimate);
     if (status != FROND_OK)
       return status;
     if (estimate.rows < target)
-      low= middle + 1;
+      *low= middle + 1;
     else
       high= middle;
+    if (estimate.rows + near >= target && estimate.rows <= target + near)
+      return FROND_OK;
   }
-  *key= place(shared, low);
+  *key= place(shared, *low);
   return FROND_OK;
 }
 
@@ -196,17 +202,23 @@ frond_status visit_places(frond_txn *txn, const frond_tree *tree, uint64_t rows,
                           const std::function<frond_status(frond_slice)> &look)
 {
   std::string first, last, key;
-  frond_status status= end_key(txn, tree, FROND_MOVE_FIRST, &first);
+  bool before= false, behind= false; /* there is no knowing where it begins, or ends */
+  frond_status status= end_key(txn, tree, FROND_MOVE_FIRST, &first, &before);
   if (status == FROND_OK)
-    status= end_key(txn, tree, FROND_MOVE_LAST, &last);
+    status= end_key(txn, tree, FROND_MOVE_LAST, &last, &behind);
+  if (before || behind) {
+    first.clear();
+    last.assign(PLACE_BYTES, '\xff');
+  }
   size_t shared= 0;
   while (shared < first.size() && shared < last.size() && first[shared] == last[shared])
     shared++;
+  std::string prefix= first.substr(0, shared);
+  uint64_t low= number_at(first, shared), high= number_at(last, shared), distance= rows / places;
   for (uint32_t i= 0; i < places && status == FROND_OK; i++) {
-    uint64_t target= rows / places * i;
     key.clear();
     if (i > 0)
-      status= bisect(txn, tree, first.substr(0, shared), number_at(first, shared), number_at(last, shared), target, &key);
+      status= bisect(txn, tree, prefix, &low, high, distance * i, distance / 8, &key);
     if (status == FROND_OK)
       status= look(slice(key));
   }
@@ -220,7 +232,7 @@ public:
   {
     frond_cursor_options options= {};
     options.lower= lower;
-    options.flags= FROND_CURSOR_NO_FILL_CACHE | FROND_CURSOR_NO_READ_AHEAD;
+    options.flags= FROND_CURSOR_NO_FILL_CACHE | FROND_CURSOR_NO_READ_AHEAD | FROND_CURSOR_GIVE_UP;
     frond_cursor *cursor;
     frond_status status= frond_cursor_open(txn, tree, &options, &cursor);
     if (status != FROND_OK)
@@ -253,12 +265,15 @@ frond_status sample_rows_per_key(frond_txn *txn, const frond_tree *tree, const K
   if (status != FROND_OK)
     return status;
   Counter counter(codec);
-  bool whole= all.rows <= sampling.whole_rows_max;
+  uint32_t giving_up= sampling.gives_up ? FROND_CURSOR_GIVE_UP : 0;
+  bool gave_up, whole= all.rows <= sampling.whole_rows_max;
   if (whole) {
-    status= read_stretch(txn, tree, NOTHING, UINT64_MAX, &counter, stop, thd);
-  } else {
+    status= read_stretch(txn, tree, NOTHING, UINT64_MAX, &counter, giving_up, stop, thd, &gave_up);
+    whole= !gave_up;
+  }
+  if (!whole && status == FROND_OK) {
     status= visit_places(txn, tree, all.rows, sampling.stretches, [&](frond_slice lower) {
-      return read_stretch(txn, tree, lower, sampling.stretch_rows, &counter, stop, thd);
+      return read_stretch(txn, tree, lower, sampling.stretch_rows, &counter, giving_up, stop, thd, &gave_up);
     });
   }
   if (status == FROND_OK)

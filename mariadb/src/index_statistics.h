@@ -3,7 +3,8 @@
    A small index is read whole, of a larger one stretches at even distances. Within a stretch every pair of neighbours is
    compared, column by column: rows = pairs × rows per value ⁄ changes, so that groups which a stretch cuts do not mislead. The
    places of stretches are found by bisection with the engine's estimates, without reading. So are a few places where rows are read,
-   for how long they are.
+   for how long they are. Where very many rows lie that are deleted or rolled back and not yet gone, only ANALYZE TABLE waits until a row
+   is found among them; otherwise such a place tells less, or nothing.
 
    ANALYZE TABLE reads much and keeps what it finds in the table's definition. Without it the first statement that asks, and
    another once the table has grown or shrunk a good deal, reads a few places. Of a large table these are a few hundred blocks,
@@ -26,10 +27,11 @@ struct Sampling {
   uint64_t whole_rows_max; /* an index of so many rows is read whole */
   uint32_t stretches;
   uint32_t stretch_rows;
+  bool gives_up; /* among very many rows that are gone */
 };
 
-constexpr Sampling ANALYZE_SAMPLING= {200000, 100, 1000};
-constexpr Sampling QUICK_SAMPLING= {5000, 16, 100};
+constexpr Sampling ANALYZE_SAMPLING= {200000, 100, 1000, false};
+constexpr Sampling QUICK_SAMPLING= {5000, 16, 100, true};
 
 /* Rows per value of the first 1, 2, … columns of an index; at least 1 each; none of it when there are no rows. `stop` is asked
    now and then: true gives up (FROND_CANCELLED). */
