@@ -58,4 +58,17 @@ refused() {
 refused "invalid value 'oracle'" --engines oracle
 refused "too little memory for a server" --memory 12M
 refused "10 is not in 50" --iops 10
+
+# On a disk of 64 MB: one in memory, in a mount namespace of its own, which not every machine permits.
+small_disk() {
+  # shellcheck disable=SC2016
+  unshare --mount sh -c 'mount -t tmpfs -o size=64m none "$1" && shift && "$@"' small_disk "$out" "$@"
+}
+if small_disk true 2>/dev/null; then
+  if small_disk "$runner" --scale smoke --fresh >"$log" 2>&1; then fail "accepted: a disk of 64 MB"; fi
+  grep -q "no disk space: [0-9]* MB are free, and this scale wants [0-9]* MB" "$log" || fail "not told that there is no space"
+  [ -z "$(servers)" ] || fail "a server stays when there is no space"
+else
+  echo "killed.sh: a full disk is not tried, because this machine permits no mount of its own"
+fi
 echo "experiments: what is ended in mid-work leaves nothing behind"

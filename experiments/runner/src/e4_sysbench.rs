@@ -59,8 +59,11 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
         return Ok(finding);
     }
     for test in LIMITED_TESTS {
-        let is_first = finding.works.is_empty();
-        let warm_seconds = if is_first { sizing.sysbench_fill_seconds } else { sizing.sysbench_warm_seconds };
+        let warm_seconds = match (finding.works.is_empty(), kind) {
+            (false, _) => sizing.sysbench_warm_seconds,
+            (true, Kind::SysbenchLarge) => sizing.sysbench_fill_seconds,
+            (true, _) => sizing.sysbench_fill_small_seconds,
+        };
         if warm_seconds > 0 {
             sysbench::run(&server, test, loaded.rows, LIMITED_THREADS, warm_seconds)?;
         }

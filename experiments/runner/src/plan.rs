@@ -1,6 +1,7 @@
 //! The parts of a run: an experiment on an engine in one variant; each is finished or not, and kept when it is.
 //!
-//! Engines take turns in every variant, so that a machine whose speed drifts treats them alike; what is short is repeated.
+//! Engines take turns in every variant, so that a machine whose speed drifts treats them alike; what is in memory is short and
+//! repeated in rounds, each of which begins with another engine.
 //! Parts stand in an order in which loaded tables are used one after the other and then removed. The two
 //! first experiments share their runs: the insertion run at full speed ends with the kill that experiment 2 starts with.
 
@@ -101,6 +102,9 @@ impl Finding {
     }
 }
 
+/// The variant of short measurements.
+const IN_MEMORY: &str = "memory";
+
 /// What is measured on one engine after the other.
 struct Round {
     experiment: Experiment,
@@ -120,7 +124,8 @@ pub(crate) fn parts(sizing: &Sizing, experiments: &[Experiment], engines: &[Engi
                 continue;
             }
             for again in 0..round.repeats {
-                parts.extend(engines.iter().map(|&engine| Part {
+                let (before, after) = engines.split_at(again as usize % engines.len().max(1));
+                parts.extend(after.iter().chain(before).map(|&engine| Part {
                     experiment: round.experiment,
                     engine,
                     variant: round.variant,
@@ -144,7 +149,7 @@ pub(crate) fn parts(sizing: &Sizing, experiments: &[Experiment], engines: &[Engi
     }
     // As often as what it is the floor of.
     for repeat in 0..sizing.repeats * sizing.short_repeats {
-        let floor = Part { repeat, variant: "memory", ..floor.clone() };
+        let floor = Part { repeat, variant: IN_MEMORY, ..floor.clone() };
         if experiments.contains(&Experiment::E3) {
             let cells = crate::e3_durable::cells(sizing).len() as f64;
             let seconds = cells * (sizing.transaction_seconds + 0.2) + 2.0;
@@ -163,8 +168,7 @@ fn rounds(sizing: &Sizing, experiments: &[Experiment]) -> Vec<Round> {
     let wanted = |experiment| experiments.contains(&experiment);
     let mut rounds = Vec::new();
     let mut add = |experiment, variant, dataset, seconds| {
-        let is_short = matches!((experiment, variant), (Experiment::E3 | Experiment::E4, "memory"));
-        let repeats = if is_short { sizing.short_repeats } else { 1 };
+        let repeats = if variant == IN_MEMORY { sizing.short_repeats } else { 1 };
         rounds.push(Round { experiment, variant, dataset, seconds, repeats });
     };
     let load = sizing.iibench_rows as f64 / 80e3 + 3.0;
@@ -194,26 +198,27 @@ fn rounds(sizing: &Sizing, experiments: &[Experiment]) -> Vec<Round> {
         add(Experiment::E6, "sysbench", Some(Kind::SysbenchLarge), load);
     }
     if wanted(Experiment::E4) {
-        let warm = sizing.sysbench_fill_seconds + 2 * sizing.sysbench_warm_seconds;
-        let large = (3 * sizing.sysbench_large_seconds + warm) as f64;
-        add(Experiment::E4, "large", Some(Kind::SysbenchLarge), large + 10.0);
+        let tests = (3 * sizing.sysbench_large_seconds + 2 * sizing.sysbench_warm_seconds) as f64;
+        let large = tests + sizing.sysbench_fill_seconds as f64 + 10.0;
+        add(Experiment::E4, "large", Some(Kind::SysbenchLarge), large);
         if sizing.thorough {
-            add(Experiment::E4, "small", Some(Kind::Sysbench), large + 5.0);
+            let small = tests + sizing.sysbench_fill_small_seconds as f64 + 5.0;
+            add(Experiment::E4, "small", Some(Kind::Sysbench), small);
         }
         let tests = crate::e4_sysbench::cells(sizing).len() as f64;
         let seconds = tests * (sizing.sysbench_seconds as f64 + 0.5) + 5.0;
-        add(Experiment::E4, "memory", Some(Kind::Sysbench), seconds);
+        add(Experiment::E4, IN_MEMORY, Some(Kind::Sysbench), seconds);
     }
     if wanted(Experiment::E5) {
-        let seconds = (sizing.tpcc_warm_seconds + sizing.tpcc_seconds) as f64 + 3.0 * sizing.warehouses as f64;
-        add(Experiment::E5, "memory", Some(Kind::Tpcc), seconds + 5.0);
+        let more = sizing.tpcc_warm_seconds as f64 + 2.0 * sizing.warehouses as f64;
+        add(Experiment::E5, IN_MEMORY, Some(Kind::Tpcc), sizing.tpcc_memory_seconds as f64 + more);
         if sizing.thorough {
-            add(Experiment::E5, "limited", Some(Kind::Tpcc), seconds + 15.0);
+            add(Experiment::E5, "limited", Some(Kind::Tpcc), sizing.tpcc_seconds as f64 + more + 15.0);
         }
     }
     if wanted(Experiment::E3) {
         let cells = crate::e3_durable::cells(sizing).len() as f64;
-        add(Experiment::E3, "memory", None, cells * (sizing.transaction_seconds + 0.5) + 3.0);
+        add(Experiment::E3, IN_MEMORY, None, cells * (sizing.transaction_seconds + 0.5) + 3.0);
     }
     if wanted(Experiment::E7) {
         let change = sizing.rollback_rows as f64 / 40e3;
@@ -236,10 +241,19 @@ mod tests {
             let parts = parts(&scale.sizing(), &[E1, E2, E3, E4, E5, E6, E7, E8], &engines);
             let mut keys: Vec<_> = parts.iter().map(Part::key).collect();
             let rivals: Vec<_> = parts.iter().filter(|part| part.engine != Engine::Blackhole).collect();
+            let mut first = [0; 3];
             for same in rivals.chunks(engines.len()) {
                 let what = |part: &Part| (part.experiment, part.variant, part.repeat);
                 assert!(same.iter().all(|part| what(part) == what(same[0])), "{same:?}");
-                assert_eq!(same.iter().map(|part| part.engine).collect::<Vec<_>>(), engines);
+                let mut turns: Vec<_> = same.iter().map(|part| part.engine).collect();
+                if what(same[0]).1 == IN_MEMORY {
+                    first[engines.iter().position(|engine| *engine == turns[0]).unwrap()] += 1;
+                }
+                turns.sort();
+                assert_eq!(turns, engines);
+            }
+            if scale == Scale::Desk {
+                assert_eq!(first, [3; 3], "in memory each engine begins one round of each of three experiments");
             }
             let runs = |engine| {
                 let one = |part: &&Part| (part.experiment, part.variant, part.engine) == (E3, "memory", engine);
