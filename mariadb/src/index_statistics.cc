@@ -174,26 +174,35 @@ std::string place(const std::string &shared, uint64_t number)
   return key;
 }
 
-/* A key with `target` rows before it, `near` more or less, between those that begin with shared and *low and `high`. *low is where
-   to look for one with more. */
+/* A key with `target` rows before it, `near` more or less, between those that begin with shared and *low and `high`. *reach is about how
+   far it lies from *low. Both are moved on, for the next one. */
 frond_status bisect(frond_txn *txn, const frond_tree *tree, const std::string &shared, uint64_t *low, uint64_t high,
-                    uint64_t target, uint64_t near, std::string *key)
+                    uint64_t target, uint64_t near, uint64_t *reach, std::string *key)
 {
+  uint64_t from= *low, at= *low, step= *reach;
+  bool is_between= false; /* high is behind the key that is looked for */
   while (*low < high) {
-    uint64_t middle= *low + (high - *low) / 2;
-    *key= place(shared, middle);
+    is_between= is_between || step >= high - *low;
+    at= is_between ? *low + (high - *low) / 2 : *low + step;
+    *key= place(shared, at);
     frond_estimate estimate;
     frond_status status= frond_txn_estimate(txn, tree, NOTHING, slice(*key), &estimate);
     if (status != FROND_OK)
       return status;
-    if (estimate.rows < target)
-      *low= middle + 1;
-    else
-      high= middle;
     if (estimate.rows + near >= target && estimate.rows <= target + near)
-      return FROND_OK;
+      break;
+    if (estimate.rows < target) {
+      *low= at + 1;
+      step= std::max(step, step * 2);
+    } else {
+      high= at;
+      is_between= true;
+    }
+    at= *low;
   }
-  *key= place(shared, *low);
+  *low= at;
+  *key= place(shared, at);
+  *reach= std::max<uint64_t>(at - from, 1);
   return FROND_OK;
 }
 
@@ -215,10 +224,11 @@ frond_status visit_places(frond_txn *txn, const frond_tree *tree, uint64_t rows,
     shared++;
   std::string prefix= first.substr(0, shared);
   uint64_t low= number_at(first, shared), high= number_at(last, shared), distance= rows / places;
+  uint64_t reach= (high - low) / places + 1;
   for (uint32_t i= 0; i < places && status == FROND_OK; i++) {
     key.clear();
     if (i > 0)
-      status= bisect(txn, tree, prefix, &low, high, distance * i, distance / 8, &key);
+      status= bisect(txn, tree, prefix, &low, high, distance * i, distance / 8, &reach, &key);
     if (status == FROND_OK)
       status= look(slice(key));
   }
