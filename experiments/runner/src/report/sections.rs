@@ -544,7 +544,7 @@ impl Section<'_> {
         let title = "Rows inserted per second with a long reader open, a checkpoint in the middle";
         let plot = self.plots.over_time((E8, "checkpoint", "insert"), title, "rows per second", false);
         format!(
-            "<h2>8. The worst moments</h2><p>Of the write experiments that last 16 s and more, the loading of tables left out, besides their means: the \
+            "<h2>8. The worst moments</h2><p>Of the longer write experiments, the loading of tables left out, besides their means: the \
              slowest second, p99.9 (for TPC-C that of the worst second), bytes written, CPU and the longest transaction. In the queue one client inserts at the tail and one deletes at the head.</p>{table}{plot}"
         )
     }
