@@ -25,12 +25,15 @@ use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, Superb
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
 use crate::store::StoreOptions;
 
-/// Every transaction committed at the number of its id.
+/// Every transaction committed at the number of its id, but for one.
 pub(crate) struct AllCommitted;
+
+/// That one is rolled back.
+const ROLLED_BACK: TxnId = TxnId(1 << 40);
 
 impl Statuses for AllCommitted {
     fn status(&self, txn: TxnId, _step: u32) -> Status {
-        Status::Committed(CommitNumber(txn.0))
+        if txn == ROLLED_BACK { Status::Aborted } else { Status::Committed(CommitNumber(txn.0)) }
     }
 }
 
@@ -120,6 +123,15 @@ impl Harness {
             Kind::Update => crate::format::program::apply(payload, before).expect("well formed"),
         };
         versions.push((self.now, after));
+    }
+
+    /// Of which nobody ever sees anything.
+    fn write_rolled_back(&mut self, key: &[u8], kind: Kind) {
+        self.now += 1;
+        let stamp = Stamp::Written { txn: ROLLED_BACK, step: 0 };
+        let message = Message { key, seq: self.now, stamp, kind, blob: false, payload: b"rolled back" };
+        self.tree.version().active.insert(self.now, ROLLED_BACK, 0, &message);
+        self.tree.dead_ranges().on_write(|tell| tell(key));
     }
 
     fn delete_range(&mut self, start: Vec<u8>, end: Vec<u8>) {
@@ -319,6 +331,7 @@ enum Step {
     Update(u16, u8),
     DeleteRange(u16, u16),
     Fill(u16, u16),
+    RollBack(u16, u16),
     Snapshot,
     Forget,
     Seal,
@@ -347,6 +360,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         18 => changes(6),
         2 => (number.clone(), number.clone()).prop_map(|(a, b)| Step::DeleteRange(a.min(b), a.max(b))),
         4 => (number.clone(), 1u16..200).prop_map(|(from, count)| Step::Fill(from, count)),
+        1 => (number.clone(), 1u16..200).prop_map(|(from, count)| Step::RollBack(from, count)),
         1 => Just(Step::Snapshot),
         1 => Just(Step::Forget),
         4 => Just(Step::Seal),
@@ -362,6 +376,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn play(harness: &mut Harness, step: &Step) {
     match *step {
+        Step::RollBack(from, count) => {
+            let kind = [Kind::Put, Kind::InsertIfAbsent, Kind::Delete][usize::from(count) % 3];
+            (from..from + count).for_each(|number| harness.write_rolled_back(&key(number), kind));
+        }
         Step::Put(number, value) => harness.write(&key(number), Kind::Put, &[value; 20]),
         Step::Insert(number, value) => harness.write(&key(number), Kind::InsertIfAbsent, &[value; 20]),
         Step::Delete(number) => harness.write(&key(number), Kind::Delete, &[]),
@@ -601,21 +619,11 @@ fn a_queue_leaves_dead_ranges_that_scans_jump_over() {
     harness.check();
 }
 
-/// One transaction was rolled back; all others are committed.
-struct RolledBack(TxnId);
-
-impl Statuses for RolledBack {
-    fn status(&self, txn: TxnId, step: u32) -> Status {
-        if txn == self.0 { Status::Aborted } else { AllCommitted.status(txn, step) }
-    }
-}
-
 #[test]
 fn what_is_rolled_back_is_walked_over_once_each_way() {
     let key = |number: u16| crate::base::key::inner(TreeId(1), &number.to_be_bytes());
     for backward in [false, true] {
         let mut harness = Harness::new();
-        let rolled_back = TxnId(1 << 40);
         harness.write(&key(0), Kind::Put, b"first");
         for number in 1..3000u16 {
             // Under some of it lies what was deleted before, under some what was there all the time.
@@ -625,16 +633,10 @@ fn what_is_rolled_back_is_walked_over_once_each_way() {
             if number == 1500 {
                 harness.write(&key(number), Kind::Put, b"stays");
             }
-            harness.now += 1;
-            let stamp = Stamp::Written { txn: rolled_back, step: 0 };
-            let key = key(number);
-            let message =
-                Message { key: &key, seq: harness.now, stamp, kind: Kind::Put, blob: false, payload: b"gone" };
-            harness.tree.version().active.insert(harness.now, rolled_back, 0, &message);
+            harness.write_rolled_back(&key(number), Kind::Put);
         }
         harness.write(&key(3000), Kind::Put, b"last");
-        let statuses: Arc<dyn Statuses> = Arc::new(RolledBack(rolled_back));
-        let view = OwnedView { statuses, ..harness.view(CommitNumber::LATEST) };
+        let view = harness.view(CommitNumber::LATEST);
         let scan = |give_up_after: Option<u64>| {
             let mut cursor = harness.tree.cursor(view.clone(), Vec::new(), None, CursorOptions::default());
             if let Some(keys) = give_up_after {
@@ -743,6 +745,8 @@ enum Beside {
     Put(u16),
     /// Each key is deleted for itself.
     Empty(u16, u16),
+    /// As much is written, or deleted, and rolled back.
+    RollBack(u16, u16),
     /// A scan from there, over so many rows, with a write in its midst.
     Scan(u16, u8, bool, u16),
     Switch,
@@ -755,6 +759,7 @@ fn beside() -> impl Strategy<Value = Beside> {
     prop_oneof![
         3 => number.clone().prop_map(Beside::Put),
         3 => (number.clone(), 0u16..400).prop_map(|(from, count)| Beside::Empty(from, count)),
+        2 => (number.clone(), 0u16..400).prop_map(|(from, count)| Beside::RollBack(from, count)),
         6 => (number.clone(), any::<u8>(), any::<bool>(), number).prop_map(|(from, rows, up, key)| Beside::Scan(from, rows, up, key)),
         1 => Just(Beside::Switch),
         1 => Just(Beside::Seal),
@@ -777,6 +782,10 @@ proptest! {
                 Beside::Put(number) => harness.write(&key(number), Kind::Put, b"new"),
                 Beside::Empty(from, count) => {
                     (from..(from + count).min(600)).for_each(|number| harness.write(&key(number), Kind::Delete, &[]));
+                }
+                Beside::RollBack(from, count) => {
+                    let kind = if count % 3 == 0 { Kind::Delete } else { Kind::Put };
+                    (from..(from + count).min(600)).for_each(|number| harness.write_rolled_back(&key(number), kind));
                 }
                 Beside::Scan(from, rows, up, written) => {
                     let snapshot = harness.snapshots.first().copied().filter(|_| rows % 4 == 0);
