@@ -3,8 +3,8 @@
    A small index is read whole, of a larger one stretches at even distances. Within a stretch every pair of neighbours is
    compared, column by column: rows = pairs × rows per value ⁄ changes, so that groups which a stretch cuts do not mislead. The
    places of stretches are found by bisection with the engine's estimates, without reading. So are a few places where rows are read,
-   for how long they are. Where very many rows lie that are deleted or rolled back and not yet gone, only ANALYZE TABLE waits until a row
-   is found among them; otherwise such a place tells less, or nothing.
+   for how long they are. Where very many rows lie that are deleted or rolled back and not yet gone, only the stretches of ANALYZE TABLE
+   wait until a row is found among them; any other place tells less, or nothing, and where an end lies is left open.
 
    ANALYZE TABLE reads much and keeps what it finds in the table's definition. Without it the first statement that asks, and
    another once the table has grown or shrunk a good deal, reads a few places. Of a large table these are a few hundred blocks,

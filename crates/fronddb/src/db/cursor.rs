@@ -103,7 +103,7 @@ impl TxnCore {
             peeks: options.peeks && lock.is_some() && !gaps,
             sees: options.sees,
             keys_only: options.keys_only,
-            passed_over_max: options.passed_over_max,
+            passed_over_max: options.passed_over_max.filter(|_| lock.is_none()),
             read: ReadOptions {
                 fill_cache: options.fill_cache,
                 read_ahead_bytes: options.read_ahead_bytes,
@@ -318,7 +318,7 @@ impl Cursor {
             let view = core.engine.owned_view(number, own, uncommitted);
             let mut cursor = core.engine.tree.cursor(view, self.lower.clone(), self.upper.clone(), self.read);
             cursor.stop_when(core.cancelled.clone());
-            if let Some(keys) = self.passed_over_max.filter(|_| self.lock.is_none()) {
+            if let Some(keys) = self.passed_over_max {
                 cursor.give_up_after(keys);
             }
             if self.lock.is_some() {
