@@ -19,6 +19,12 @@ pub struct frond_cursor {
     is_backward: bool,
 }
 
+/// glibc keeps freed pieces of up to so many bytes at hand for each thread; a larger one costs as much as five of those each time.
+const CHEAP_BYTES_MAX: usize = 1032;
+
+const _: () =
+    assert!(size_of::<frond_cursor>() <= CHEAP_BYTES_MAX, "a cursor is made and dropped for each range that is read");
+
 /// A checked `frond_move` with its key.
 #[derive(Clone, Copy)]
 pub(crate) enum Move<'a> {

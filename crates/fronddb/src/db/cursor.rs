@@ -17,7 +17,7 @@ use super::engine::Engine;
 use super::options::{CursorOptions, Isolation, LockMode, Sees, Wait};
 use super::read::mode_of;
 use super::tree_handle::{Tree, TreeInner};
-use crate::base::key::{PREFIX_BYTES, check_key, inner, prefix_end, successor, tree_end, tree_start};
+use crate::base::key::{KeyRange, PREFIX_BYTES, check_key, inner, prefix_end, successor, tree_end, tree_start};
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
 use crate::format::Uncommitted;
 use crate::lock::Mode;
@@ -35,9 +35,8 @@ use crate::txn::Snapshot;
 pub struct Cursor {
     core: Arc<TxnCore>,
     tree: Arc<TreeInner>,
-    /// Bounds as inner keys; `upper` is excluded, `None` for no bound.
-    lower: Vec<u8>,
-    upper: Option<Vec<u8>>,
+    /// Bounds as inner keys.
+    range: Arc<KeyRange>,
     lock: Option<Mode>,
     gaps: bool,
     wait: Wait,
@@ -95,8 +94,7 @@ impl TxnCore {
         Ok(Cursor {
             core: self.clone(),
             tree: tree.inner.clone(),
-            lower,
-            upper,
+            range: Arc::new(KeyRange { lower, upper }),
             lock: lock.map(mode_of),
             gaps,
             wait: options.wait,
@@ -179,8 +177,8 @@ impl Cursor {
     /// # Errors
     /// As all positioning: `Closed`, `Io`, `Corruption`, `Cancelled`; with locks also `Deadlock`, `LockTimeout`.
     pub fn first(&mut self) -> Result<bool> {
-        let lower = self.lower.clone();
-        self.forward(lower)
+        let range = self.range.clone();
+        self.forward(&range.lower)
     }
 
     /// Goes to the last row; false when there is none.
@@ -188,8 +186,8 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<bool> {
-        let upper = self.upper.clone();
-        self.backward(upper)
+        let range = self.range.clone();
+        self.backward(range.upper.as_deref())
     }
 
     /// Goes to the first row at or after `key`; false when there is none.
@@ -197,7 +195,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.forward(inner(self.tree.id, key))
+        self.forward(&inner(self.tree.id, key))
     }
 
     /// Goes to the last row at or before `key`; false when there is none.
@@ -205,7 +203,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<bool> {
-        self.backward(Some(successor(&inner(self.tree.id, key))))
+        self.backward(Some(&successor(&inner(self.tree.id, key))))
     }
 
     /// Goes to the row after this one; false when there is none. At no row: as [`Cursor::first`] after
@@ -220,7 +218,7 @@ impl Cursor {
             At::End => return Ok(false),
             At::Own | At::Peeked | At::Gone if self.lock.is_some() => {
                 let after = successor(&self.key);
-                return self.forward(after);
+                return self.forward(&after);
             }
             _ => {}
         }
@@ -238,7 +236,7 @@ impl Cursor {
             At::End => return Ok(false),
             At::Own | At::Peeked | At::Gone if self.lock.is_some() => {
                 let key = self.key.clone();
-                return self.backward(Some(key));
+                return self.backward(Some(&key));
             }
             _ => {}
         }
@@ -316,7 +314,7 @@ impl Cursor {
                 _ => Uncommitted::Hidden,
             };
             let view = core.engine.owned_view(number, own, uncommitted);
-            let mut cursor = core.engine.tree.cursor(view, self.lower.clone(), self.upper.clone(), self.read);
+            let mut cursor = core.engine.tree.cursor_within(view, self.range.clone(), self.read);
             cursor.stop_when(core.cancelled.clone());
             if let Some(keys) = self.passed_over_max {
                 cursor.give_up_after(keys);
@@ -329,12 +327,12 @@ impl Cursor {
         &mut self.source.insert(source).cursor
     }
 
-    fn forward(&mut self, from: Vec<u8>) -> Result<bool> {
+    fn forward(&mut self, from: &[u8]) -> Result<bool> {
         let core = self.core.clone();
         self.forward_from(&core, from).inspect_err(|error| core.engine.events.damage(error))
     }
 
-    fn forward_from(&mut self, core: &TxnCore, from: Vec<u8>) -> Result<bool> {
+    fn forward_from(&mut self, core: &TxnCore, from: &[u8]) -> Result<bool> {
         self.at = At::End;
         let mut state = core.active()?;
         core.check_tree(&state, &self.tree)?;
@@ -342,19 +340,19 @@ impl Cursor {
         if self.lock.is_some() {
             return self.forward_locked(core, &mut state, from);
         }
-        let found = self.source(&mut state).seek(&from);
+        let found = self.source(&mut state).seek(from);
         if found.inspect_err(|error| core.scan_failed(&state, error))? {
             self.at = At::Source;
         }
         Ok(self.valid())
     }
 
-    fn backward(&mut self, below: Option<Vec<u8>>) -> Result<bool> {
+    fn backward(&mut self, below: Option<&[u8]>) -> Result<bool> {
         let core = self.core.clone();
         self.backward_from(&core, below).inspect_err(|error| core.engine.events.damage(error))
     }
 
-    fn backward_from(&mut self, core: &TxnCore, below: Option<Vec<u8>>) -> Result<bool> {
+    fn backward_from(&mut self, core: &TxnCore, below: Option<&[u8]>) -> Result<bool> {
         self.at = At::End;
         let mut state = core.active()?;
         core.check_tree(&state, &self.tree)?;
@@ -363,7 +361,7 @@ impl Cursor {
             return self.backward_locked(core, &mut state, below);
         }
         let source = self.source(&mut state);
-        let found = match &below {
+        let found = match below {
             Some(below) => source.seek_before(below),
             None => source.last(),
         };

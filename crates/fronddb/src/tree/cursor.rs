@@ -33,7 +33,7 @@ use std::sync::Arc;
 use super::BeTree;
 use super::source::Source;
 use super::value::Value;
-use crate::base::key::{head, successor};
+use crate::base::key::{KeyRange, head, successor};
 use crate::base::{CommitNumber, Result, TxnId};
 use crate::format::block::EntryBlock;
 use crate::format::resolve::{Found, KeyReader};
@@ -121,8 +121,8 @@ const KEPT_BLOCKS_MAX: usize = 16;
 pub struct TreeCursor {
     tree: Arc<BeTree>,
     view: OwnedView,
-    lower: Vec<u8>,
-    upper: Option<Vec<u8>>,
+    /// Of the inner keys; shared with the leaf ranges and the runs that it lies in wholly.
+    range: Arc<KeyRange>,
     options: CursorOptions,
     /// Leaf ranges since it was positioned by a key or an end.
     leaves: u32,
@@ -155,11 +155,20 @@ impl BeTree {
         upper: Option<Vec<u8>>,
         options: CursorOptions,
     ) -> TreeCursor {
+        self.cursor_within(view, Arc::new(KeyRange { lower, upper }), options)
+    }
+
+    /// The same over the inner keys in `range`.
+    pub fn cursor_within(
+        self: &Arc<Self>,
+        view: OwnedView,
+        range: Arc<KeyRange>,
+        options: CursorOptions,
+    ) -> TreeCursor {
         TreeCursor {
             tree: self.clone(),
             view,
-            lower,
-            upper,
+            range,
             options,
             leaves: 0,
             leaf: None,
@@ -191,8 +200,8 @@ impl TreeCursor {
     /// # Errors
     /// As [`TreeCursor::seek`].
     pub fn first(&mut self) -> Result<bool> {
-        let lower = self.lower.clone();
-        self.seek(&lower)
+        let range = self.range.clone();
+        self.seek(&range.lower)
     }
 
     /// To the last row.
@@ -203,8 +212,8 @@ impl TreeCursor {
         self.end_chain(false);
         self.undecided.clear();
         (self.direction, self.leaves) = (Direction::Backward, 0);
-        let upper = self.upper.clone();
-        self.open(upper.as_deref())?;
+        let range = self.range.clone();
+        self.open(range.upper.as_deref())?;
         self.find_backward()
     }
 
@@ -216,13 +225,14 @@ impl TreeCursor {
         self.end_chain(false);
         self.undecided.clear();
         (self.direction, self.leaves) = (Direction::Forward, 0);
-        let key = key.max(self.lower.as_slice()).to_vec();
-        if self.is_past_upper(&key) {
+        let range = self.range.clone();
+        let key = key.max(range.lower.as_slice());
+        if range.upper.as_deref().is_some_and(|upper| key >= upper) {
             self.current = Current::None;
             self.leaf = None;
             return Ok(false);
         }
-        self.open(Some(&key))?;
+        self.open(Some(key))?;
         self.find_forward()
     }
 
@@ -234,16 +244,14 @@ impl TreeCursor {
         self.end_chain(false);
         self.undecided.clear();
         (self.direction, self.leaves) = (Direction::Backward, 0);
-        let bound = match &self.upper {
-            Some(upper) if upper.as_slice() <= key => upper.clone(),
-            _ => key.to_vec(),
-        };
-        if bound <= self.lower {
+        let range = self.range.clone();
+        let bound = range.upper.as_deref().map_or(key, |upper| key.min(upper));
+        if bound <= range.lower.as_slice() {
             self.current = Current::None;
             self.leaf = None;
             return Ok(false);
         }
-        self.open(Some(&bound))?;
+        self.open(Some(bound))?;
         self.find_backward()
     }
 
@@ -384,10 +392,6 @@ impl TreeCursor {
         self.kept.clear();
     }
 
-    fn is_past_upper(&self, key: &[u8]) -> bool {
-        self.upper.as_deref().is_some_and(|upper| key >= upper)
-    }
-
     /// Opens the leaf range in which travel goes on: forward the one of `key`, backward the one of the keys
     /// just below `key` (`None`: below the end of all).
     fn open(&mut self, key: Option<&[u8]>) -> Result<()> {
@@ -397,9 +401,8 @@ impl TreeCursor {
         let read_ahead_bytes = read_ahead_bytes.min(READ_AHEAD_BYTES_MAX);
         // Past the cache, what buffers above both leaves have for an index is found where the last cursors hold it.
         let _before = self.leaf.take().filter(|_| !fill_cache);
-        let bounds = (self.lower.as_slice(), self.upper.as_deref());
         let mode = CursorMode { fill_cache, read_ahead_bytes, is_long: self.leaves >= LONG_LEAVES, asks_ahead: true };
-        let leaf = Leaf::open(&self.tree, &self.view, bounds, mode, self.direction, key)?;
+        let leaf = Leaf::open(&self.tree, &self.view, &self.range, mode, self.direction, key)?;
         if !leaf.ranges.is_empty() {
             self.end_chain(false);
         }
@@ -458,7 +461,8 @@ impl TreeCursor {
             let Some(leaf) = &mut self.leaf else { return Ok(false) };
             let inside = leaf.order.last().is_some_and(|place| leaf.is_inside(*place));
             if !inside {
-                let next = leaf.upper.take().filter(|next| self.upper.as_ref().is_none_or(|upper| next < upper));
+                let next = leaf.range.upper.clone();
+                let next = next.filter(|next| self.range.upper.as_ref().is_none_or(|upper| next < upper));
                 if !self.go_on_at(next)? {
                     return Ok(false);
                 }

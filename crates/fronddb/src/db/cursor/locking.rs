@@ -61,8 +61,8 @@ impl Cursor {
         self.take_row(&core, &mut state, key, mode, wait)
     }
 
-    pub(super) fn forward_locked(&mut self, core: &TxnCore, state: &mut TxnState, from: Vec<u8>) -> Result<bool> {
-        let from = from.max(self.lower.clone());
+    pub(super) fn forward_locked(&mut self, core: &TxnCore, state: &mut TxnState, from: &[u8]) -> Result<bool> {
+        let from = from.max(&self.range.lower).to_vec();
         self.find_locked(core, state, Began::From(from))
     }
 
@@ -70,13 +70,13 @@ impl Cursor {
         &mut self,
         core: &TxnCore,
         state: &mut TxnState,
-        below: Option<Vec<u8>>,
+        below: Option<&[u8]>,
     ) -> Result<bool> {
-        let below = match (below, &self.upper) {
-            (Some(below), Some(upper)) => Some(below.min(upper.clone())),
-            (below, upper) => below.or_else(|| upper.clone()),
+        let below = match (below, self.range.upper.as_deref()) {
+            (Some(below), Some(upper)) => Some(below.min(upper)),
+            (below, upper) => below.or(upper),
         };
-        self.find_locked(core, state, Began::Below(below))
+        self.find_locked(core, state, Began::Below(below.map(<[u8]>::to_vec)))
     }
 
     /// Finds the next row from where the look begins, and locks it.
@@ -118,12 +118,12 @@ impl Cursor {
     ) -> Result<bool> {
         match began {
             Began::From(from) => {
-                let end = found.map(successor).or_else(|| self.upper.clone());
+                let end = found.map(successor).or_else(|| self.range.upper.clone());
                 let end = end.as_deref();
                 self.settle_gap(core, state, looked, (from, end), end)
             }
             Began::Below(below) => {
-                let start = found.unwrap_or(&self.lower);
+                let start = found.unwrap_or(&self.range.lower);
                 self.settle_gap(core, state, looked, (start, below.as_deref()), Some(start))
             }
         }

@@ -53,8 +53,8 @@ impl Cursor {
         let taken = self.lock_here(self.lock.unwrap_or(Mode::Shared), self.wait)?;
         match (taken, began) {
             (Taken::Row, _) => Ok(true),
-            (Taken::Gone, Began::From(from)) => self.forward(from),
-            (Taken::Gone, Began::Below(below)) => self.backward(below),
+            (Taken::Gone, Began::From(from)) => self.forward(&from),
+            (Taken::Gone, Began::Below(below)) => self.backward(below.as_deref()),
             (Taken::Busy, Began::From(_)) => self.next(),
             (Taken::Busy, Began::Below(_)) => self.prev(),
         }

@@ -19,9 +19,9 @@ impl TreeCursor {
             let inside = leaf
                 .order
                 .last()
-                .is_some_and(|place| leaf.streams[place.rank as usize].source.key() >= leaf.lower.as_slice());
+                .is_some_and(|place| leaf.streams[place.rank as usize].source.key() >= leaf.range.lower.as_slice());
             if !inside {
-                let next = Some(std::mem::take(&mut leaf.lower)).filter(|next| *next > self.lower);
+                let next = Some(leaf.range.lower.clone()).filter(|next| *next > self.range.lower);
                 if !self.go_on_at(next)? {
                     return Ok(false);
                 }

@@ -104,9 +104,9 @@ impl TreeCursor {
         let forward = self.direction == Direction::Forward;
         let first = self.chain.first.as_slice();
         let is_inside = if forward {
-            leaf.lower.as_slice() <= first
+            leaf.range.lower.as_slice() <= first
         } else {
-            leaf.upper.as_deref().is_none_or(|upper| first < upper)
+            leaf.range.upper.as_deref().is_none_or(|upper| first < upper)
         };
         let mut from = if is_inside { first.to_vec() } else { self.key.clone() };
         // Up, what is read again is watched with its first key, and the current key is passed.
@@ -126,8 +126,8 @@ impl TreeCursor {
     pub(super) fn begin_watch(&mut self, from: &[u8]) {
         let Some(leaf) = self.leaf.as_ref().filter(|leaf| leaf.ranges.is_empty()) else { return };
         let (way, bound) = match self.direction {
-            Direction::Forward => (Way::Up, self.upper.as_deref()),
-            Direction::Backward => (Way::Down, Some(self.lower.as_slice())),
+            Direction::Forward => (Way::Up, self.range.upper.as_deref()),
+            Direction::Backward => (Way::Down, Some(self.range.lower.as_slice())),
         };
         let Some(watch) = self.tree.dead.watch(way, from, bound) else { return };
         let now = self.tree.version_guard();
@@ -161,12 +161,12 @@ impl TreeCursor {
         let Some(leaf) = &mut self.leaf else { return Ok(()) };
         leaf.order.clear();
         let forward = self.direction == Direction::Forward;
-        if forward && leaf.upper.as_deref().is_some_and(|upper| key.as_slice() >= upper) {
-            leaf.upper = Some(key);
+        if forward && leaf.range.upper.as_deref().is_some_and(|upper| key.as_slice() >= upper) {
+            Arc::make_mut(&mut leaf.range).upper = Some(key);
             return Ok(());
         }
-        if !forward && key <= leaf.lower {
-            leaf.lower = key;
+        if !forward && key <= leaf.range.lower {
+            Arc::make_mut(&mut leaf.range).lower = key;
             return Ok(());
         }
         for rank in 0..leaf.streams.len() as u32 {

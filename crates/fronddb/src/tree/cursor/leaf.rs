@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::OwnedView;
 use super::ranges::Ranges;
 use crate::base::Result;
@@ -11,6 +13,11 @@ use crate::tree::node::{Node, Target};
 use crate::tree::rent::Read;
 use crate::tree::source::Source;
 use crate::tree::{BeTree, Version};
+
+/// Runs that there mostly are at most on the way to a leaf and in it.
+const PATH_RUNS_USUAL: usize = 8;
+/// Memtables that there mostly are at most.
+const LEVEL0_USUAL: usize = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -36,10 +43,9 @@ pub(super) struct Stream {
 pub(super) struct Leaf {
     /// Keeps what the sources read.
     pub(super) version: Arc<Version>,
-    /// The range of keys for which the sources are complete.
-    pub(super) lower: Vec<u8>,
-    pub(super) upper: Option<Vec<u8>>,
-    /// [`head`] of `upper`; keys with a lower one are inside.
+    /// The keys for which the sources are complete.
+    pub(super) range: Arc<KeyRange>,
+    /// [`head`] of its end; keys with a lower one are inside.
     upper_head: u128,
     pub(super) streams: Vec<Stream>,
     /// Valid sources by position; the next one in the direction of travel is last.
@@ -50,11 +56,11 @@ pub(super) struct Leaf {
 
 impl Leaf {
     /// The leaf range of `key` (backward: of the keys just below it; `None`: below the end of all) inside
-    /// `bounds`, with every source at its first message in the direction of travel.
+    /// `range`, with every source at its first message in the direction of travel.
     pub(super) fn open(
         tree: &BeTree,
         view: &OwnedView,
-        bounds: (&[u8], Option<&[u8]>),
+        range: &Arc<KeyRange>,
         mode: CursorMode,
         direction: Direction,
         key: Option<&[u8]>,
@@ -63,7 +69,7 @@ impl Leaf {
         let forward = direction == Direction::Forward;
         let mut lower: &[u8] = &[];
         let mut upper: Option<&[u8]> = None;
-        let mut runs = Vec::new();
+        let mut runs = SmallVec::<[_; PATH_RUNS_USUAL]>::new();
         let mut node: &Arc<Node> = &version.root;
         loop {
             let index = match key {
@@ -84,20 +90,13 @@ impl Leaf {
                 Target::Node(child) => node = child.load(&tree.env)?,
             }
         }
-        let lower = lower.max(bounds.0).to_vec();
-        let upper = match (upper, bounds.1) {
-            (Some(leaf), Some(own)) => Some(leaf.min(own).to_vec()),
-            (leaf, own) => leaf.or(own).map(<[u8]>::to_vec),
-        };
-        let touches =
-            |first: &[u8], last: &[u8]| last >= lower.as_slice() && upper.as_deref().is_none_or(|upper| first < upper);
+        let range = inside(lower, upper, range);
+        let (lower, upper) = (range.lower.as_slice(), range.upper.as_deref());
         let mut ranges = Ranges::default();
-        let mut streams = Vec::with_capacity(runs.len() + 2);
-        // The slot in whose buffer each stream's run lies.
-        let mut pays = Vec::with_capacity(runs.len() + 2);
+        let mut streams = Vec::with_capacity(runs.len() + LEVEL0_USUAL);
         for level0 in version.level0() {
             if level0.has_range_deletes() {
-                level0.range_deletes(|lists| ranges.add_all(lists, view, &lower, upper.as_deref()));
+                level0.range_deletes(|lists| ranges.add_all(lists, view, lower, upper));
             }
             // The first one is what writers add to.
             let seq_max = match streams.is_empty() {
@@ -105,35 +104,37 @@ impl Leaf {
                 false => level0.seq_bounds().map_or(0, |(_, max)| max),
             };
             streams.push(Stream { source: Source::Level0(level0.cursor()), seq_max });
-            pays.push(None);
         }
-        let wanted = Arc::new(KeyRange { lower: lower.clone(), upper: upper.clone() });
-        for (run, slot) in runs {
-            let meta = run.meta();
+        let first_run = streams.len();
+        for (run, _) in &runs {
             if run.has_range_deletes() {
-                ranges.add(&run.range_deletes()?, view, &lower, upper.as_deref());
+                ranges.add(&run.range_deletes()?, view, lower, upper);
             }
-            if meta.messages > 0 && touches(&meta.first_key, &meta.last_key) {
-                streams.push(Stream { source: Source::Run(run.cursor_within(mode, &wanted)), seq_max: meta.max_seq });
-                pays.push(slot);
-            }
+        }
+        let touches = |first: &[u8], last: &[u8]| last >= lower && upper.is_none_or(|upper| first < upper);
+        runs.retain(|(run, _)| {
+            let meta = run.meta();
+            meta.messages > 0 && touches(&meta.first_key, &meta.last_key)
+        });
+        for (run, _) in &runs {
+            streams.push(Stream { source: Source::Run(run.cursor_within(mode, &range)), seq_max: run.meta().max_seq });
         }
         let order = Vec::with_capacity(streams.len());
-        let upper_head = upper.as_deref().map_or(u128::MAX, head);
-        let mut leaf = Leaf { lower, upper, upper_head, streams, order, ranges, version: version.clone() };
+        let upper_head = upper.map_or(u128::MAX, head);
+        let mut leaf = Leaf { range, upper_head, streams, order, ranges, version: version.clone() };
         let goal = match key {
-            Some(key) if forward => Goal::AtOrAbove(key.max(leaf.lower.as_slice())),
+            Some(key) if forward => Goal::AtOrAbove(key.max(leaf.range.lower.as_slice())),
             None if forward => Goal::First,
             Some(key) => Goal::Below(key),
             None => Goal::Last,
         };
         go(&mut leaf.streams, goal)?;
-        for (rank, pays) in (0..).zip(pays) {
-            let source = &leaf.streams[rank as usize].source;
-            if let (Some((height, slot)), Source::Run(cursor)) = (pays, source) {
+        for rank in 0..leaf.streams.len() {
+            let pays = rank.checked_sub(first_run).and_then(|run| runs[run].1);
+            if let (Some((height, slot)), Source::Run(cursor)) = (pays, &leaf.streams[rank].source) {
                 tree.charge_misses(height, slot, cursor.lone_reads());
             }
-            leaf.place(rank, direction)?;
+            leaf.place(rank as u32, direction)?;
         }
         Ok(leaf)
     }
@@ -193,14 +194,30 @@ impl Leaf {
         let Source::Run(cursor) = &self.streams[current.rank as usize].source else { return 0 };
         let Some(gap_end) = self.ranges.known_gap_end(cursor.key()) else { return 0 };
         let other = others.last().map(|place| self.streams[place.rank as usize].source.key());
-        cursor.uniform_ahead(lower_of(lower_of(other, self.upper.as_deref()), gap_end))
+        cursor.uniform_ahead(lower_of(lower_of(other, self.range.upper.as_deref()), gap_end))
     }
 
     #[inline]
     pub(super) fn is_inside(&self, place: Place) -> bool {
         place.head < self.upper_head
-            || self.upper.as_deref().is_none_or(|upper| self.streams[place.rank as usize].source.key() < upper)
+            || self.range.upper.as_deref().is_none_or(|upper| self.streams[place.rank as usize].source.key() < upper)
     }
+}
+
+/// What lies in `range` of the keys in `[lower, upper)`: itself where that is all of it.
+fn inside(lower: &[u8], upper: Option<&[u8]>, range: &Arc<KeyRange>) -> Arc<KeyRange> {
+    let is_lower_inside = lower <= range.lower.as_slice();
+    let is_upper_inside = match (upper, range.upper.as_deref()) {
+        (Some(upper), Some(own)) => own <= upper,
+        (upper, _) => upper.is_none(),
+    };
+    if is_lower_inside && is_upper_inside {
+        return range.clone();
+    }
+    Arc::new(KeyRange {
+        lower: lower.max(&range.lower).to_vec(),
+        upper: lower_of(upper, range.upper.as_deref()).map(<[u8]>::to_vec),
+    })
 }
 
 /// Of two bounds (`None`: no bound).

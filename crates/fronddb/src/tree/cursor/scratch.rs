@@ -1,7 +1,5 @@
 //! Messages of one key, turned round for going backward.
 
-use smallvec::SmallVec;
-
 use crate::base::Result;
 use crate::format::message::{Kind, Message, Stamp};
 use crate::tree::source::Source;
@@ -10,7 +8,7 @@ use crate::tree::source::Source;
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     payloads: Vec<u8>,
-    entries: SmallVec<[Copied; 4]>,
+    entries: Vec<Copied>,
 }
 
 /// A message whose payload is `payloads[start..end]`.
