@@ -16,9 +16,12 @@ use rustix::process::{Pid, Signal, kill_process};
 static REGISTER: Mutex<Register> =
     Mutex::new(Register { processes: Vec::new(), groups: Vec::new(), directories: Vec::new() });
 
+/// Begins the name of each run's control groups; the number of its process ends it.
+pub(crate) const GROUP: &str = "frond-experiments-";
+
 struct Register {
     processes: Vec<u32>,
-    groups: Vec<PathBuf>,
+    groups: Vec<Made>,
     directories: Vec<PathBuf>,
 }
 
@@ -38,9 +41,7 @@ pub(crate) fn on_signals() -> Result<(), ctrlc::Error> {
         for directory in &register.directories {
             let _ = std::fs::remove_dir_all(directory);
         }
-        for group in &register.groups {
-            remove_group(group);
-        }
+        register.groups.iter().for_each(Made::undo);
         std::process::exit(130);
     })
 }
@@ -98,32 +99,79 @@ pub(crate) fn forget_process(process: u32) {
     register().processes.retain(|&other| other != process);
 }
 
+/// A control group of this run.
+#[derive(Clone)]
+struct Made {
+    path: PathBuf,
+    passed_on: Option<PassedOn>,
+}
+
+/// Controllers that a parent group passes on to its children only since this run asked for it (version 2).
+#[derive(Clone)]
+pub(crate) struct PassedOn {
+    /// The parent's `cgroup.subtree_control`.
+    pub(crate) control: PathBuf,
+    /// What makes it keep them for itself again: `-io -memory`.
+    pub(crate) back: String,
+}
+
+impl Made {
+    /// The group goes, and its parent is as it was, unless another run is there now that may rely on it.
+    fn undo(&self) {
+        remove_group(&self.path);
+        let Some(PassedOn { control, back }) = &self.passed_on else { return };
+        let parent = control.parent().unwrap_or(Path::new(""));
+        let is_group = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(GROUP);
+        if std::fs::read_dir(parent).into_iter().flatten().flatten().any(is_group) {
+            return;
+        }
+        if let Err(error) = std::fs::write(control, back) {
+            eprintln!("experiments: {} was not set back by {back:?}: {error}", control.display());
+        }
+    }
+}
+
 /// A control group that is removed when the guard is dropped.
 pub(crate) struct Group(PathBuf);
 
 impl Group {
     pub(crate) fn new(path: PathBuf) -> Self {
-        register().groups.push(path.clone());
+        register().groups.push(Made { path: path.clone(), passed_on: None });
         Group(path)
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
+
+    /// To be set back when the group goes.
+    pub(crate) fn set_back(&self, passed_on: PassedOn) {
+        if let Some(made) = register().groups.iter_mut().find(|made| made.path == self.0) {
+            made.passed_on = Some(passed_on);
+        }
+    }
+
+    fn made(&self) -> Option<Made> {
+        register().groups.iter().find(|made| made.path == self.0).cloned()
+    }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        remove_group(&self.0);
-        register().groups.retain(|other| *other != self.0);
+        if let Some(made) = self.made() {
+            made.undo();
+        }
+        register().groups.retain(|other| other.path != self.0);
     }
 }
 
 /// Waits for the end of its input, which is this process's end whatever it died of; then removes the groups, as soon as
-/// their last processes have gone.
+/// their last processes have gone, and sets their parent back.
 const JANITOR: &str = "read -r end; tries=0; while [ $tries -lt 100 ]; do rmdir \"$@\" 2>/dev/null; left=; \
-                       for group; do [ -d \"$group\" ] && left=1; done; [ $left ] || exit 0; \
-                       tries=$((tries + 1)); sleep 0.1; done";
+                       for group; do [ -d \"$group\" ] && left=1; done; [ $left ] || break; \
+                       tries=$((tries + 1)); sleep 0.1; done; [ \"$CONTROL\" ] || exit 0; \
+                       for other in \"${CONTROL%/*}/$GROUP\"*; do [ ! -d \"$other\" ] || exit 0; done; \
+                       printf %s \"$BACK\" >\"$CONTROL\"";
 
 /// A process that removes control groups if this one dies without a chance to.
 pub(crate) struct Janitor {
@@ -133,9 +181,12 @@ pub(crate) struct Janitor {
 
 impl Janitor {
     /// It stands in a process group of its own, so that no Ctrl-C reaches it.
-    pub(crate) fn watch(groups: &[&Path]) -> std::io::Result<Self> {
+    pub(crate) fn watch(groups: &[&Group]) -> std::io::Result<Self> {
         let mut command = Command::new("sh");
-        command.args(["-c", JANITOR, "sh"]).args(groups).process_group(0);
+        command.args(["-c", JANITOR, "sh"]).args(groups.iter().map(|group| group.path())).process_group(0);
+        let passed_on = groups.iter().filter_map(|group| group.made()?.passed_on).next();
+        let (control, back) = passed_on.map(|passed_on| (passed_on.control, passed_on.back)).unwrap_or_default();
+        command.env("CONTROL", control).env("BACK", back).env("GROUP", GROUP);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         Ok(Janitor { input: child.stdin.take(), child })
     }
@@ -173,15 +224,45 @@ impl Drop for Directory {
 mod tests {
     use super::*;
 
+    fn groups(root: &Path) -> [Group; 2] {
+        ["io", "memory"].map(|name| {
+            let path = root.join(format!("{GROUP}{name}"));
+            std::fs::create_dir(&path).unwrap();
+            Group::new(path)
+        })
+    }
+
     #[test]
     fn the_janitor_removes_groups_when_its_input_ends_and_not_before() {
         let root = tempfile::tempdir().unwrap();
-        let groups = [root.path().join("io"), root.path().join("memory")];
-        groups.iter().for_each(|group| std::fs::create_dir(group).unwrap());
+        let groups = groups(root.path());
         let mut janitor = Janitor::watch(&[&groups[0], &groups[1]]).unwrap();
-        assert!(janitor.child.try_wait().unwrap().is_none() && groups.iter().all(|group| group.exists()));
+        assert!(janitor.child.try_wait().unwrap().is_none() && groups.iter().all(|group| group.path().exists()));
         janitor.input = None;
         assert!(janitor.child.wait().unwrap().success());
-        assert!(groups.iter().all(|group| !group.exists()));
+        assert!(groups.iter().all(|group| !group.path().exists()));
+    }
+
+    #[test]
+    fn who_removes_the_last_group_sets_its_parent_back() {
+        for by_janitor in [false, true] {
+            let root = tempfile::tempdir().unwrap();
+            let [group, other] = groups(root.path());
+            let control = root.path().join("cgroup.subtree_control");
+            for one in [&group, &other] {
+                one.set_back(PassedOn { control: control.clone(), back: "-io".into() });
+            }
+            let is_set_back = || control.exists();
+            drop(other);
+            assert!(!is_set_back(), "the first group is still there");
+            match by_janitor {
+                false => drop(group),
+                true => {
+                    drop(Janitor::watch(&[&group]).unwrap());
+                    assert!(is_set_back());
+                }
+            }
+            assert_eq!(std::fs::read_to_string(&control).unwrap(), "-io");
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! One group per run, `frond-experiments-PID`, below the group of this process (or the root where that is not visible):
 //! version 1 (`blkio`, `memory`) or version 2 (`io`, `memory`). The server's process joins it before it starts. Where no
-//! group can be made the experiments run without, and the report says so.
+//! group can be made the experiments run without, and the report says so. In version 2 the parent group passes both controllers on while
+//! the run's group is there, and is set back after it.
 //!
 //! All engines use O_DIRECT, because the kernel's write-back belongs to nobody's group in version 1.
 
@@ -11,11 +12,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cleanup::{Group, Janitor, remove_group};
+use crate::cleanup::{GROUP, Group, Janitor, PassedOn, remove_group};
 use crate::failure::{Failure, While};
 
-const NAME: &str = "frond-experiments-";
 const ROOT: &str = "/sys/fs/cgroup";
+/// Those of version 2 that a parent group has to pass on.
+const CONTROLLERS: [&str; 2] = ["io", "memory"];
 
 /// What the server may use; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +98,7 @@ impl Cage {
             cage.why_not.push("the data does not lie on a block device".into());
         }
         cage.try_out();
-        let groups: Vec<&Path> = [&cage.io, &cage.memory].into_iter().flatten().map(Group::path).collect();
+        let groups: Vec<&Group> = [&cage.io, &cage.memory].into_iter().flatten().collect();
         if !groups.is_empty() {
             // Without it the next run removes them.
             cage._janitor = Janitor::watch(&groups).ok();
@@ -232,7 +234,7 @@ fn own_group(own: &str, controller: &str) -> PathBuf {
 fn make_below(root: &Path, own: PathBuf) -> Result<Group, String> {
     let parent = if root.join(&own).is_dir() { root.join(&own) } else { root.to_path_buf() };
     remove_stale(&parent);
-    let path = parent.join(format!("{NAME}{}", std::process::id()));
+    let path = parent.join(format!("{GROUP}{}", std::process::id()));
     fs::create_dir(&path).map_err(|error| format!("no control group can be made ({error})"))?;
     Ok(Group::new(path))
 }
@@ -243,8 +245,17 @@ fn make_version2(root: &Path, own: PathBuf) -> Result<Group, String> {
     for parent in [own.as_path(), own.parent().unwrap_or(Path::new(""))] {
         let group = make_below(root, parent.to_path_buf())?;
         let control = group.path().parent().unwrap_or(root).join("cgroup.subtree_control");
+        let before = fs::read_to_string(&control).unwrap_or_default();
         match fs::write(&control, "+io +memory") {
-            Ok(()) => return Ok(group),
+            Ok(()) => {
+                let is_new = |controller: &&str| !before.split_whitespace().any(|one| one == *controller);
+                let back: Vec<_> =
+                    CONTROLLERS.into_iter().filter(is_new).map(|controller| format!("-{controller}")).collect();
+                if !back.is_empty() {
+                    group.set_back(PassedOn { control, back: back.join(" ") });
+                }
+                return Ok(group);
+            }
             Err(error) => why = format!("the controllers io and memory cannot be passed on ({error})"),
         }
     }
@@ -255,7 +266,7 @@ fn make_version2(root: &Path, own: PathBuf) -> Result<Group, String> {
 fn remove_stale(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some(process) = name.to_str().and_then(|name| name.strip_prefix(NAME)) else { continue };
+        let Some(process) = name.to_str().and_then(|name| name.strip_prefix(GROUP)) else { continue };
         if !Path::new("/proc").join(process).exists() {
             remove_group(&entry.path());
         }
@@ -297,7 +308,7 @@ mod tests {
         let cage = Cage::make_in(root.path(), OWN, Some("8:0".into()));
         assert_eq!(cage.complaint(), None);
         cage.apply(&Limits { iops: Some(2000), bandwidth: None, memory: Some(1 << 30) }).unwrap();
-        let name = format!("{NAME}{}", std::process::id());
+        let name = format!("{GROUP}{}", std::process::id());
         let (io, memory) = (root.path().join("blkio").join(&name), root.path().join("memory/box/inner").join(&name));
         assert_eq!(fs::read_to_string(io.join("blkio.throttle.write_iops_device")).unwrap(), "8:0 2000");
         assert_eq!(fs::read_to_string(io.join("blkio.throttle.read_bps_device")).unwrap(), "8:0 0");
@@ -320,7 +331,7 @@ mod tests {
     #[test]
     fn groups_of_dead_runs_are_removed() {
         let root = tempfile::tempdir().unwrap();
-        let stale = root.path().join("blkio").join(format!("{NAME}4194999"));
+        let stale = root.path().join("blkio").join(format!("{GROUP}4194999"));
         fs::create_dir_all(&stale).unwrap();
         fs::create_dir_all(root.path().join("memory")).unwrap();
         let cage = Cage::make_in(root.path(), OWN, Some("8:0".into()));
@@ -340,13 +351,28 @@ mod tests {
         let lines = io_lines(true, "8:0", &Limits { iops: Some(2000), ..Limits::default() });
         assert_eq!(lines, [("io.max", "8:0 riops=2000 wiops=2000 rbps=max wbps=max".to_string())]);
         let_go(cage);
+        assert_eq!(fs::read_to_string(scope.join("cgroup.subtree_control")).unwrap(), "-io -memory");
+    }
+
+    #[test]
+    fn what_was_passed_on_before_is_left_so() {
+        for (before, after) in [("memory pids", "-io"), ("io memory", "+io +memory")] {
+            let root = tempfile::tempdir().unwrap();
+            fs::write(root.path().join("cgroup.controllers"), "io memory").unwrap();
+            let scope = root.path().join("slice/scope");
+            fs::create_dir_all(&scope).unwrap();
+            let control = scope.join("cgroup.subtree_control");
+            fs::write(&control, before).unwrap();
+            let_go(Cage::make_in(root.path(), OWN, Some("8:0".into())));
+            assert_eq!(fs::read_to_string(&control).unwrap(), after);
+        }
     }
 
     #[test]
     fn a_limit_that_the_group_refuses_is_said_not_to_be_in_force() {
         let root = tempfile::tempdir().unwrap();
         let own = root.path().join("memory/box/inner");
-        let name = format!("{NAME}{}", std::process::id());
+        let name = format!("{GROUP}{}", std::process::id());
         fs::create_dir_all(root.path().join("blkio")).unwrap();
         fs::create_dir_all(&own).unwrap();
         // A directory in the place of the file refuses to be written.
