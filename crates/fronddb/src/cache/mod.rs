@@ -179,6 +179,8 @@ pub struct Cache {
     packs_always: AtomicBool,
     #[cfg(test)]
     full_always: AtomicBool,
+    #[cfg(test)]
+    learns_nothing: AtomicBool,
 }
 
 impl Cache {
@@ -204,6 +206,8 @@ impl Cache {
             packs_always: AtomicBool::new(false),
             #[cfg(test)]
             full_always: AtomicBool::new(false),
+            #[cfg(test)]
+            learns_nothing: AtomicBool::new(false),
         }
     }
 
