@@ -120,6 +120,11 @@ impl Engine {
                     "a quarter of it for all write buffers together; what it has beside both comes on top",
                 ),
                 set("--rocksdb-flush-log-at-trx-commit=1".into(), "every commit is durable before it is acknowledged (the default)"),
+                set(
+                    "--rocksdb-wal-recovery-mode=2".into(),
+                    "a record that a kill has cut is the end of its log, as it is for the others; with the default of 1 it may refuse to \
+                     start after a kill (\"truncated record body\")",
+                ),
                 set("--rocksdb-use-direct-reads=ON".into(), "I/O that the limit reaches, no second copy in the page cache"),
                 set("--rocksdb-use-direct-io-for-flush-and-compaction=ON".into(), "the same"),
                 set("--rocksdb-max-background-jobs=2".into(), "as many as this class of machine has cores (the default)"),
