@@ -166,10 +166,10 @@ impl Drop for Group {
 }
 
 /// Waits for the end of its input, which is this process's end whatever it died of; then removes the groups, as soon as
-/// their last processes have gone, and sets their parent back.
-const JANITOR: &str = "read -r end; tries=0; while [ $tries -lt 100 ]; do rmdir \"$@\" 2>/dev/null; left=; \
-                       for group; do [ -d \"$group\" ] && left=1; done; [ $left ] || break; \
-                       tries=$((tries + 1)); sleep 0.1; done; [ \"$CONTROL\" ] || exit 0; \
+/// their last processes have gone, and sets their parent back, unless the run has done so.
+const JANITOR: &str = "read -r end; tries=0; while [ $tries -lt 100 ]; do left=; for group; do [ -d \"$group\" ] && left=1; done; \
+                       [ $left ] || break; [ $tries = 0 ] || sleep 0.1; tries=$((tries + 1)); \
+                       rmdir \"$@\" 2>/dev/null; done; [ $tries -gt 0 ] && [ \"$CONTROL\" ] || exit 0; \
                        for other in \"${CONTROL%/*}/$GROUP\"*; do [ ! -d \"$other\" ] || exit 0; done; \
                        printf %s \"$BACK\" >\"$CONTROL\"";
 

@@ -76,6 +76,15 @@ pub struct KeyRange {
     pub upper: Option<Vec<u8>>,
 }
 
+/// Of two upper bounds (`None`: no bound).
+#[inline]
+pub fn lower_of<'a>(one: Option<&'a [u8]>, other: Option<&'a [u8]>) -> Option<&'a [u8]> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
 /// The first 16 bytes of a key as a number that sorts like them, for comparing keys without going to where they lie. Of keys
 /// with equal heads the keys themselves decide.
 #[inline]

@@ -15,7 +15,7 @@ use super::super::options::{LockMode, Wait};
 use super::super::read::{Settled, mode_of};
 use super::peek::Began;
 use super::{At, Cursor, successor, user_key};
-use crate::base::key::{inner, tree_end};
+use crate::base::key::{inner, lower_of, tree_end};
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TxnId};
 use crate::lock::{Attempt, Mode};
 use crate::tree::TreeCursor;
@@ -72,10 +72,7 @@ impl Cursor {
         state: &mut TxnState,
         below: Option<&[u8]>,
     ) -> Result<bool> {
-        let below = match (below, self.range.upper.as_deref()) {
-            (Some(below), Some(upper)) => Some(below.min(upper)),
-            (below, upper) => below.or(upper),
-        };
+        let below = lower_of(below, self.range.upper.as_deref());
         self.find_locked(core, state, Began::Below(below.map(<[u8]>::to_vec)))
     }
 

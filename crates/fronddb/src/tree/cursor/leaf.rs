@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::OwnedView;
 use super::ranges::Ranges;
 use crate::base::Result;
-use crate::base::key::{KeyRange, head};
+use crate::base::key::{KeyRange, head, lower_of};
 use crate::run::{CursorMode, Goal};
 use crate::tree::node::{Node, Target};
 use crate::tree::rent::Read;
@@ -105,19 +105,19 @@ impl Leaf {
             };
             streams.push(Stream { source: Source::Level0(level0.cursor()), seq_max });
         }
+        let touches = |first: &[u8], last: &[u8]| last >= lower && upper.is_none_or(|upper| first < upper);
         let first_run = streams.len();
-        for (run, _) in &runs {
+        // The slot in whose buffer each of those runs lies.
+        let mut pays = SmallVec::<[_; PATH_RUNS_USUAL]>::new();
+        for (run, slot) in runs {
+            let meta = run.meta();
             if run.has_range_deletes() {
                 ranges.add(&run.range_deletes()?, view, lower, upper);
             }
-        }
-        let touches = |first: &[u8], last: &[u8]| last >= lower && upper.is_none_or(|upper| first < upper);
-        runs.retain(|(run, _)| {
-            let meta = run.meta();
-            meta.messages > 0 && touches(&meta.first_key, &meta.last_key)
-        });
-        for (run, _) in &runs {
-            streams.push(Stream { source: Source::Run(run.cursor_within(mode, &range)), seq_max: run.meta().max_seq });
+            if meta.messages > 0 && touches(&meta.first_key, &meta.last_key) {
+                streams.push(Stream { source: Source::Run(run.cursor_within(mode, &range)), seq_max: meta.max_seq });
+                pays.push(slot);
+            }
         }
         let order = Vec::with_capacity(streams.len());
         let upper_head = upper.map_or(u128::MAX, head);
@@ -130,7 +130,7 @@ impl Leaf {
         };
         go(&mut leaf.streams, goal)?;
         for rank in 0..leaf.streams.len() {
-            let pays = rank.checked_sub(first_run).and_then(|run| runs[run].1);
+            let pays = rank.checked_sub(first_run).and_then(|run| pays[run]);
             if let (Some((height, slot)), Source::Run(cursor)) = (pays, &leaf.streams[rank].source) {
                 tree.charge_misses(height, slot, cursor.lone_reads());
             }
@@ -206,27 +206,11 @@ impl Leaf {
 
 /// What lies in `range` of the keys in `[lower, upper)`: itself where that is all of it.
 fn inside(lower: &[u8], upper: Option<&[u8]>, range: &Arc<KeyRange>) -> Arc<KeyRange> {
-    let is_lower_inside = lower <= range.lower.as_slice();
-    let is_upper_inside = match (upper, range.upper.as_deref()) {
-        (Some(upper), Some(own)) => own <= upper,
-        (upper, _) => upper.is_none(),
-    };
-    if is_lower_inside && is_upper_inside {
+    let end = lower_of(upper, range.upper.as_deref());
+    if lower <= range.lower.as_slice() && end == range.upper.as_deref() {
         return range.clone();
     }
-    Arc::new(KeyRange {
-        lower: lower.max(&range.lower).to_vec(),
-        upper: lower_of(upper, range.upper.as_deref()).map(<[u8]>::to_vec),
-    })
-}
-
-/// Of two bounds (`None`: no bound).
-#[inline]
-pub(super) fn lower_of<'a>(one: Option<&'a [u8]>, other: Option<&'a [u8]>) -> Option<&'a [u8]> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
+    Arc::new(KeyRange { lower: lower.max(&range.lower).to_vec(), upper: end.map(<[u8]>::to_vec) })
 }
 
 /// All sources go there. The blocks of messages that have to be read for that are read at once: by this thread for the newest of them, which is mostly

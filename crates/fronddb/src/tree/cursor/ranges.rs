@@ -9,8 +9,9 @@
 use std::sync::Arc;
 
 use super::OwnedView;
-use super::leaf::{Direction, lower_of};
+use super::leaf::Direction;
 use crate::base::CommitNumber;
+use crate::base::key::lower_of;
 use crate::format::block::{RangeList, RangeLists};
 use crate::format::visibility::{Sight, View};
 
