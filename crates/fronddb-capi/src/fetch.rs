@@ -35,27 +35,60 @@ enum Pass {
     Lent,
 }
 
+/// Copies `from`, which is mostly short: then without a call.
+///
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`].
+#[inline]
+unsafe fn copy_short(from: &[u8], to: *mut u8) {
+    /// Two words that overlap.
+    unsafe fn ends<const N: usize>(from: &[u8], to: *mut u8) {
+        // Safety: `from` has N bytes at least, and as many are writable behind `to`.
+        unsafe {
+            let (first, last) = (from.as_ptr(), from.as_ptr().add(from.len() - N));
+            let (first, last) = (first.cast::<[u8; N]>().read(), last.cast::<[u8; N]>().read());
+            to.cast::<[u8; N]>().write(first);
+            to.add(from.len() - N).cast::<[u8; N]>().write(last);
+        }
+    }
+    // Safety: each takes no more bytes than there are.
+    unsafe {
+        match from.len() {
+            0 => {}
+            1 => ends::<1>(from, to),
+            2..4 => ends::<2>(from, to),
+            4..8 => ends::<4>(from, to),
+            8..=16 => ends::<8>(from, to),
+            bytes => to.copy_from_nonoverlapping(from.as_ptr(), bytes),
+        }
+    }
+}
+
 impl Packer {
-    /// Packs a row; its packed length, as an error if it does not fit.
+    /// Packs a row with its key in two parts; its packed length, as an error if it does not fit.
     #[inline]
-    fn pack(&mut self, key: &[u8], value: &[u8], pass: Pass) -> std::result::Result<usize, usize> {
+    fn pack(&mut self, [front, rest]: [&[u8]; 2], value: &[u8], pass: Pass) -> std::result::Result<usize, usize> {
         let copied = if pass == Pass::Lent { &[] } else { value };
         let head = FROND_FETCH_HEADER_BYTES + if pass == Pass::Copied { 0 } else { size_of::<*const u8>() };
-        let used = head + key.len() + copied.len();
+        let key_bytes = front.len() + rest.len();
+        let used = head + key_bytes + copied.len();
         let bytes = used.next_multiple_of(WORD);
         let Some(room) = self.room.checked_sub(bytes) else { return Err(bytes) };
-        let lengths = [key.len() as u32, value.len() as u32];
+        let lengths = [key_bytes as u32, value.len() as u32];
         // Safety: all that is written lies in the next `bytes`, of which there are at least a header's, and `room` said that as
         // much is left of a buffer that is writable (C1) and not shared with what the engine reads from (C3).
         unsafe {
             self.next.add(bytes - WORD).cast::<[u8; WORD]>().write([0; WORD]);
             self.next.cast::<[u32; 2]>().write_unaligned(lengths);
             if pass != Pass::Copied {
-                let at = if pass == Pass::Lent { value.as_ptr() } else { self.next.add(head + key.len()) };
+                let at = if pass == Pass::Lent { value.as_ptr() } else { self.next.add(head + key_bytes) };
                 self.next.add(FROND_FETCH_HEADER_BYTES).cast::<*const u8>().write_unaligned(at);
             }
-            self.next.add(head).copy_from_nonoverlapping(key.as_ptr(), key.len());
-            self.next.add(head + key.len()).copy_from_nonoverlapping(copied.as_ptr(), copied.len());
+            copy_short(front, self.next.add(head));
+            copy_short(rest, self.next.add(head + front.len()));
+            if !copied.is_empty() {
+                self.next.add(head + key_bytes).copy_from_nonoverlapping(copied.as_ptr(), copied.len());
+            }
             self.next = self.next.add(bytes);
         }
         self.room = room;
@@ -101,7 +134,7 @@ impl frond_cursor {
                 true => Pass::CopiedWithPointer,
             };
             let value = if keys_only { &[] } else { self.inner.value() };
-            match packer.pack(self.inner.key(), value, pass) {
+            match packer.pack([&[], self.inner.key()], value, pass) {
                 Ok(bytes) => {
                     lent_bytes += if pass == Pass::Lent { value.len() } else { 0 };
                     fetch.rows += 1;
@@ -118,6 +151,24 @@ impl frond_cursor {
                 break;
             }
             step = following;
+            if !(has_looked && matches!(step, Move::Next)) {
+                continue;
+            }
+            // What follows in the block of this row, which is kept if that was lent.
+            self.inner.pass((rows_max - fetch.rows) as usize, |key, value| {
+                let pass = match pass {
+                    Pass::Lent if value.len() < LENT_BYTES_MIN => Pass::CopiedWithPointer,
+                    pass => pass,
+                };
+                let Some(bytes) = (lent_bytes < LENT_BYTES_MAX).then(|| packer.pack(key, value, pass).ok()).flatten()
+                else {
+                    return false;
+                };
+                lent_bytes += if pass == Pass::Lent { value.len() } else { 0 };
+                fetch.rows += 1;
+                fetch.bytes += bytes;
+                true
+            });
         }
         Ok(())
     }
@@ -144,10 +195,10 @@ mod tests {
     fn a_row_is_packed_to_the_byte_and_one_that_does_not_fit_changes_nothing() {
         let mut buffer = [0xee_u8; 48];
         let mut packer = Packer { next: buffer.as_mut_ptr(), room: 40 };
-        assert_eq!(packer.pack(b"key", b"value", Pass::Copied), Ok(16));
-        assert_eq!(packer.pack(b"0123456789", b"abcdefg", Pass::Copied), Err(32));
-        assert_eq!(packer.pack(b"0123456789", b"abcdef", Pass::Copied), Ok(24));
-        assert_eq!(packer.pack(b"", b"", Pass::Copied), Err(8));
+        assert_eq!(packer.pack([b"k", b"ey"], b"value", Pass::Copied), Ok(16));
+        assert_eq!(packer.pack([b"", b"0123456789"], b"abcdefg", Pass::Copied), Err(32));
+        assert_eq!(packer.pack([b"01234567", b"89"], b"abcdef", Pass::Copied), Ok(24));
+        assert_eq!(packer.pack([b"", b""], b"", Pass::Copied), Err(8));
         let mut expected = Vec::new();
         for (key, value) in [(&b"key"[..], &b"value"[..]), (b"0123456789", b"abcdef")] {
             expected.extend((key.len() as u32).to_ne_bytes());
@@ -166,9 +217,9 @@ mod tests {
         let start = buffer.as_mut_ptr();
         let mut packer = Packer { next: start, room: 64 };
         let value = [7_u8; 100];
-        assert_eq!(packer.pack(b"key", &value, Pass::Lent), Ok(24));
-        assert_eq!(packer.pack(b"key", b"value", Pass::CopiedWithPointer), Ok(24));
-        assert_eq!(packer.pack(b"key", b"value", Pass::CopiedWithPointer), Err(24));
+        assert_eq!(packer.pack([b"k", b"ey"], &value, Pass::Lent), Ok(24));
+        assert_eq!(packer.pack([b"k", b"ey"], b"value", Pass::CopiedWithPointer), Ok(24));
+        assert_eq!(packer.pack([b"k", b"ey"], b"value", Pass::CopiedWithPointer), Err(24));
         let pointers = [value.as_ptr(), start.wrapping_add(24 + 16 + 3).cast_const()];
         for (row, (pointer, length)) in buffer.chunks(24).zip(pointers.iter().zip([100_u32, 5])) {
             assert_eq!(row[..8], [3_u32.to_ne_bytes(), length.to_ne_bytes()].concat());

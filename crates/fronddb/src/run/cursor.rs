@@ -315,6 +315,12 @@ impl RunCursor {
         self.entries.next();
     }
 
+    /// Over such messages at once: [`EntryCursor::pass`].
+    #[inline]
+    pub fn pass(&mut self, most: usize, take: impl FnMut(&[u8], &[u8], &[u8]) -> bool) -> usize {
+        self.entries.pass(most, take)
+    }
+
     /// True when it goes past the cache, over a block that readers use.
     #[inline]
     pub fn is_in_use(&self) -> bool {

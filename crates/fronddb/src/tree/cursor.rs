@@ -293,6 +293,17 @@ impl TreeCursor {
         false
     }
 
+    /// Shows `take` the rows that follow in a stretch, up to `most`, each as two parts of its inner key and its value. Stands on the
+    /// last one of those before the first that it refuses; how many those are.
+    #[inline]
+    pub fn pass(&mut self, most: usize, take: impl FnMut(&[u8], &[u8], &[u8]) -> bool) -> usize {
+        let (Current::Stretch { rank, left }, Some(leaf)) = (&mut self.current, &mut self.leaf) else { return 0 };
+        let Source::Run(cursor) = &mut leaf.streams[*rank as usize].source else { return 0 };
+        let passed = cursor.pass(most.min(*left), take);
+        *left -= passed;
+        passed
+    }
+
     /// Stands on the row of a stretch like on any other.
     fn end_stretch(&mut self) {
         let (Current::Stretch { rank, .. }, Some(leaf)) = (&self.current, &mut self.leaf) else { return };

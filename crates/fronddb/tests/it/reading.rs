@@ -47,6 +47,64 @@ fn a_row_that_is_written_before_a_scan_proves_its_range_dead_stays_visible() {
     assert_eq!(rows, [5u32, 150, 299].map(|row| row.to_be_bytes().to_vec()));
 }
 
+/// Rows in blocks under newer ones, of which some are changed, gone, or not for all to see; between those of other trees.
+fn layers(db: &Database, trees: &[Tree]) -> Result<()> {
+    for tree in trees {
+        let txn = db.begin(TxnOptions::default())?;
+        (0..4000u32)
+            .try_for_each(|row| txn.put(tree, &row.to_be_bytes(), &row.to_le_bytes().repeat(1 + row as usize % 7)))?;
+        txn.commit()?;
+    }
+    db.checkpoint()?;
+    for tree in trees {
+        (0..4000u32).filter(|row| row % 97 == 5).try_for_each(|row| db.delete(tree, &row.to_be_bytes()))?;
+        (0..4000u32).filter(|row| row % 83 == 7).try_for_each(|row| db.put(tree, &row.to_be_bytes(), b"newer"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_that_are_passed_over_are_those_of_single_steps() {
+    let (_storage, db, tree) = fresh();
+    let other = db.create_tree("other", &TreeOptions::default()).unwrap();
+    layers(&db, &[tree.clone(), other.clone()]).unwrap();
+    let mut passed_in_all = 0;
+    for (seed, keys_only) in (0..20).zip([false, true].into_iter().cycle()) {
+        let mut random = Random::new(seed);
+        let txn = begin(&db);
+        let options = || CursorOptions { keys_only, ..CursorOptions::default() };
+        let expected = collect(&mut txn.cursor(&tree, options()).unwrap()).unwrap();
+        let mut cursor = txn.cursor(&tree, options()).unwrap();
+        let mut found = Vec::new();
+        let mut at_row = cursor.first().unwrap();
+        while at_row {
+            found.push((cursor.key().to_vec(), cursor.value().to_vec()));
+            let (most, refused) = (random.below(9) as usize * 10, random.below(60) as usize);
+            let mut left = refused;
+            let passed = cursor.pass(most, |[front, rest], value| {
+                let takes = left > 0;
+                if takes {
+                    found.push(([front, rest].concat(), value.to_vec()));
+                }
+                left = left.saturating_sub(1);
+                takes
+            });
+            assert!(passed <= most.min(refused));
+            assert_eq!((cursor.key(), cursor.value()), (&found.last().unwrap().0[..], &found.last().unwrap().1[..]));
+            passed_in_all += passed;
+            at_row = match random.below(3) {
+                0 => cursor.advance() || cursor.next().unwrap(),
+                // There and back again.
+                1 if found.len() > 1 && cursor.prev().unwrap() => cursor.next().unwrap() && cursor.next().unwrap(),
+                _ => cursor.next().unwrap(),
+            };
+        }
+        assert!(found == expected, "seed={seed}");
+        assert!(passed_in_all > 0 || seed < 3);
+    }
+    assert!(passed_in_all > 20_000, "few rows are passed over: {passed_in_all}");
+}
+
 /// The same, from the other end.
 #[test]
 fn a_row_that_is_written_before_a_scan_down_proves_its_range_dead_stays_visible() {

@@ -27,6 +27,11 @@ use std::sync::Arc;
 
 use super::builder::{TAG_BLOB, TAG_COMMITTED, TAG_KIND, TAG_PUT, TAG_WRITTEN};
 
+/// Most rests of keys take no more: then the memory for a key is asked for once.
+const REST_BYTES_USUAL: usize = 32;
+/// Keys that take up to so many bytes are read from memory at once when they are searched.
+const SEARCHED_BYTES: usize = 512;
+
 /// Strings that lie end to end in the buffer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Spans {
@@ -162,9 +167,30 @@ impl EntryBlock {
         }
     }
 
+    /// Has the processor read what a search looks at, and where the payload that it finds is looked up: one place after the other
+    /// would each cost a read of memory.
+    #[inline]
+    fn read_ahead(&self) {
+        let keys = self.payloads.start as usize;
+        let (prefix, rests) = (self.prefix as usize, keys - self.prefix as usize);
+        if keys <= SEARCHED_BYTES {
+            self.bytes.read_ahead(0..keys);
+        } else {
+            for quarter in 1..4 {
+                let at = prefix + rests / 4 * quarter;
+                self.bytes.read_ahead(at..at + 1);
+            }
+        }
+        let ends = self.payloads.ends as usize;
+        if ends > 0 && self.count() <= SEARCHED_BYTES / 8 {
+            self.bytes.read_ahead(ends..ends + 2 * self.count());
+        }
+    }
+
     /// Number of the first message whose key is at or above `key`; `count()` if there is none.
     #[inline]
     pub fn lower_bound(&self, key: &[u8]) -> usize {
+        self.read_ahead();
         let common = self.common();
         let shared = common.len().min(key.len());
         match key[..shared].cmp(&common[..shared]) {
@@ -331,6 +357,7 @@ impl EntryCursor {
     pub fn reset(&mut self, block: Arc<EntryBlock>) {
         self.index = block.count();
         self.key.clear();
+        self.key.reserve(block.prefix as usize + REST_BYTES_USUAL);
         self.key.extend_from_slice(block.common());
         self.block = Some(block);
     }
@@ -401,6 +428,24 @@ impl EntryCursor {
     #[inline]
     pub fn next(&mut self) -> bool {
         self.move_to(self.index.saturating_add(1))
+    }
+
+    /// Shows `take` the messages that follow, up to `most`: what all keys of the block have in common, the rest of the key, the
+    /// payload. Stands on the last one of those before the first that it refuses; how many those are.
+    #[inline]
+    pub fn pass(&mut self, most: usize, mut take: impl FnMut(&[u8], &[u8], &[u8]) -> bool) -> usize {
+        let Some(block) = &self.block else { return 0 };
+        let first = self.index.saturating_add(1);
+        let end = block.count().min(first.saturating_add(most));
+        let mut at = first;
+        while at < end && take(block.common(), block.rest(at), block.payload_bytes(at)) {
+            at += 1;
+        }
+        let passed = at.saturating_sub(first);
+        if passed > 0 {
+            self.move_to(at - 1);
+        }
+        passed
     }
 
     /// Previous message; false (and nowhere) at the start.

@@ -106,6 +106,22 @@ proptest! {
                 prop_assert_eq!(&payload[..], &samples[at].payload[..]);
                 cursor.next();
             }
+            if cursor.seek(&key) {
+                let (most, refused) = (random.below(6) as usize, random.below(6) as usize);
+                let mut taken = Vec::new();
+                let passed = cursor.pass(most, |common, rest, payload| {
+                    let takes = taken.len() < refused;
+                    if takes {
+                        taken.push(([common, rest].concat(), payload.to_vec()));
+                    }
+                    takes
+                });
+                let expected = &samples[bound + 1..][..most.min(refused).min(samples.len() - bound - 1)];
+                let expected: Vec<_> = expected.iter().map(|sample| (sample.key.clone(), sample.payload.clone())).collect();
+                prop_assert_eq!(&taken, &expected);
+                prop_assert_eq!((passed, cursor.index()), (expected.len(), bound + expected.len()));
+                prop_assert_eq!(cursor.key(), &samples[bound + passed].key[..]);
+            }
             prop_assert_eq!(cursor.seek_before(&key), bound > 0);
             for at in (0..bound).rev().take(4) {
                 prop_assert_eq!(cursor.key(), &samples[at].key[..]);
