@@ -12,6 +12,7 @@ pub mod clock;
 pub mod codec;
 pub mod compress;
 pub mod error;
+pub mod hash;
 pub mod helpers;
 pub mod ids;
 pub mod key;

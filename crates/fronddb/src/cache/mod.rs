@@ -46,6 +46,7 @@
 //!
 //! Latch: one per shard, never two at a time; no I/O under it.
 
+mod offsets;
 mod pressure;
 mod shard;
 #[cfg(test)]
@@ -63,7 +64,7 @@ use crate::base::space::Extent;
 use crate::base::{Error, Result};
 use crate::format::block::{EntryBlock, IndexBlock, RangeBlock};
 use crate::format::filter::Filter;
-use shard::{Form, Looked, Shard};
+use shard::{Form, Looked, Recent, Shard};
 
 /// A cached block.
 #[derive(Debug, Clone)]
@@ -241,7 +242,7 @@ impl Cache {
     pub fn glance(&self, offset: u64) -> Option<CachedBlock> {
         match self.shard(offset).peek(offset)? {
             (Form::Decoded(block), _) => Some(block),
-            (Form::Packed { .. }, _) => None,
+            _ => None,
         }
     }
 
@@ -258,8 +259,8 @@ impl Cache {
         let Some((form, stays)) = self.shard(offset).peek(offset) else { return Ok(None) };
         let block = match form {
             Form::Decoded(block) => block.messages(offset)?,
-            Form::Packed { recent: Some(block), .. } => block,
-            Form::Packed { stored, recent: None } => Arc::new(decode(&stored)?),
+            Form::Recent(both) => both.block,
+            Form::Packed(stored) => Arc::new(decode(&stored)?),
         };
         Ok(Some((block, stays || !self.is_full())))
     }
@@ -274,7 +275,7 @@ impl Cache {
         decode: impl FnOnce(&[u8]) -> Result<EntryBlock>,
     ) {
         let form = if self.packs_of(stored.len(), raw_bytes) {
-            Form::Packed { stored: Arc::new(stored), recent: None }
+            Form::Packed(Arc::new(stored))
         } else {
             let Ok(block) = decode(&stored) else { return };
             Form::Decoded(CachedBlock::Entries(Arc::new(block)))
@@ -337,8 +338,12 @@ impl Cache {
         self.misses[block.cause()].fetch_add(1, Ordering::Relaxed);
         match (&block, stored) {
             (CachedBlock::Entries(entries), Some(stored)) => {
-                let recent = (priority > Priority::Low).then(|| Arc::clone(entries));
-                self.put(offset, Form::Packed { stored: Arc::new(stored), recent }, priority);
+                let stored = Arc::new(stored);
+                let form = match priority {
+                    Priority::Low => Form::Packed(stored),
+                    _ => Form::Recent(Box::new(Recent { stored, block: Arc::clone(entries) })),
+                };
+                self.put(offset, form, priority);
             }
             _ => self.put(offset, Form::Decoded(block.clone()), priority),
         }

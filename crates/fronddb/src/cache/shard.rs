@@ -1,12 +1,13 @@
 //! One shard of the cache: a table of blocks, decoded or packed, under a latch, with a line of those on probation and a clock
 //! hand for the others.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::offsets::Offsets;
 use super::{CacheStatistics, CachedBlock, Priority};
+use crate::base::hash::{NumberMap, NumberSet};
 use crate::base::pool::Piece;
 use crate::base::sync::{Condvar, Mutex};
 use crate::format::block::EntryBlock;
@@ -27,11 +28,16 @@ const STALE_TICKETS_MAX: usize = 64;
 #[derive(Debug, Clone)]
 pub(super) enum Form {
     Decoded(CachedBlock),
-    /// Messages as they are stored. `recent`: decoded as well, while it is one of the last.
-    Packed {
-        stored: Arc<Piece>,
-        recent: Option<Arc<EntryBlock>>,
-    },
+    /// Messages as they are stored.
+    Packed(Arc<Piece>),
+    /// The same and decoded as well, while it is one of the last.
+    Recent(Box<Recent>),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Recent {
+    pub(super) stored: Arc<Piece>,
+    pub(super) block: Arc<EntryBlock>,
 }
 
 impl Form {
@@ -39,7 +45,25 @@ impl Form {
     pub(super) fn entry_bytes(&self) -> usize {
         match self {
             Form::Decoded(block) => entry_bytes(block),
-            Form::Packed { .. } => size_of::<Piece>() + ENTRY_BYTES,
+            Form::Packed(_) | Form::Recent(_) => size_of::<Piece>() + ENTRY_BYTES,
+        }
+    }
+
+    /// The stored form, of a block that is packed.
+    fn stored(&self) -> Option<&Arc<Piece>> {
+        match self {
+            Form::Decoded(_) => None,
+            Form::Packed(stored) => Some(stored),
+            Form::Recent(both) => Some(&both.stored),
+        }
+    }
+
+    /// Messages that are here decoded.
+    fn messages(&self) -> Option<&Arc<EntryBlock>> {
+        match self {
+            Form::Decoded(CachedBlock::Entries(block)) => Some(block),
+            Form::Recent(both) => Some(&both.block),
+            _ => None,
         }
     }
 }
@@ -55,27 +79,6 @@ pub(super) fn mebibyte(offset: u64) -> u64 {
     offset >> 20
 }
 
-/// Spreads offsets, which are even and clustered, over a hash table.
-#[derive(Debug, Default, Clone, Copy)]
-struct OffsetHasher(u64);
-
-impl Hasher for OffsetHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-    fn write_u64(&mut self, number: u64) {
-        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-}
-
-type Hashed = BuildHasherDefault<OffsetHasher>;
-
 /// A block, where a lookup finds it.
 #[derive(Debug)]
 struct Held {
@@ -83,6 +86,8 @@ struct Held {
     at: u32,
     priority: Priority,
 }
+
+const _: () = assert!(size_of::<Option<(u64, Held)>>() == 32, "a slot of the table is half of a cache line");
 
 /// What the hand meets.
 #[derive(Debug)]
@@ -97,7 +102,7 @@ struct Entry {
 /// among them: that block then skips its probation.
 #[derive(Debug, Default)]
 struct Ghosts {
-    offsets: HashSet<u64, Hashed>,
+    offsets: NumberSet<u64>,
     oldest_first: VecDeque<u64>,
 }
 
@@ -120,9 +125,9 @@ impl Ghosts {
 
 #[derive(Debug, Default)]
 struct Table {
-    by_offset: HashMap<u64, Held, Hashed>,
+    by_offset: Offsets<Held>,
     /// Entries of each mebibyte, for freeing extents.
-    by_mebibyte: HashMap<u64, Vec<u32>, Hashed>,
+    by_mebibyte: NumberMap<u64, Vec<u32>>,
     entries: Vec<Option<Entry>>,
     /// Rounds of the hand that each entry survives ([`ROUNDS`]), and above them how often a packed one was decoded since the
     /// hand was there. Apart and small, because every lookup comes here.
@@ -135,7 +140,7 @@ struct Table {
     on_probation: usize,
     ghosts: Ghosts,
     hand: usize,
-    loading: HashSet<u64, Hashed>,
+    loading: NumberSet<u64>,
     hits: [u64; 4],
     decodes: u64,
     insertions: u64,
@@ -216,14 +221,8 @@ impl Shard {
     /// Up to `max` blocks of messages that are in use; `all`: of those that were read by themselves.
     pub(super) fn hot(&self, max: usize, all: bool) -> Vec<Arc<EntryBlock>> {
         let table = self.table.lock();
-        let hot = table.by_offset.values().filter_map(|held| match &held.form {
-            Form::Decoded(CachedBlock::Entries(block)) | Form::Packed { recent: Some(block), .. }
-                if table.counts[held.at as usize] & ROUNDS > 0 || all && held.priority > Priority::Low =>
-            {
-                Some(Arc::clone(block))
-            }
-            _ => None,
-        });
+        let is_hot = |held: &&Held| table.counts[held.at as usize] & ROUNDS > 0 || all && held.priority > Priority::Low;
+        let hot = table.by_offset.values().filter(is_hot).filter_map(|held| held.form.messages().cloned());
         hot.take(max).collect()
     }
 
@@ -242,13 +241,13 @@ impl Shard {
     }
 
     pub(super) fn contains(&self, offset: u64) -> bool {
-        self.table.lock().by_offset.contains_key(&offset)
+        self.table.lock().by_offset.get(offset).is_some()
     }
 
     /// The block at `offset` and whether it is in use. To look here is no use.
     pub(super) fn peek(&self, offset: u64) -> Option<(Form, bool)> {
         let table = self.table.lock();
-        let held = table.by_offset.get(&offset)?;
+        let held = table.by_offset.get(offset)?;
         Some((held.form.clone(), table.counts[held.at as usize] & ROUNDS > 0))
     }
 
@@ -289,7 +288,7 @@ impl Shard {
         let table = &mut *table;
         let is_known = priority > Priority::Low && table.ghosts.take(offset);
         let ticket = ticket.filter(|_| !is_known);
-        let replaced = table.by_offset.get(&offset).map(|held| held.at);
+        let replaced = table.by_offset.get(offset).map(|held| held.at);
         let freed = replaced.map_or(0, |at| table.remove(at));
         let at = table.vacant.pop().unwrap_or_else(|| {
             table.entries.push(None);
@@ -301,7 +300,7 @@ impl Shard {
         if let Some(ticket) = ticket {
             table.add_to_line(ticket, at);
         }
-        if matches!(form, Form::Packed { recent: Some(_), .. }) {
+        if matches!(form, Form::Recent(_)) {
             table.add_recent(at);
         }
         table.by_offset.insert(offset, Held { form, at, priority });
@@ -322,15 +321,15 @@ impl Shard {
     ) -> usize {
         let mut table = self.table.lock();
         let table = &mut *table;
-        let held = table.by_offset.get_mut(&offset);
-        let Some((at, form)) = held.and_then(|held| match &held.form {
-            Form::Packed { stored, .. } if Arc::ptr_eq(stored, from) => Some((held.at, &mut held.form)),
+        let held = table.by_offset.get_mut(offset);
+        let Some((at, form)) = held.and_then(|held| match held.form.stored() {
+            Some(stored) if Arc::ptr_eq(stored, from) => Some((held.at, &mut held.form)),
             _ => None,
         }) else {
             return bytes.unwrap_or(0);
         };
         let Some(bytes) = bytes else {
-            *form = Form::Packed { stored: Arc::clone(from), recent: Some(Arc::clone(block)) };
+            *form = Form::Recent(Box::new(Recent { stored: Arc::clone(from), block: Arc::clone(block) }));
             table.add_recent(at);
             return 0;
         };
@@ -355,7 +354,7 @@ impl Shard {
     /// Forgets the block at `offset`; the bytes freed.
     pub(super) fn forget(&self, offset: u64) -> usize {
         let mut table = self.table.lock();
-        let freed = table.by_offset.get(&offset).map(|held| held.at).map_or(0, |at| table.remove(at));
+        let freed = table.by_offset.get(offset).map(|held| held.at).map_or(0, |at| table.remove(at));
         self.tell_standing(&table);
         freed
     }
@@ -377,7 +376,7 @@ impl Shard {
                 continue;
             }
             let offset = entry.offset;
-            if table.by_offset.get(&offset).is_some_and(|held| held.priority > Priority::Low) {
+            if table.by_offset.get(offset).is_some_and(|held| held.priority > Priority::Low) {
                 table.ghosts.add(offset, (table.by_offset.len() / BLOCKS_PER_GHOST).max(GHOSTS_MIN));
             }
             table.evictions += 1;
@@ -432,7 +431,7 @@ impl Shard {
 
     #[cfg(test)]
     pub(super) fn packed_blocks(&self) -> usize {
-        self.table.lock().by_offset.values().filter(|held| matches!(held.form, Form::Packed { .. })).count()
+        self.table.lock().by_offset.values().filter(|held| held.form.stored().is_some()).count()
     }
 
     pub(super) fn add_to(&self, statistics: &mut CacheStatistics) {
@@ -451,15 +450,15 @@ impl Table {
     /// The block at `offset`, used unless it has to be decoded first, and of this `priority` at least.
     #[inline]
     fn find(&mut self, offset: u64, priority: Priority) -> Option<Looked> {
-        let held = self.by_offset.get_mut(&offset)?;
+        let held = self.by_offset.get_mut(offset)?;
         if held.priority < priority {
             held.priority = priority;
         }
         let (count, full) = (&mut self.counts[held.at as usize], held.priority as u8 + 1);
         let (block, decodes) = match &held.form {
             Form::Decoded(block) => (block.clone(), 0),
-            Form::Packed { recent: Some(block), .. } => (CachedBlock::Entries(Arc::clone(block)), *count & !ROUNDS),
-            Form::Packed { stored, recent: None } => {
+            Form::Recent(both) => (CachedBlock::Entries(Arc::clone(&both.block)), *count & !ROUNDS),
+            Form::Packed(stored) => {
                 return Some(Looked::Packed { stored: Arc::clone(stored), decodes: 0 });
             }
         };
@@ -472,7 +471,7 @@ impl Table {
 
     /// The packed block at `offset` is about to be decoded; how often since the hand was there, up to [`DECODES_MAX`].
     fn count_decode(&mut self, offset: u64) -> u8 {
-        let Some(held) = self.by_offset.get(&offset) else { return 0 };
+        let Some(held) = self.by_offset.get(offset) else { return 0 };
         let count = &mut self.counts[held.at as usize];
         let decodes = (*count & !ROUNDS).saturating_add(DECODE) & !ROUNDS;
         *count = decodes | (held.priority as u8 + 1);
@@ -500,16 +499,16 @@ impl Table {
         }
         let oldest = self.recent.pop_front().filter(|oldest| !self.recent.contains(oldest));
         let entry = oldest.and_then(|oldest| self.entries[oldest as usize].as_ref());
-        if let Some(Held { form: Form::Packed { recent, .. }, .. }) =
-            entry.and_then(|entry| self.by_offset.get_mut(&entry.offset))
+        if let Some(Held { form, .. }) = entry.and_then(|entry| self.by_offset.get_mut(entry.offset))
+            && let Form::Recent(both) = form
         {
-            *recent = None;
+            *form = Form::Packed(Arc::clone(&both.stored));
         }
     }
 
     fn remove(&mut self, at: u32) -> usize {
         let Some(entry) = self.entries[at as usize].take() else { return 0 };
-        self.by_offset.remove(&entry.offset);
+        self.by_offset.remove(entry.offset);
         self.on_probation -= usize::from(entry.ticket.is_some());
         let mebibyte = mebibyte(entry.offset);
         if let Some(all) = self.by_mebibyte.get_mut(&mebibyte) {

@@ -2,11 +2,11 @@
 //!
 //! Sharded by number; holds weak references, so a forgotten transaction costs an entry until it is dropped.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::core::TxnCore;
+use crate::base::hash::NumberMap;
 use crate::base::sync::Mutex;
 
 const SHARDS: usize = 16;
@@ -15,7 +15,7 @@ const SHARDS: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     next: AtomicU64,
-    shards: [Mutex<HashMap<u64, Weak<TxnCore>>>; SHARDS],
+    shards: [Mutex<NumberMap<u64, Weak<TxnCore>>>; SHARDS],
 }
 
 impl Sessions {
@@ -24,7 +24,7 @@ impl Sessions {
         self.next.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn shard(&self, id: u64) -> &Mutex<HashMap<u64, Weak<TxnCore>>> {
+    fn shard(&self, id: u64) -> &Mutex<NumberMap<u64, Weak<TxnCore>>> {
         &self.shards[id as usize % SHARDS]
     }
 

@@ -18,8 +18,6 @@
 //! dropping ends.
 
 use std::cmp;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -28,28 +26,11 @@ use super::key::LockKey;
 use super::owner::Owner;
 use super::{Mode, VictimPreference};
 use crate::base::TxnId;
+use crate::base::hash::NumberMap;
 use crate::base::sync::atomic::Ordering;
 
-/// Hashes ids, which are numbers drawn in order.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
 /// A map by owner id.
-pub(super) type IdMap<V> = HashMap<TxnId, V, BuildHasherDefault<IdHasher>>;
+pub(super) type IdMap<V> = NumberMap<TxnId, V>;
 
 /// An edge: an owner that stands in the way of a request.
 #[derive(Debug)]

@@ -71,7 +71,7 @@ impl IndexPath {
             return Ok(IndexPath { top: None, leaf: root, at, access });
         }
         let part = choose(&root);
-        let known = way.from.and_then(|path| path.lower_at(root.entry(part).ptr));
+        let known = way.from.and_then(|path| path.lower_at(root.ptr(part)));
         let leaf = known.map_or_else(|| lower(run, &root, part, access), Ok)?;
         let at = choose(&leaf);
         Ok(IndexPath { top: Some((root, part)), leaf, at, access })
@@ -80,7 +80,7 @@ impl IndexPath {
     /// The lower index block at `ptr`, if it stands in that.
     fn lower_at(&self, ptr: BlockPtr) -> Option<Arc<IndexBlock>> {
         let (top, part) = self.top.as_ref()?;
-        (top.entry(*part).ptr == ptr).then(|| self.leaf.clone())
+        (top.ptr(*part) == ptr).then(|| self.leaf.clone())
     }
 
     /// The block where a search for `key` begins ([`IndexBlock::find`]).
@@ -183,7 +183,7 @@ impl IndexPath {
     /// Where its block is.
     #[inline]
     pub(super) fn ptr(&self) -> BlockPtr {
-        self.entry().ptr
+        self.leaf.ptr(self.at)
     }
 
     /// Its separator.
@@ -220,7 +220,7 @@ impl IndexPath {
             Ordering::Greater => range.upper.as_deref().is_none_or(|upper| leaf.separator(at) < upper),
         };
         let places = (0..count).map(move |step| if backward { here - step } else { here + step });
-        places.take_while(move |at| is_wanted(*at)).map(|at| leaf.entry(at).ptr)
+        places.take_while(move |at| is_wanted(*at)).map(|at| leaf.ptr(at))
     }
 }
 
@@ -245,7 +245,7 @@ impl Run {
 }
 
 fn lower(run: &Run, top: &IndexBlock, part: usize, access: Access) -> Result<Arc<IndexBlock>> {
-    let ptr = top.entry(part).ptr;
+    let ptr = top.ptr(part);
     let leaf = run.index(ptr, access)?;
     if leaf.level() != 0 {
         let error = Error::corruption(format!("index block of the wrong level, level={}", leaf.level()));

@@ -39,9 +39,9 @@ pub struct Run {
     _charge: Charge,
 }
 
-/// What every point read of the run looks at, side by side.
+/// What every point read of the run looks at, on one cache line; then its filter, which not all ask.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct Front {
     /// [`head`](key::head)s of the first and the last key.
     heads: (u128, u128),
@@ -53,6 +53,8 @@ struct Front {
     top: Shortcut<IndexBlock>,
     filter: Shortcut<Filter>,
 }
+
+const _: () = assert!(std::mem::offset_of!(Front, filter) <= 64, "a read of a base looks at one line");
 
 /// What the allocator and the reference count add to a run and its description.
 const ALLOCATION_BYTES: usize = 64;
