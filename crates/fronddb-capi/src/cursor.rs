@@ -95,6 +95,14 @@ impl frond_cursor {
     }
 }
 
+/// With room for what the engine makes of it.
+fn to_own(key: &[u8]) -> Vec<u8> {
+    const MORE_BYTES: usize = 8;
+    let mut own = Vec::with_capacity(key.len() + MORE_BYTES);
+    own.extend_from_slice(key);
+    own
+}
+
 fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions> {
     let Some(options) = options else { return Ok(CursorOptions::default()) };
     let known = FROND_CURSOR_LOWER_EXCLUDED
@@ -113,8 +121,8 @@ fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions
     let bound = |bytes: Bytes<'_>, included: bool| -> Result<Bound<Vec<u8>>> {
         Ok(match bytes.get_some()? {
             None => Bound::Unbounded,
-            Some(key) if included => Bound::Included(key.to_vec()),
-            Some(key) => Bound::Excluded(key.to_vec()),
+            Some(key) if included => Bound::Included(to_own(key)),
+            Some(key) => Bound::Excluded(to_own(key)),
         })
     };
     let defaults = CursorOptions::default();

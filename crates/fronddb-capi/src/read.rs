@@ -15,8 +15,8 @@ impl frond_txn {
     #[inline]
     fn lend(&mut self, value: Option<Value>) -> frond_slice {
         self.values.clear();
-        self.values.extend(value);
-        frond_slice::lend_some(self.values.first().map(|value| &**value))
+        self.value = value;
+        frond_slice::lend_some(self.value.as_deref())
     }
 }
 
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn frond_txn_get_many(
         // The keys may be what the last read lent, so that is kept to the end.
         let found = keys.iter().map(|key| txn.inner.get(&tree.inner, key.get()?)).collect::<Result<Vec<_>>>()?;
         let present: Vec<bool> = found.iter().map(Option::is_some).collect();
-        txn.values = found.into_iter().flatten().collect();
+        (txn.value, txn.values) = (None, found.into_iter().flatten().collect());
         let mut lent = txn.values.iter();
         for (index, present) in present.into_iter().enumerate() {
             let value = if present { lent.next().map(|value| &**value) } else { None };

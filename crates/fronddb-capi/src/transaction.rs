@@ -10,6 +10,7 @@ use crate::types::{frond_txn_options, lock_timeout};
 pub struct frond_txn {
     pub(crate) inner: Transaction,
     /// Values that the last read lends.
+    pub(crate) value: Option<Value>,
     pub(crate) values: Vec<Value>,
     /// Metadata that `frond_tree_get_options` lends.
     pub(crate) metadata: Vec<u8>,
@@ -17,7 +18,7 @@ pub struct frond_txn {
 
 impl frond_txn {
     fn handle(inner: Transaction) -> Option<Box<frond_txn>> {
-        Some(Box::new(frond_txn { inner, values: Vec::new(), metadata: Vec::new() }))
+        Some(Box::new(frond_txn { inner, value: None, values: Vec::new(), metadata: Vec::new() }))
     }
 }
 

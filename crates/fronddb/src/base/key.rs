@@ -17,6 +17,15 @@ pub fn inner(tree: TreeId, key: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// The inner key of `key` in `tree`, in the same memory where there is room.
+pub fn into_inner(tree: TreeId, mut key: Vec<u8>) -> Vec<u8> {
+    let bytes = key.len();
+    key.resize(bytes + PREFIX_BYTES, 0);
+    key.copy_within(..bytes, PREFIX_BYTES);
+    key[..PREFIX_BYTES].copy_from_slice(&tree.0.to_be_bytes());
+    key
+}
+
 /// Replaces the content of `out` by the inner key of `key` in `tree`.
 pub fn write_inner(tree: TreeId, key: &[u8], out: &mut Vec<u8>) {
     out.clear();

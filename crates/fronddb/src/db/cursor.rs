@@ -17,7 +17,9 @@ use super::engine::Engine;
 use super::options::{CursorOptions, Isolation, LockMode, Sees, Wait};
 use super::read::mode_of;
 use super::tree_handle::{Tree, TreeInner};
-use crate::base::key::{KeyRange, PREFIX_BYTES, check_key, inner, prefix_end, successor, tree_end, tree_start};
+use crate::base::key::{
+    KeyRange, PREFIX_BYTES, check_key, inner, into_inner, prefix_end, successor, tree_end, tree_start,
+};
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
 use crate::format::Uncommitted;
 use crate::lock::Mode;
@@ -80,7 +82,7 @@ enum At {
 }
 
 impl TxnCore {
-    pub(crate) fn cursor(self: &Arc<Self>, tree: &Tree, options: CursorOptions) -> Result<Cursor> {
+    pub(crate) fn cursor(self: &Arc<Self>, tree: &Tree, mut options: CursorOptions) -> Result<Cursor> {
         let state = self.active()?;
         self.check_tree(&state, &tree.inner)?;
         drop(state);
@@ -89,7 +91,7 @@ impl TxnCore {
         if options.lock.is_some() && self.options.read_only {
             return Err(Error::new(ErrorKind::ReadOnly, "transaction is read-only"));
         }
-        let (lower, upper) = bounds(tree.id(), &options)?;
+        let (lower, upper) = bounds(tree.id(), &mut options)?;
         let gaps = matches!(self.options.isolation, Isolation::RepeatableRead | Isolation::Serializable);
         Ok(Cursor {
             core: self.clone(),
@@ -117,23 +119,27 @@ impl TxnCore {
     }
 }
 
-/// The bounds of a cursor as inner keys.
-fn bounds(tree: TreeId, options: &CursorOptions) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
-    let after = |key: &[u8]| successor(&inner(tree, key));
+/// The bounds of a cursor, which are taken from the options, as inner keys.
+fn bounds(tree: TreeId, options: &mut CursorOptions) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
+    let after = |key: Vec<u8>| {
+        let mut key = into_inner(tree, key);
+        key.push(0);
+        key
+    };
     for bound in [&options.lower, &options.upper] {
         if let Bound::Included(key) | Bound::Excluded(key) = bound {
             check_key(key)?;
         }
     }
     check_key(&options.prefix)?;
-    let lower = match &options.lower {
-        Bound::Included(key) => inner(tree, key),
+    let lower = match std::mem::replace(&mut options.lower, Bound::Unbounded) {
+        Bound::Included(key) => into_inner(tree, key),
         Bound::Excluded(key) => after(key),
         Bound::Unbounded => tree_start(tree),
     };
-    let upper = match &options.upper {
+    let upper = match std::mem::replace(&mut options.upper, Bound::Unbounded) {
         Bound::Included(key) => after(key),
-        Bound::Excluded(key) => inner(tree, key),
+        Bound::Excluded(key) => into_inner(tree, key),
         Bound::Unbounded => tree_end(tree),
     };
     let upper = Some(upper).filter(|upper| !upper.is_empty());

@@ -31,6 +31,20 @@ pub(crate) fn with_inner<T>(tree: TreeId, key: &[u8], use_it: impl FnOnce(&[u8])
     })
 }
 
+/// The same of two bounds; the upper one may be empty for the end of the tree, and is none at the end of all trees.
+#[inline]
+fn with_inner_range<T>(tree: TreeId, lower: &[u8], upper: &[u8], use_it: impl FnOnce(&[u8], Option<&[u8]>) -> T) -> T {
+    scratch::lend(&KEY, Vec::new, |buffer| {
+        write_inner(tree, lower, buffer);
+        let middle = buffer.len();
+        let prefix = if upper.is_empty() { tree.0.checked_add(1) } else { Some(tree.0) };
+        buffer.extend(prefix.map(u32::to_be_bytes).iter().flatten());
+        buffer.extend_from_slice(upper);
+        let (lower, upper) = buffer.split_at(middle);
+        use_it(lower, Some(upper).filter(|upper| !upper.is_empty()))
+    })
+}
+
 pub(crate) fn mode_of(mode: LockMode) -> Mode {
     match mode {
         LockMode::Shared => Mode::Shared,
@@ -95,10 +109,10 @@ impl Engine {
     }
 
     pub(crate) fn estimate(&self, tree: TreeId, lower: &[u8], upper: &[u8]) -> Result<RangeEstimate> {
-        let upper = if upper.is_empty() { tree_end(tree) } else { inner(tree, upper) };
-        let upper = Some(upper.as_slice()).filter(|upper| !upper.is_empty());
-        let found = self.tree.estimate(&self.tree.version_guard(), &inner(tree, lower), upper)?;
-        Ok(RangeEstimate { rows: found.rows, bytes: found.bytes })
+        with_inner_range(tree, lower, upper, |lower, upper| {
+            let found = self.tree.estimate(&self.tree.version_guard(), lower, upper)?;
+            Ok(RangeEstimate { rows: found.rows, bytes: found.bytes })
+        })
     }
 }
 
