@@ -405,6 +405,7 @@ int ha_frond::external_lock(THD *thd, int lock_type)
     session->may_lock_rows();
   if (is_sequence())
     lock_mode= stored_lock_mode= FROND_LOCK_NONE;
+  plain_walk= false;
   scan.resume(txn(), scan_mode(), hides_entries(active_index));
   return 0;
 }
@@ -413,6 +414,7 @@ int ha_frond::external_lock(THD *thd, int lock_type)
 void ha_frond::init_table_handle_for_HANDLER()
 {
   lock_mode= stored_lock_mode= FROND_LOCK_NONE;
+  plain_walk= false;
   scan.resume(txn(), scan_mode(), hides_entries(active_index));
 }
 
@@ -1663,6 +1665,7 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
   takes_moved= (in_range || one_prefix) && locking() && !needs_order();
   has_left= has_moved= at_point= exact_walk= peeked= false;
   stands= Stands::at_row;
+  plain_walk= !locking() && !is_sequence() && has_primary_key() && (active_index == MAX_KEY || is_primary(active_index));
   end_passes();
   if (locking())
     scan.set_sees(walk_sees());
@@ -1690,6 +1693,9 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
 /* From beyond an end the way back begins with the row that is the last there, whatever the walk met. */
 int ha_frond::step(Move move, uchar *record)
 {
+  frond_row at_hand;
+  if (plain_walk && stands == Stands::at_row && !pushed_rowid_filter && scan.take_at_hand(move == Move::next, &at_hand))
+    return rows.decode(at_hand.key.data, at_hand.key.size, at_hand.value.data, at_hand.value.size, table->read_set, record);
   if (unlikely(stands != Stands::at_row)) {
     if ((stands == Stands::behind_last) == (move == Move::next))
       return HA_ERR_END_OF_FILE;
@@ -1757,7 +1763,7 @@ int ha_frond::point_read(uint index, uchar *record)
 {
   bool skip= false;
   at_point= true;
-  has_moved= peeked= false;
+  has_moved= peeked= plain_walk= false;
   stands= Stands::at_row;
   int error;
   if (is_primary(index)) {
@@ -1795,7 +1801,7 @@ int ha_frond::rnd_init(bool whole)
   /* A sequence is read as it is now. */
   if (!locking() && !is_sequence() && session->reads_before(share->born))
     return HA_ERR_TABLE_DEF_CHANGED;
-  at_point= false;
+  at_point= plain_walk= false;
   stands= Stands::at_row;
   if (whole && is_sequence()) {
     /* A scan that begins anew has not always been ended. */
@@ -1887,7 +1893,7 @@ int ha_frond::index_init(uint index, bool)
   if (!locking() && session->reads_before(share->born))
     return HA_ERR_TABLE_DEF_CHANGED;
   active_index= index;
-  at_point= has_moved= has_left= peeked= false;
+  at_point= has_moved= has_left= peeked= plain_walk= false;
   stands= Stands::at_row;
   has_range_end= within_range= false;
   scan.prepare(txn(), tree_of(index), scan_mode(), hides_entries(index));

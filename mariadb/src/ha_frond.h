@@ -312,6 +312,7 @@ private:
   bool has_range_end= false;
   bool within_range= false; /* the walk ends where the range does */
   bool at_point= false;     /* the last search was for one row by its whole key */
+  bool plain_walk= false;   /* the walk is a plain read of the rows by their own key: most of its steps need nothing but the next row */
   bool exact_walk= false;   /* the walk ends with the rows of the search key */
   Stands stands= Stands::at_row; /* where the walk has come to: beyond an end of the index, when there was no row any more */
   bool in_range= false;     /* a range is begun: read_range_first */

@@ -76,6 +76,7 @@ struct Key_column
   bool nullable= false;
   bool prefix= false;          /* not the whole column */
   bool restored= false;        /* has restore bytes */
+  bool plain= false;           /* INTEGER, NOT NULL, whole */
   uchar mask= 0;               /* 255: descending */
   uchar sign= 0;               /* INTEGER: 128 where signed */
   uchar length_bytes= 0;       /* VARCHAR, BLOB in the record */
@@ -322,6 +323,7 @@ bool init_column(Key_column *column, const TABLE *table, const KEY_PART_INFO *pa
       (column->kind == Key_kind::FLOAT || column->kind == Key_kind::DOUBLE ||
        column->kind == Key_kind::TEXT ||
        (column->kind == Key_kind::RAW_TEXT && !column->is_char && column->level[0].padded));
+  column->plain= column->kind == Key_kind::INTEGER && !column->nullable && !column->prefix;
   return true;
 }
 
@@ -716,6 +718,12 @@ const uchar *get_raw(const Key_column &column, const uchar *at, const uchar *end
   return at;
 }
 
+inline void get_integer(const Key_column &column, const uchar *at, uchar *record)
+{
+  ulonglong sign= ulonglong(column.sign) << (8 * (column.length - 1));
+  put_little_endian(record + column.offset, get_big_endian(at, column.length, column.mask) ^ sign, column.length);
+}
+
 /* The value of a whole column into the record, with the restore bytes that
    belong to it. The end of what was read of the key, null on damage. */
 const uchar *get_value(const Key_column &column, const uchar *at, const uchar *end,
@@ -727,12 +735,8 @@ const uchar *get_value(const Key_column &column, const uchar *at, const uchar *e
     return nullptr;
   switch (column.kind) {
   case Key_kind::INTEGER:
-  {
-    ulonglong sign= ulonglong(column.sign) << (8 * (column.length - 1));
-    put_little_endian(to, get_big_endian(at, column.length, column.mask) ^ sign,
-                      column.length);
+    get_integer(column, at, record);
     return at + column.length;
-  }
   case Key_kind::MEMCMP:
     for (uint32 i= 0; i < column.length; i++)
       to[i]= at[i] ^ column.mask;
@@ -929,6 +933,15 @@ size_t Key_codec::decode(const uchar *key, size_t size, const uchar **restore,
   const uchar *at= key, *end= key + size;
   for (const Key_column &column : m_columns)
   {
+    if (column.plain)
+    {
+      if (size_t(end - at) < column.length)
+        return 0;
+      if (wanted == nullptr || bitmap_is_set(wanted, column.field_index))
+        get_integer(column, at, record);
+      at+= column.length;
+      continue;
+    }
     bool null;
     at= get_null(column, at, end, &null);
     if (at == nullptr)

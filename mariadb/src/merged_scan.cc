@@ -120,10 +120,8 @@ frond_status Merged_scan::advance(frond_row *row)
   return status;
 }
 
-frond_status Merged_scan::step(bool ahead, bool beyond, frond_row *row)
+frond_status Merged_scan::step_merged(bool ahead, bool beyond, frond_row *row)
 {
-  if (!merges)
-    return ahead ? own.next(row, beyond) : own.prev(row, beyond);
   row->key.data= nullptr;
   if (!has_last)
     return FROND_OK;

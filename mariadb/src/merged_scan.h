@@ -32,6 +32,7 @@ public:
   void resume(frond_txn *txn, const Scan_mode &mode, bool merges);
 
   frond_status begin(bool ahead, const Scan_bounds &bounds, frond_row *row);
+  bool take_at_hand(bool ahead, frond_row *row) { return !merges && own.take_at_hand(ahead, row); }
   frond_status onward(frond_row *row) { return step(is_forward(), false, row); }
   frond_status next(frond_row *row, bool beyond) { return step(true, beyond, row); }
   frond_status prev(frond_row *row, bool beyond) { return step(false, beyond, row); }
@@ -39,7 +40,13 @@ public:
 
 private:
   void merge(frond_txn *txn, bool merges);
-  frond_status step(bool ahead, bool beyond, frond_row *row);
+  frond_status step(bool ahead, bool beyond, frond_row *row)
+  {
+    if (merges)
+      return step_merged(ahead, beyond, row);
+    return ahead ? own.next(row, beyond) : own.prev(row, beyond);
+  }
+  frond_status step_merged(bool ahead, bool beyond, frond_row *row);
   frond_status advance(frond_row *row);
   frond_status again(bool ahead, frond_row *row);
   void lend(frond_row *row);

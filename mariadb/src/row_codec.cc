@@ -35,6 +35,8 @@ struct Row_step
   uchar bit_offset= 0, bit_count= 0;
   int field= NO_FIELD;             /* the first one of a RUN */
   int field_last= NO_FIELD;
+  uint64_t columns= 0;             /* of this step: see columns_of */
+  uint64_t columns_on= 0;          /* of this step and those behind it */
   uint32 length= 0;
   uint32 target_length= 0;
   uint32 offset= 0;
@@ -315,14 +317,35 @@ const uchar *text_in_record(const Row_step &step, const uchar *record, size_t *s
 
 /* ---- decode ----------------------------------------------------------- */
 
-inline bool wants(const MY_BITMAP *wanted, const Row_step &step)
+/* A set of columns in one word, a bit for each; in tables of more columns, 64 apart share one, so that a set may seem to have
+   more than it has. */
+inline uint64_t columns_of(const MY_BITMAP *wanted)
 {
   if (wanted == nullptr)
-    return true;
-  for (int field= step.field; field <= step.field_last; field++)
-    if (bitmap_is_set(wanted, static_cast<uint>(field)))
-      return true;
-  return false;
+    return ~0ULL;
+  uint64_t columns= wanted->bitmap[0];
+  for (const my_bitmap_map *word= wanted->bitmap; word != wanted->last_word_ptr;)
+    columns|= *++word;
+  return columns;
+}
+
+inline uint64_t column_bit(uint field)
+{
+  return 1ULL << (field % 64);
+}
+
+/* Once all steps are there. */
+void set_columns(Row_plan *plan)
+{
+  uint64_t behind= 0;
+  for (size_t i= plan->steps.size(); i > 0; i--)
+  {
+    Row_step &step= plan->steps[i - 1];
+    if (step.field != NO_FIELD)
+      for (int field= step.field; field <= step.field_last; field++)
+        step.columns|= column_bit(uint(field));
+    step.columns_on= behind|= step.columns;
+  }
 }
 
 bool store_text(const Row_step &step, uchar *record, const uchar *text, size_t size)
@@ -410,31 +433,15 @@ inline void set_null(const Row_step &step, uchar *record, const uchar *defaults,
     record[step.null_offset]&= uchar(~step.null_bit);
 }
 
-/* How many steps there are up to the last one that is wanted. */
-size_t steps_wanted(const Row_plan &plan, const MY_BITMAP *wanted)
+/* The steps from `at` on, up to the last one that is wanted; false on damage. */
+bool decode_steps(const Row_plan &plan, const uchar *nulls, const uchar *at, const uchar *end, uint64_t wanted,
+                  const uchar *defaults, uchar *record)
 {
-  size_t count= plan.steps.size();
-  if (wanted == nullptr)
-    return count;
-  while (count > 0)
-  {
-    const Row_step &step= plan.steps[count - 1];
-    if (step.field != NO_FIELD && wants(wanted, step))
-      break;
-    count--;
-  }
-  return count;
-}
-
-/* The steps from `at` on; false on damage. */
-bool decode_steps(const Row_plan &plan, const uchar *nulls, const uchar *at,
-                  const uchar *end, const MY_BITMAP *wanted, const uchar *defaults, uchar *record)
-{
-  const size_t count= steps_wanted(plan, wanted);
   uint null_index= 0;
-  for (size_t i= 0; i < count; i++)
+  for (const Row_step &step : plan.steps)
   {
-    const Row_step &step= plan.steps[i];
+    if ((step.columns_on & wanted) == 0)
+      break;
     if (step.step == Step::RUN)
     {
       if (size_t(end - at) < step.length)
@@ -443,7 +450,7 @@ bool decode_steps(const Row_plan &plan, const uchar *nulls, const uchar *at,
       at+= step.length;
       continue;
     }
-    const bool used= step.field != NO_FIELD && wants(wanted, step);
+    const bool used= (step.columns & wanted) != 0;
     if (step.nullable)
     {
       const bool null= nulls[null_index / 8] >> (null_index % 8) & 1;
@@ -497,7 +504,7 @@ int Row_codec::init(const TABLE *table, const Table_definition &definition,
                     const Key_codec *primary)
 {
   m_plans.clear();
-  m_key_fields.clear();
+  m_key_columns= 0;
   m_primary= primary;
   m_defaults= table->s->default_values;
   m_null_bytes= table->s->null_bytes;
@@ -512,18 +519,19 @@ int Row_codec::init(const TABLE *table, const Table_definition &definition,
     if (!fits(columns[i], make_column(table, i)))
       return HA_ERR_TABLE_DEF_CHANGED;
     if (columns[i].in_key)
-      m_key_fields.push_back(i);
+      m_key_columns|= column_bit(i);
     if (columns[i].storage != Storage::BLOB)
       m_length_max+= columns[i].length;
     m_length_max+= VARINT_LENGTH_MAX + 1;
   }
-  if (!m_key_fields.empty() && primary == nullptr)
+  if (m_key_columns != 0 && primary == nullptr)
     return HA_ERR_TABLE_DEF_CHANGED;
   for (const Layout &layout : definition.layouts)
   {
     Row_plan plan;
     if (!make_plan(table, definition, layout, &plan))
       return HA_ERR_TABLE_DEF_CHANGED;
+    set_columns(&plan);
     m_plans.push_back(std::move(plan));
   }
   return 0;
@@ -595,19 +603,10 @@ const Row_plan *Row_codec::plan_of(uint64_t version) const
   return nullptr;
 }
 
-bool Row_codec::wants_key(const MY_BITMAP *wanted) const
-{
-  if (wanted == nullptr)
-    return !m_key_fields.empty();
-  for (uint field : m_key_fields)
-    if (bitmap_is_set(wanted, field))
-      return true;
-  return false;
-}
-
 int Row_codec::decode(const uchar *key, size_t key_size, const uchar *value,
                       size_t value_size, const MY_BITMAP *wanted, uchar *record) const
 {
+  const uint64_t columns= columns_of(wanted);
   const uchar *at= value, *end= value + value_size;
   uint64_t version;
   at= read_varint(at, end, &version);
@@ -615,11 +614,11 @@ int Row_codec::decode(const uchar *key, size_t key_size, const uchar *value,
   if (plan == nullptr || size_t(end - at) < plan->null_bytes)
     return undecodable();
   copy_short(record, m_defaults, m_null_bytes);
-  if (!decode_steps(*plan, at, at + plan->null_bytes, end, wanted, m_defaults, record))
+  if (!decode_steps(*plan, at, at + plan->null_bytes, end, columns, m_defaults, record))
     return undecodable();
   if (!plan->defaults.empty())
     decode_defaults(*plan, m_defaults, record);
-  if (wants_key(wanted) &&
+  if ((m_key_columns & columns) != 0 &&
       m_primary->decode(key, key_size, nullptr, nullptr, wanted, record) == 0)
     return undecodable();
   return 0;

@@ -63,10 +63,8 @@ class Row_codec
  private:
   const Row_plan *plan_of(uint64_t version) const;
 
-  bool wants_key(const MY_BITMAP *wanted) const;
-
   std::vector<Row_plan> m_plans;     /* one per layout; the last is current */
-  std::vector<uint> m_key_fields;    /* read from the key */
+  uint64_t m_key_columns= 0;         /* read from the key */
   const Key_codec *m_primary= nullptr;
   const uchar *m_defaults= nullptr;  /* the table's default record */
   size_t m_null_bytes= 0;

@@ -3,18 +3,18 @@
    SPDX-License-Identifier: GPL-2.0-or-later */
 #include "scan.h"
 
-#include <algorithm>
-
 #include "slices.h"
 
 namespace frond {
 
 namespace {
 
-constexpr size_t BUFFER_BYTES= 32 * 1024;
+/* For a short walk, and kept for the next one; for a long one. */
+constexpr size_t BUFFER_BYTES= 4 * 1024, BUFFER_BYTES_LONG= 32 * 1024;
+/* What a packed row takes, about. */
+constexpr size_t ROW_BYTES_LENT= 32, ROW_BYTES_COPIED= 128;
 constexpr uint32_t ROWS_FIRST= 8, ROWS_MAX= 512;
 constexpr uint32_t ROWS_AHEAD= 8;
-constexpr size_t CACHE_LINE_BYTES= 64, BYTES_AHEAD_MAX= 512;
 constexpr frond_slice NO_KEY= {nullptr, 0};
 
 } // namespace
@@ -41,7 +41,7 @@ void Scan::close()
 void Scan::shrink(size_t most)
 {
   close();
-  buffer.shrink(0);
+  buffer.shrink(BUFFER_BYTES);
   turning_key.shrink(most);
 }
 
@@ -94,11 +94,9 @@ frond_status Scan::begin(bool ahead, const Scan_bounds &bounds, frond_row *row)
   return fetch(ahead ? FROND_MOVE_FIRST : FROND_MOVE_LAST, NO_KEY, row);
 }
 
-frond_status Scan::step(bool ahead, bool beyond, frond_row *row)
+frond_status Scan::look(bool ahead, bool beyond, frond_row *row)
 {
   if (ahead == forward && !parked) {
-    if (rows_left > 0)
-      return take(row);
     if (pending != FROND_OK)
       return pending;
     if (more)
@@ -137,8 +135,8 @@ frond_status Scan::fetch(frond_move move, frond_slice key, frond_row *row)
 {
   for (;;) {
     frond_fetch request= {};
-    if (buffer.capacity() < BUFFER_BYTES)
-      buffer.reserve(BUFFER_BYTES);
+    const size_t wanted= rows_max * (mode.lends ? ROW_BYTES_LENT : ROW_BYTES_COPIED);
+    buffer.reserve(wanted > BUFFER_BYTES ? BUFFER_BYTES_LONG : BUFFER_BYTES);
     request.buffer= buffer.data();
     request.capacity= buffer.capacity();
     request.rows_max= rows_max;
@@ -169,30 +167,9 @@ frond_status Scan::fetch(frond_move move, frond_slice key, frond_row *row)
       row->key= NO_KEY;
       return FROND_OK;
     }
-    return take(row);
+    take(row);
+    return FROND_OK;
   }
-}
-
-void Scan::look_ahead()
-{
-  if (rows_ahead == 0)
-    return;
-  rows_ahead--;
-  frond_row row;
-  ahead= frond_fetch_lent(ahead, &row);
-  size_t bytes= std::min(row.value.size, BYTES_AHEAD_MAX);
-  for (size_t i= 0; i < bytes; i+= CACHE_LINE_BYTES)
-    __builtin_prefetch(row.value.data + i);
-}
-
-frond_status Scan::take(frond_row *row)
-{
-  look_ahead();
-  at= lent ? frond_fetch_lent(at, row) : frond_fetch_row(at, row);
-  rows_left--;
-  last_key= row->key.data;
-  last_size= row->key.size;
-  return FROND_OK;
 }
 
 } // namespace frond

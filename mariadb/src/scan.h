@@ -24,6 +24,8 @@
 #include "bytes.h"
 #include "frond.h"
 
+#include <algorithm>
+
 namespace frond {
 
 struct Scan_bounds {
@@ -53,7 +55,7 @@ public:
   void prepare(frond_txn *txn, const frond_tree *tree, const Scan_mode &mode);
   void set_sees(uint32_t sees) { mode.sees= sees; }
   void close();
-  /* The same, and keeps no more memory than `most` for a key, and none for rows. */
+  /* The same, and keeps no more memory than `most` for a key, and for rows what a short walk takes. */
   void shrink(size_t most);
   bool is_forward() const { return forward; }
   bool is_open() const { return cursor != nullptr || parked; }
@@ -71,6 +73,14 @@ public:
   frond_status begin(bool ahead, const Scan_bounds &bounds, frond_row *row);
   /* The next one in the direction of the walk, within the bounds. */
   frond_status onward(frond_row *row) { return step(forward, false, row); }
+  /* The next one in that direction if it is fetched already; false, and nothing done, if not. */
+  bool take_at_hand(bool ahead, frond_row *row)
+  {
+    if (rows_left == 0 || ahead != forward || parked)
+      return false;
+    take(row);
+    return true;
+  }
   /* The row after or before the last one that was lent; `beyond` the bounds if need be. */
   frond_status next(frond_row *row, bool beyond) { return step(true, beyond, row); }
   frond_status prev(frond_row *row, bool beyond) { return step(false, beyond, row); }
@@ -80,8 +90,12 @@ public:
 private:
   frond_status open(const Scan_bounds &bounds);
   frond_status fetch(frond_move move, frond_slice key, frond_row *row);
-  frond_status step(bool ahead, bool beyond, frond_row *row);
-  frond_status take(frond_row *row);
+  frond_status step(bool ahead, bool beyond, frond_row *row)
+  {
+    return take_at_hand(ahead, row) ? FROND_OK : look(ahead, beyond, row);
+  }
+  frond_status look(bool ahead, bool beyond, frond_row *row); /* step() where no row at hand is the next one */
+  void take(frond_row *row);
   void look_ahead();
 
   frond_txn *txn= nullptr;
@@ -108,6 +122,28 @@ private:
   size_t last_size= 0;
   Bytes turning_key;
 };
+
+inline void Scan::look_ahead()
+{
+  constexpr size_t CACHE_LINE_BYTES= 64, BYTES_AHEAD_MAX= 512;
+  if (rows_ahead == 0)
+    return;
+  rows_ahead--;
+  frond_row row;
+  ahead= frond_fetch_lent(ahead, &row);
+  size_t bytes= std::min(row.value.size, BYTES_AHEAD_MAX);
+  for (size_t i= 0; i < bytes; i+= CACHE_LINE_BYTES)
+    __builtin_prefetch(row.value.data + i);
+}
+
+inline void Scan::take(frond_row *row)
+{
+  look_ahead();
+  at= lent ? frond_fetch_lent(at, row) : frond_fetch_row(at, row);
+  rows_left--;
+  last_key= row->key.data;
+  last_size= row->key.size;
+}
 
 } // namespace frond
 
