@@ -3,13 +3,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-server test-sql test-long check bench experiments torture fuzz miri server server-stop plugin deb stock
+.PHONY: help setup run test test-server test-sql test-long check bench experiments in-turn torture fuzz miri server server-stop plugin deb stock
 
 CARGO ?= cargo
 SEEDS ?= 20000
 SCHEDULES ?= 1000
 SECONDS_PER_TARGET ?= 60
 KILLS ?= 5
+ROUNDS ?= 15
 CASES ?= 50
 client = $(CARGO) run --quiet --release -p frond-client --
 
@@ -84,6 +85,14 @@ experiments: plugin ## the published experiments on FROND, InnoDB and MyRocks; w
 	@FROND_SERVER_DIR=$(stock) $(CARGO) run --quiet --release -p frond-experiments -- \
 	  $(if $(SCALE),--scale $(SCALE)) $(if $(ENGINES),--engines $(ENGINES)) $(if $(ONLY),--only $(ONLY)) \
 	  $(if $(IOPS),--iops $(IOPS)) $(if $(MEMORY),--memory $(MEMORY)) $(if $(FRESH),--fresh)
+
+in-turn: plugin ## sysbench in memory on FROND, InnoDB and MyRocks, servers up at once, ROUNDS=15 in turn; prints a table (20 minutes)
+	@if ! command -v sysbench >/dev/null; then \
+	  echo "in-turn: installing sysbench by apt-get"; \
+	  $(call apt_install,sysbench); \
+	fi
+	@FROND_SERVER_DIR=$(stock) $(CARGO) run --quiet --release -p frond-experiments -- --in-turn $(ROUNDS) \
+	  $(if $(SCALE),--scale $(SCALE)) $(if $(ENGINES),--engines $(ENGINES))
 
 torture: setup ## crash tests and schedules, SEEDS=20000 of each, in release mode
 	MODEL_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --test it -- model --nocapture

@@ -32,9 +32,12 @@ impl Context {
 
     /// A place where a server directory can be put.
     pub(crate) fn place(&self) -> Result<cleanup::Directory, Failure> {
-        let _ = fs::remove_dir_all(&self.work);
-        fs::create_dir_all(self.work.parent().unwrap_or(Path::new("/"))).or_say("cannot create a directory")?;
-        Ok(cleanup::Directory::new(self.work.clone()))
+        place_at(self.work.clone())
+    }
+
+    /// The same for one of several servers.
+    pub(crate) fn place_of(&self, name: &str) -> Result<cleanup::Directory, Failure> {
+        place_at(self.datasets.join(format!("server-{name}")))
     }
 
     pub(crate) fn sizes(&self, cache: u64, limits: &Limits) -> Sizes {
@@ -48,4 +51,10 @@ impl Context {
     pub(crate) fn start(&self, directory: &Path, settings: &Settings, query: &str) -> Result<Server, Failure> {
         Server::start(&self.installation, &self.cage, directory, settings, query)
     }
+}
+
+fn place_at(path: PathBuf) -> Result<cleanup::Directory, Failure> {
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).or_say("cannot create a directory")?;
+    Ok(cleanup::Directory::new(path))
 }

@@ -90,8 +90,13 @@ pub(crate) fn ensure(context: &Context, engine: Engine, kind: Kind) -> Result<Lo
 pub(crate) fn copy(context: &Context, engine: Engine, kind: Kind) -> Result<(cleanup::Directory, Loaded), Failure> {
     let loaded = ensure(context, engine, kind)?;
     let place = context.place()?;
-    server::copy(&path(context, engine, kind), place.path())?;
+    copy_to(context, engine, kind, place.path())?;
     Ok((place, loaded))
+}
+
+/// The same of one that is loaded.
+pub(crate) fn copy_to(context: &Context, engine: Engine, kind: Kind, directory: &Path) -> Result<(), Failure> {
+    server::copy(&path(context, engine, kind), directory)
 }
 
 /// Removes a loaded table that no further part begins with.

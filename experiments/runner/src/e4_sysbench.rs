@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::plan::{Finding, Part};
 use crate::scale::Sizing;
+use crate::server::Server;
 use crate::sysbench;
 
 /// Tests in memory; the one that grows the table is last.
@@ -34,6 +35,12 @@ pub(crate) fn name(test: &str, threads: u64) -> String {
     format!("{test}, {threads} threads")
 }
 
+/// Every page once, so that the first test is not the one that reads the disk.
+pub(crate) fn warm(server: &Server) -> Result<(), Failure> {
+    server.run("sbtest", "SELECT SUM(k), MAX(pad) FROM sbtest1 FORCE INDEX (PRIMARY)")?;
+    server.run("sbtest", "SELECT COUNT(k) FROM sbtest1 FORCE INDEX (k_1)")
+}
+
 /// `memory`, or `small` and `large` on the limited volume.
 pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
     let sizing = &context.sizing;
@@ -49,9 +56,7 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
     let mut finding = Finding::new(part);
     finding.set("table_rows", loaded.rows as f64);
     if in_memory {
-        // Every page once, so that the first test is not the one that reads the disk.
-        server.run("sbtest", "SELECT SUM(k), MAX(pad) FROM sbtest1 FORCE INDEX (PRIMARY)")?;
-        server.run("sbtest", "SELECT COUNT(k) FROM sbtest1 FORCE INDEX (k_1)")?;
+        warm(&server)?;
         for (test, threads) in cells(sizing) {
             let work = sysbench::run(&server, test, loaded.rows, threads, sizing.sysbench_seconds)?;
             finding.works.insert(name(test, threads), work);

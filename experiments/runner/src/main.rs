@@ -17,6 +17,7 @@ mod e7_rollback;
 mod e8_worst;
 mod engine;
 mod failure;
+mod in_turn;
 mod limits;
 mod machine;
 mod measure;
@@ -70,6 +71,9 @@ struct Arguments {
     /// Begin anew instead of keeping the finished parts of an interrupted run
     #[arg(long)]
     fresh: bool,
+    /// Only sysbench in memory, on the servers of all engines in turn, in so many rounds; prints a table and writes no report
+    #[arg(long, value_name = "ROUNDS", conflicts_with_all = ["only", "report_only", "fresh"])]
+    in_turn: Option<std::num::NonZero<u16>>,
     /// Only write the report from the finished parts of this commit, plugin and size
     #[arg(long)]
     report_only: bool,
@@ -122,6 +126,9 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     let folder = out.join(arguments.scale.key());
     let mut missing = Vec::new();
     let parts = feasible(parts(&sizing, &experiments, &engines), &out, &mut missing);
+    if let Some(rounds) = arguments.in_turn {
+        return in_turn(&checkout, &out, sizing, &installation, &engines, rounds.get());
+    }
     let whole = plan::parts(&sizing, Experiment::value_variants(), Engine::value_variants());
     let identify =
         |installation: &Installation, limits| identity(&checkout, &sizing, arguments.scale, installation, limits);
@@ -164,6 +171,47 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     Ok(written.whole)
 }
 
+/// `--in-turn`.
+fn in_turn(
+    checkout: &Path,
+    out: &Path,
+    sizing: Sizing,
+    installation: &Installation,
+    engines: &[Engine],
+    rounds: u16,
+) -> Result<bool, Failure> {
+    if !sysbench::is_installed() {
+        return Err("sysbench is not installed".into());
+    }
+    let needed: Vec<Engine> = engines.iter().copied().chain([Engine::Blackhole]).collect();
+    let context = Context {
+        installation: installation.clone().keep_plugins(&out.join("plugins"), &needed)?,
+        cage: Cage::make(out),
+        sizing,
+        datasets: out.join("datasets"),
+        work: out.join("work"),
+        out: out.to_path_buf(),
+    };
+    let _ = fs::remove_dir_all(&context.work);
+    let _ = fs::remove_dir_all(&context.datasets);
+    enough_space(out, &context.sizing)?;
+    in_turn::run(&context, engines, usize::from(rounds), &commit(checkout))?;
+    Ok(true)
+}
+
+/// The commit of the checkout, as it is named.
+fn commit(checkout: &Path) -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(checkout).args(arguments).output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string()).unwrap_or_default()
+    };
+    let mut commit = git(&["rev-parse", "--short=12", "HEAD"]);
+    if !git(&["status", "--porcelain", "--untracked-files=no"]).is_empty() {
+        commit.push_str(" with changes");
+    }
+    commit
+}
+
 /// Measures what the run kept in the folder has not measured yet, if it is the same run.
 fn go_on(
     arguments: &Arguments,
@@ -192,15 +240,7 @@ fn sizing(arguments: &Arguments) -> Sizing {
 }
 
 fn identity(checkout: &Path, sizing: &Sizing, scale: Scale, installation: &Installation, limits: InForce) -> Identity {
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git").arg("-C").arg(checkout).args(arguments).output();
-        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string()).unwrap_or_default()
-    };
-    let mut commit = git(&["rev-parse", "--short=12", "HEAD"]);
-    if !git(&["status", "--porcelain", "--untracked-files=no"]).is_empty() {
-        commit.push_str(" with changes");
-    }
-    Identity::new(scale, sizing, commit, installation.plugin_digest(), installation.version(), limits)
+    Identity::new(scale, sizing, commit(checkout), installation.plugin_digest(), installation.version(), limits)
 }
 
 /// Leaves out what has no tool on this machine, and says so.

@@ -123,6 +123,14 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// What a quarter of the values do not exceed, and what three quarters do not.
+pub(crate) fn quartiles(values: &[f64]) -> (f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |part: f64| sorted.get((sorted.len() as f64 * part) as usize).copied().unwrap_or(f64::NAN);
+    (at(0.25), at(0.75))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,5 +148,7 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 3.0, f64::NAN]), 3.0);
         assert_eq!(median(&[4.0, 1.0]), 2.5);
         assert!(median(&[]).is_nan());
+        assert_eq!(quartiles(&[4.0, 1.0, 3.0, 2.0]), (2.0, 4.0));
+        assert!(quartiles(&[]).0.is_nan());
     }
 }
