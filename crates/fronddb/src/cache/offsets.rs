@@ -170,7 +170,7 @@ mod tests {
         let mut offsets = Offsets::default();
         // As blocks of some kilobytes lie in the data file, of one mebibyte in sixteen.
         for block in 0..20_000u64 {
-            offsets.insert((block / 90 * 16 << 20) + block % 90 * 11_700, ());
+            offsets.insert(((block / 90 * 16) << 20) + block % 90 * 11_700, ());
         }
         let taken = (0..offsets.slots.len()).filter_map(|at| offsets.slots[at].0.map(|(offset, ())| (at, offset)));
         let steps: usize =
