@@ -156,6 +156,7 @@ impl frond_cursor {
             }
             // What follows in the block of this row, which is kept if that was lent.
             self.inner.pass((rows_max - fetch.rows) as usize, |key, value| {
+                let value = if keys_only { &[] } else { value };
                 let pass = match pass {
                     Pass::Lent if value.len() < LENT_BYTES_MIN => Pass::CopiedWithPointer,
                     pass => pass,
