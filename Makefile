@@ -116,6 +116,7 @@ miri: setup ## the unit tests of the unsafe code under Miri (needs a nightly com
 	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || { \
 	  echo "miri: Miri is missing; install it by 'rustup component add --toolchain nightly miri rust-src'" >&2; exit 1; }
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p fronddb --lib -- base::page_buf base::pool memtable::
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test -p fronddb-capi --lib -- fetch::
 
 server: plugin ## a private stock MariaDB with FROND as its default engine; prints the client command
 	@mariadb/tools/server.sh start
