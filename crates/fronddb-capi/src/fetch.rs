@@ -24,6 +24,8 @@ const WORD: usize = 8;
 struct Packer {
     next: *mut u8,
     room: usize,
+    /// Of all rows so far.
+    lent_bytes: usize,
 }
 
 /// How a value goes to the caller.
@@ -92,7 +94,26 @@ impl Packer {
             self.next = self.next.add(bytes);
         }
         self.room = room;
+        self.lent_bytes += if pass == Pass::Lent { value.len() } else { 0 };
         Ok(bytes)
+    }
+
+    /// Packs a row of `fetch` and counts it there.
+    #[inline]
+    fn add(
+        &mut self,
+        fetch: &mut frond_fetch,
+        key: [&[u8]; 2],
+        value: &[u8],
+        pass: Pass,
+    ) -> std::result::Result<(), usize> {
+        fetch.bytes += self.pack(key, value, pass)?;
+        fetch.rows += 1;
+        Ok(())
+    }
+
+    fn may_go_on(&self) -> bool {
+        self.lent_bytes < LENT_BYTES_MAX
     }
 }
 
@@ -107,11 +128,11 @@ impl frond_cursor {
         if fetch.capacity > isize::MAX as usize {
             return Err(Error::invalid(format!("buffer too long, bytes={}", fetch.capacity)));
         }
-        let mut packer = Packer { next: fetch.buffer, room: fetch.capacity };
+        let mut packer = Packer { next: fetch.buffer, room: fetch.capacity, lent_bytes: 0 };
         let rows_max = if fetch.rows_max == 0 { u32::MAX } else { fetch.rows_max };
         let (mut step, following) = (first, self.turn(first));
-        let (mut lent_bytes, mut has_looked) = (0, false);
-        while fetch.rows < rows_max && lent_bytes < LENT_BYTES_MAX {
+        let mut has_looked = false;
+        while fetch.rows < rows_max && packer.may_go_on() {
             let again = std::mem::take(&mut self.pending) && matches!(step, Move::Next | Move::Prev);
             let onward = has_looked && matches!(step, Move::Next);
             let is_at_row = again || onward && self.inner.advance() || {
@@ -134,17 +155,10 @@ impl frond_cursor {
                 true => Pass::CopiedWithPointer,
             };
             let value = if keys_only { &[] } else { self.inner.value() };
-            match packer.pack([&[], self.inner.key()], value, pass) {
-                Ok(bytes) => {
-                    lent_bytes += if pass == Pass::Lent { value.len() } else { 0 };
-                    fetch.rows += 1;
-                    fetch.bytes += bytes;
-                }
-                Err(bytes) => {
-                    self.pending = true;
-                    fetch.bytes_needed = bytes;
-                    break;
-                }
+            if let Err(bytes) = packer.add(fetch, [&[], self.inner.key()], value, pass) {
+                self.pending = true;
+                fetch.bytes_needed = bytes;
+                break;
             }
             if self.inner.is_peeked() {
                 fetch.peeked = 1;
@@ -161,14 +175,7 @@ impl frond_cursor {
                     Pass::Lent if value.len() < LENT_BYTES_MIN => Pass::CopiedWithPointer,
                     pass => pass,
                 };
-                let Some(bytes) = (lent_bytes < LENT_BYTES_MAX).then(|| packer.pack(key, value, pass).ok()).flatten()
-                else {
-                    return false;
-                };
-                lent_bytes += if pass == Pass::Lent { value.len() } else { 0 };
-                fetch.rows += 1;
-                fetch.bytes += bytes;
-                true
+                packer.may_go_on() && packer.add(fetch, key, value, pass).is_ok()
             });
         }
         Ok(())
@@ -195,7 +202,7 @@ mod tests {
     #[test]
     fn a_row_is_packed_to_the_byte_and_one_that_does_not_fit_changes_nothing() {
         let mut buffer = [0xee_u8; 48];
-        let mut packer = Packer { next: buffer.as_mut_ptr(), room: 40 };
+        let mut packer = Packer { next: buffer.as_mut_ptr(), room: 40, lent_bytes: 0 };
         assert_eq!(packer.pack([b"k", b"ey"], b"value", Pass::Copied), Ok(16));
         assert_eq!(packer.pack([b"", b"0123456789"], b"abcdefg", Pass::Copied), Err(32));
         assert_eq!(packer.pack([b"01234567", b"89"], b"abcdef", Pass::Copied), Ok(24));
@@ -216,7 +223,7 @@ mod tests {
     fn a_lent_value_is_pointed_to_and_a_copied_one_follows_its_key() {
         let mut buffer = [0xee_u8; 64];
         let start = buffer.as_mut_ptr();
-        let mut packer = Packer { next: start, room: 64 };
+        let mut packer = Packer { next: start, room: 64, lent_bytes: 0 };
         let value = [7_u8; 100];
         assert_eq!(packer.pack([b"k", b"ey"], &value, Pass::Lent), Ok(24));
         assert_eq!(packer.pack([b"k", b"ey"], b"value", Pass::CopiedWithPointer), Ok(24));
