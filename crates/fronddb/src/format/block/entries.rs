@@ -114,7 +114,7 @@ pub struct EntryBlock {
 
 /// The first eight bytes of `string`, so that integers compare as the strings do; zeros follow a short one.
 #[inline]
-fn head(string: &[u8]) -> u64 {
+pub(super) fn head(string: &[u8]) -> u64 {
     match string.first_chunk::<8>() {
         Some(chunk) => u64::from_be_bytes(*chunk),
         None => {

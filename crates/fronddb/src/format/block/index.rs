@@ -16,6 +16,7 @@
 //! goes on from there in steps that double: of keys that are numbers that is next to where it ends, and of others it takes at most twice the
 //! steps of a binary search. An index is seldom in the processor's caches, and each place that is looked at costs a read of memory.
 
+use super::entries::head;
 use crate::base::codec::{Decoder, put_bytes, put_varint};
 use crate::base::{BlockPtr, Error, Result};
 
@@ -354,15 +355,6 @@ impl IndexBlock {
             + self.before.capacity() * size_of::<(u64, u64)>()
             + size_of::<IndexBlock>()
             + 64
-    }
-}
-
-/// The first eight bytes, so that integers compare as the strings do.
-#[inline]
-fn head(string: &[u8]) -> u64 {
-    match string.first_chunk::<8>() {
-        Some(chunk) => u64::from_be_bytes(*chunk),
-        None => string.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)) << (8 * (8 - string.len())).min(63),
     }
 }
 
