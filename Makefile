@@ -78,19 +78,13 @@ bench: setup ## all workloads side by side with RocksDB; writes docs/benchmarks.
 	$(CARGO) run --release -p frond-bench --features rocksdb -- suite
 
 experiments: plugin ## the published experiments on FROND, InnoDB and MyRocks; writes a report (under an hour)
-	@if ! command -v sysbench >/dev/null; then \
-	  echo "experiments: installing sysbench by apt-get"; \
-	  $(call apt_install,sysbench); \
-	fi
+	@$(call need_sysbench,experiments)
 	@FROND_SERVER_DIR=$(stock) $(CARGO) run --quiet --release -p frond-experiments -- \
 	  $(if $(SCALE),--scale $(SCALE)) $(if $(ENGINES),--engines $(ENGINES)) $(if $(ONLY),--only $(ONLY)) \
 	  $(if $(IOPS),--iops $(IOPS)) $(if $(MEMORY),--memory $(MEMORY)) $(if $(FRESH),--fresh)
 
 in-turn: plugin ## sysbench in memory on FROND, InnoDB and MyRocks, servers up at once, ROUNDS=15 in turn; prints a table (20 minutes)
-	@if ! command -v sysbench >/dev/null; then \
-	  echo "in-turn: installing sysbench by apt-get"; \
-	  $(call apt_install,sysbench); \
-	fi
+	@$(call need_sysbench,in-turn)
 	@FROND_SERVER_DIR=$(stock) $(CARGO) run --quiet --release -p frond-experiments -- --in-turn $(ROUNDS) \
 	  $(if $(SCALE),--scale $(SCALE)) $(if $(ENGINES),--engines $(ENGINES))
 
@@ -152,3 +146,7 @@ install_missing = missing=$$(mariadb/tools/fetch.sh $(1)); \
 apt_install = as_root=; if [ "$$(id -u)" -ne 0 ]; then as_root=sudo; fi; \
 	$$as_root apt-get update -q && \
 	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(1)
+
+# Debian's sysbench, for the target $(1).
+need_sysbench = if ! command -v sysbench >/dev/null; then \
+	  echo "$(1): installing sysbench by apt-get"; $(call apt_install,sysbench); fi

@@ -127,7 +127,7 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     let mut missing = Vec::new();
     let parts = feasible(parts(&sizing, &experiments, &engines), &out, &mut missing);
     if let Some(rounds) = arguments.in_turn {
-        return in_turn(&checkout, &out, sizing, &installation, &engines, rounds.get());
+        return in_turn(&checkout, &out, sizing, installation, &engines, rounds.get());
     }
     let whole = plan::parts(&sizing, Experiment::value_variants(), Engine::value_variants());
     let identify =
@@ -139,15 +139,7 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
         missing.iter().for_each(|line| println!("experiments: {line}"));
         (state, identity)
     } else {
-        let needed: Vec<Engine> = engines.iter().copied().chain([Engine::Blackhole]).collect();
-        let context = Context {
-            installation: installation.keep_plugins(&out.join("plugins"), &needed)?,
-            cage: Cage::make(&out),
-            sizing,
-            datasets: out.join("datasets"),
-            work: out.join("work"),
-            out: out.clone(),
-        };
+        let context = make_context(installation, &out, sizing, &engines)?;
         let identity = identify(&context.installation, context.cage.in_force());
         missing.extend(context.cage.complaint().map(|why| format!("limits are not all in force: {why}")));
         missing.iter().for_each(|line| println!("experiments: {line}"));
@@ -171,30 +163,45 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     Ok(written.whole)
 }
 
+/// The plugins and the control group of a run.
+fn make_context(
+    installation: Installation,
+    out: &Path,
+    sizing: Sizing,
+    engines: &[Engine],
+) -> Result<Context, Failure> {
+    let needed: Vec<Engine> = engines.iter().copied().chain([Engine::Blackhole]).collect();
+    Ok(Context {
+        installation: installation.keep_plugins(&out.join("plugins"), &needed)?,
+        cage: Cage::make(out),
+        sizing,
+        datasets: out.join("datasets"),
+        work: out.join("work"),
+        out: out.into(),
+    })
+}
+
+/// What an earlier run was ended in the middle of goes; then there has to be space.
+fn make_room(context: &Context) -> Result<(), Failure> {
+    let _ = fs::remove_dir_all(&context.work);
+    let _ = fs::remove_dir_all(&context.datasets);
+    enough_space(&context.out, &context.sizing)
+}
+
 /// `--in-turn`.
 fn in_turn(
     checkout: &Path,
     out: &Path,
     sizing: Sizing,
-    installation: &Installation,
+    installation: Installation,
     engines: &[Engine],
     rounds: u16,
 ) -> Result<bool, Failure> {
     if !sysbench::is_installed() {
         return Err("sysbench is not installed".into());
     }
-    let needed: Vec<Engine> = engines.iter().copied().chain([Engine::Blackhole]).collect();
-    let context = Context {
-        installation: installation.clone().keep_plugins(&out.join("plugins"), &needed)?,
-        cage: Cage::make(out),
-        sizing,
-        datasets: out.join("datasets"),
-        work: out.join("work"),
-        out: out.to_path_buf(),
-    };
-    let _ = fs::remove_dir_all(&context.work);
-    let _ = fs::remove_dir_all(&context.datasets);
-    enough_space(out, &context.sizing)?;
+    let context = make_context(installation, out, sizing, engines)?;
+    make_room(&context)?;
     in_turn::run(&context, engines, usize::from(rounds), &commit(checkout))?;
     Ok(true)
 }
@@ -220,10 +227,8 @@ fn go_on(
     identity: &Identity,
     parts: &[Part],
 ) -> Result<State, Failure> {
-    let _ = fs::remove_dir_all(&context.work);
-    let _ = fs::remove_dir_all(&context.datasets);
     // Before anything of an earlier run is dropped.
-    enough_space(&context.out, &context.sizing)?;
+    make_room(context)?;
     let state = State::open(folder, identity, arguments.fresh)?;
     known_machine(folder, &context.out, arguments.scale)?;
     measure(context, &state, parts)?;
