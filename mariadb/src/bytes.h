@@ -8,14 +8,16 @@
   codecs share: varints, big endian numbers, a checked reader.
 
   A Bytes keeps its capacity when it is cleared, so that a buffer that lives as
-  long as a handler allocates a handful of times and never again; what is large
-  goes when the handler's statement ends, by shrink(). It never
-  throws: the server's borders carry no exceptions. Running out of memory for a
-  key or a row ends the process, as a failed allocation does in the engine.
+  long as a handler allocates a handful of times and never again; what is larger
+  than KEPT goes when the handler's statement ends, by shrink(), for which there
+  is no need to look while no buffer has become so large. It never throws: the
+  server's borders carry no exceptions. Running out of memory for a key or a row
+  ends the process, as a failed allocation does in the engine.
 
   Server-free.
 */
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -28,6 +30,11 @@ namespace frond {
 class Bytes
 {
  public:
+  /* What is kept beyond a statement, at most. */
+  static constexpr size_t KEPT= 64 << 10;
+  /* How many times some buffer has become larger than that. */
+  static uint64_t times_large() { return s_times_large.load(std::memory_order_relaxed); }
+
   Bytes() = default;
   ~Bytes() { free(m_data); }
   Bytes(const Bytes &other) { append(other.m_data, other.m_size); }
@@ -57,7 +64,7 @@ class Bytes
 
   void clear() { m_size= 0; }
   /* Clears it, and keeps no more memory than `most`. */
-  void shrink(size_t most)
+  void shrink(size_t most= KEPT)
   {
     m_size= 0;
     if (m_capacity <= most)
@@ -121,7 +128,11 @@ class Bytes
     }
     m_data= data;
     m_capacity= wanted;
+    if (wanted > KEPT)
+      s_times_large.fetch_add(1, std::memory_order_relaxed);
   }
+
+  static inline std::atomic<uint64_t> s_times_large{0};
 
   unsigned char *m_data= nullptr;
   size_t m_size= 0;

@@ -38,7 +38,6 @@ constexpr size_t REF_LENGTH_BYTES= 2;
 /* How much longer a key may be than its columns, before these are a row's place: comparing them takes longer. */
 constexpr uint PLACE_RATIO= 3;
 /* What a handler keeps of each of its buffers while it waits for its next statement, which the server may let it do for ever. */
-constexpr size_t KEPT_BYTES= 64 << 10;
 /* What the optimizer counts reads in, as for InnoDB. */
 constexpr double PAGE_BYTES= 16384;
 
@@ -248,7 +247,7 @@ int ha_frond::info(uint flag)
 {
   if (flag & HA_STATUS_VARIABLE) {
     uint64_t count, data_bytes, index_bytes;
-    share->statistics(&count, &data_bytes, &index_bytes);
+    share->statistics(ha_thd()->start_utime * 1000, &count, &data_bytes, &index_bytes);
     /* The optimizer takes 0 for a fact. It asks without these flags; who asks with them counts (history partitions). */
     stats.records= count == 0 && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN)) ? 1 : count;
     stats.deleted= 0;
@@ -385,7 +384,8 @@ int ha_frond::external_lock(THD *thd, int lock_type)
 {
   if (lock_type == F_UNLCK) {
     /* HANDLER … READ NEXT goes on after the statement and its transaction. */
-    scan.park();
+    if (unlikely(scan.is_open()))
+      scan.park();
     end_passes();
     if (session)
       session->statement_release();
@@ -406,7 +406,9 @@ int ha_frond::external_lock(THD *thd, int lock_type)
   if (is_sequence())
     lock_mode= stored_lock_mode= FROND_LOCK_NONE;
   plain_walk= false;
-  scan.resume(txn(), scan_mode(), hides_entries(active_index));
+  /* HANDLER … READ goes on with a walk that an earlier statement has begun; others begin theirs. */
+  if (unlikely(inited != NONE && !walk_due))
+    scan.resume(txn(), scan_mode(), hides_entries(active_index));
   return 0;
 }
 
@@ -415,7 +417,8 @@ void ha_frond::init_table_handle_for_HANDLER()
 {
   lock_mode= stored_lock_mode= FROND_LOCK_NONE;
   plain_walk= false;
-  scan.resume(txn(), scan_mode(), hides_entries(active_index));
+  if (!walk_due)
+    scan.resume(txn(), scan_mode(), hides_entries(active_index));
 }
 
 int ha_frond::start_stmt(THD *thd, thr_lock_type lock_type)
@@ -469,7 +472,8 @@ int ha_frond::extra(enum ha_extra_function operation)
 int ha_frond::reset()
 {
   end_passes();
-  shrink_buffers();
+  if (unlikely(times_large != Bytes::times_large()))
+    shrink_buffers();
   cancel_pushed_idx_cond();
   cancel_pushed_rowid_filter();
   multi_range.dsmrr_close();
@@ -482,13 +486,13 @@ int ha_frond::reset()
 /* Nothing refers to them any more. */
 void ha_frond::shrink_buffers()
 {
-  scan.shrink(KEPT_BYTES);
-  first_pass.shrink(KEPT_BYTES);
-  writes.shrink(KEPT_BYTES);
-  std::unordered_set<std::string>().swap(passed);
+  times_large= Bytes::times_large();
+  scan.shrink();
+  first_pass.shrink();
+  writes.shrink();
   for (Bytes *buffer : {&search_key, &search_end, &range_end, &row_memory, &primary_key, &primary_tuple, &new_primary_key,
                         &compare_key, &compare_other, &place, &other_place, &walked_key, &compared, &compared_restore})
-    buffer->shrink(KEPT_BYTES);
+    buffer->shrink();
 }
 
 /* The server computes those virtual columns that it believes are needed. A writer needs all that are in indexes, in the old
@@ -819,7 +823,7 @@ bool ha_frond::fills_empty_table() const
   if (!alone && !said)
     return false;
   uint64_t rows_now, data_bytes, index_bytes;
-  share->statistics(&rows_now, &data_bytes, &index_bytes);
+  share->statistics(my_interval_timer(), &rows_now, &data_bytes, &index_bytes);
   return rows_now == 0;
 }
 
@@ -1552,8 +1556,8 @@ void ha_frond::end_passes()
     return;
   passes= false;
   scan.set_sees(FROND_CURSOR_COMMITTED);
-  passed.clear();
-  first_pass.close();
+  std::unordered_set<std::string>().swap(passed);
+  first_pass.rest();
 }
 
 /* Whether a key is within the bounds of the walk. */
@@ -1667,6 +1671,8 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
   stands= Stands::at_row;
   plain_walk= !locking() && !is_sequence() && has_primary_key() && (active_index == MAX_KEY || is_primary(active_index));
   end_passes();
+  if (walk_due)
+    prepare_walk(hides_entries(active_index));
   if (locking())
     scan.set_sees(walk_sees());
   frond_row row;
@@ -1818,7 +1824,7 @@ int ha_frond::rnd_init(bool whole)
 int ha_frond::rnd_end()
 {
   multi_range.dsmrr_close();
-  scan.close();
+  scan.rest();
   if (sequence_reader)
     frond_txn_rollback(sequence_reader);
   sequence_reader= nullptr;
@@ -1896,14 +1902,23 @@ int ha_frond::index_init(uint index, bool)
   at_point= has_moved= has_left= peeked= plain_walk= false;
   stands= Stands::at_row;
   has_range_end= within_range= false;
-  scan.prepare(txn(), tree_of(index), scan_mode(), hides_entries(index));
+  walk_due= true;
   return 0;
+}
+
+/* What walks over the index range over. Searches for one row need none of it. */
+void ha_frond::prepare_walk(bool merges)
+{
+  scan.prepare(txn(), tree_of(active_index), scan_mode(), merges);
+  walk_due= false;
 }
 
 int ha_frond::index_end()
 {
   multi_range.dsmrr_close(); /* its second handler walks this index */
-  scan.close();
+  if (!walk_due)
+    scan.rest();
+  walk_due= false;
   end_passes();
   active_index= MAX_KEY;
   prefix_locked= false;
@@ -1918,13 +1933,14 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     int error= lock_prefix(active_index, key, before);
     if (error)
       return error;
-    scan.prepare(txn(), tree_of(active_index), scan_mode(), false);
+    prepare_walk(false);
   }
   search_key.clear();
   append_search_key(active_index, key, parts, search_key);
   if (find == HA_READ_KEY_EXACT && is_point(active_index, parts) && !has_null(active_index, key) &&
       !hides_entries(active_index)) {
-    scan.close();
+    if (!walk_due)
+      scan.close();
     return point_read(active_index, record);
   }
   prefix_end(search_key, search_end);
@@ -1951,7 +1967,8 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     break;
   case HA_READ_AFTER_KEY:
     if (search_end.empty()) {
-      scan.close();
+      if (!walk_due)
+        scan.close();
       at_point= exact_walk= false;
       stands= Stands::behind_last;
       return HA_ERR_KEY_NOT_FOUND;

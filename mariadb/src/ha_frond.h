@@ -242,6 +242,7 @@ private:
   /* Reads */
   enum class Move { first, last, next, prev };
   enum class Stands { at_row, before_first, behind_last };
+  void prepare_walk(bool merges);
   int walk(Move move, const frond::Scan_bounds &bounds, uchar *record, bool one_prefix= false);
   int step(Move move, uchar *record);
   frond_status onward(bool ahead, bool beyond, frond_row *row);
@@ -300,6 +301,7 @@ private:
   frond_txn *sequence_reader= nullptr; /* of a walk over a sequence's row */
 
   frond::Merged_scan scan;
+  bool walk_due= false; /* it is an earlier index's: the next walk prepares it */
   frond::Row_writes writes;
   std::unique_ptr<frond::Bulk_load> load; /* of the statement that runs */
   bool copying= false;  /* into this table, which the statement makes */
@@ -325,6 +327,7 @@ private:
   frond::Scan first_pass;   /* that one again, beside the others */
   frond_row first_row= {{nullptr, 0}, {nullptr, 0}}; /* where it stands; none at its end */
   std::unordered_set<std::string> passed; /* primary keys that later passes have met */
+  uint64_t times_large= 0;  /* as Bytes says, when what follows was looked at last */
   frond::Bytes row_memory;  /* value of the row that was read by its key: blobs of the record point into it */
   frond::Bytes primary_key; /* of the row read last */
   frond::Bytes primary_tuple; /* columns of a search by an extended key */

@@ -11,9 +11,6 @@ namespace frond {
 
 namespace {
 
-/* Of all rows, and so what a session keeps for this between transactions. */
-constexpr size_t BYTES_MAX= 16 << 10;
-
 uint64_t hash_of(uint32_t tree, frond_slice key)
 {
   std::string_view bytes(reinterpret_cast<const char *>(key.data), key.size);
@@ -64,12 +61,6 @@ void Locked_rows::forget(const frond_tree *tree, frond_slice key)
     rows[row - rows]= rows[--count];
   if (count == 0)
     bytes.clear();
-}
-
-void Locked_rows::clear()
-{
-  count= 0;
-  bytes.shrink(BYTES_MAX);
 }
 
 } // namespace frond

@@ -31,7 +31,11 @@ public:
   /* The row's value, if it is here and locked as strongly; it stays where it is until the next change. */
   bool find(const frond_tree *tree, frond_slice key, frond_lock_mode mode, frond_slice *value) const;
   void forget(const frond_tree *tree, frond_slice key);
-  void clear();
+  void clear()
+  {
+    count= 0;
+    bytes.shrink(BYTES_MAX);
+  }
 
 private:
   struct Row {
@@ -48,6 +52,8 @@ private:
   uint64_t statement= 0;
   /* A statement that locks more has them written one by one, if at all: the next ones take the place of all before. */
   static constexpr size_t ROWS_MAX= 32;
+  /* Of all rows, and so what a session keeps for this between transactions. */
+  static constexpr size_t BYTES_MAX= 16 << 10;
 
   Row rows[ROWS_MAX];
   size_t count= 0;

@@ -23,35 +23,13 @@ int compare_entries(const frond_row &a, const frond_row &b)
 
 } // namespace
 
-void Merged_scan::prepare(frond_txn *txn, const frond_tree *tree_arg, const Scan_mode &mode, bool merges_arg)
+void Merged_scan::shrink()
 {
-  close();
-  tree= tree_arg;
-  own.prepare(txn, tree, mode);
-  merge(txn, merges_arg);
-}
-
-void Merged_scan::merge(frond_txn *txn, bool merges_arg)
-{
-  merges= merges_arg;
-  if (merges)
-    before.prepare(txn, tree, {FROND_LOCK_NONE, FROND_CURSOR_OTHERS, FROND_WAIT_DEFAULT});
-}
-
-void Merged_scan::close()
-{
-  own.close();
-  before.close();
-  has_last= false;
-}
-
-void Merged_scan::shrink(size_t most)
-{
-  close();
-  own.shrink(most);
-  before.shrink(most);
-  last_key.shrink(most);
-  last_value.shrink(most);
+  rest();
+  own.shrink();
+  before.shrink();
+  last_key.shrink();
+  last_value.shrink();
 }
 
 void Merged_scan::park()

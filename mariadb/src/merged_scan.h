@@ -21,10 +21,27 @@ namespace frond {
 class Merged_scan {
 public:
   /* As those of Scan. `merges`: plain, and over a unique index. */
-  void prepare(frond_txn *txn, const frond_tree *tree, const Scan_mode &mode, bool merges);
+  void prepare(frond_txn *txn, const frond_tree *tree_arg, const Scan_mode &mode, bool merges_arg)
+  {
+    close();
+    tree= tree_arg;
+    own.prepare(txn, tree, mode);
+    merge(txn, merges_arg);
+  }
   void set_sees(uint32_t sees) { own.set_sees(sees); }
-  void close();
-  void shrink(size_t most);
+  void close()
+  {
+    own.close();
+    before.close();
+    has_last= false;
+  }
+  void rest()
+  {
+    own.rest();
+    before.rest();
+    has_last= false;
+  }
+  void shrink();
   bool is_forward() const { return own.is_forward(); }
   bool is_open() const { return own.is_open(); }
   bool is_peeked() const { return own.is_peeked(); }
@@ -39,7 +56,12 @@ public:
   frond_status again(frond_row *row, bool beyond) { return own.again(row, beyond); } /* of a walk that locks, which is not merged */
 
 private:
-  void merge(frond_txn *txn, bool merges);
+  void merge(frond_txn *txn, bool merges_arg)
+  {
+    merges= merges_arg;
+    if (merges)
+      before.prepare(txn, tree, {FROND_LOCK_NONE, FROND_CURSOR_OTHERS, FROND_WAIT_DEFAULT});
+  }
   frond_status step(bool ahead, bool beyond, frond_row *row)
   {
     if (merges)

@@ -16,11 +16,11 @@ void Row_writes::clear()
   writes.clear();
 }
 
-void Row_writes::shrink(size_t most)
+void Row_writes::shrink()
 {
   clear();
   operations.clear();
-  buffer.shrink(most);
+  buffer.shrink();
 }
 
 void Row_writes::begin(const frond_tree *tree, frond_op op, uint32_t flags, uint key_number)

@@ -18,8 +18,8 @@ class Bulk_load;
 class Row_writes {
 public:
   void clear();
-  /* The same, and keeps no more memory than `most` for keys and values. */
-  void shrink(size_t most);
+  /* The same, and keeps no more memory for keys and values than is kept beyond a statement. */
+  void shrink();
   /* A write begins; its key, then its value are appended to bytes(). `key_number` is told when it fails. */
   void begin(const frond_tree *tree, frond_op op, uint32_t flags, uint key_number);
   void value();

@@ -9,8 +9,8 @@ namespace frond {
 
 namespace {
 
-/* For a short walk, and kept for the next one; for a long one. */
-constexpr size_t BUFFER_BYTES= 4 * 1024, BUFFER_BYTES_LONG= 32 * 1024;
+/* For a long walk. */
+constexpr size_t BUFFER_BYTES_LONG= 32 * 1024;
 /* What a packed row takes, about. */
 constexpr size_t ROW_BYTES_LENT= 32, ROW_BYTES_COPIED= 128;
 constexpr uint32_t ROWS_FIRST= 8, ROWS_MAX= 512;
@@ -18,32 +18,6 @@ constexpr uint32_t ROWS_AHEAD= 8;
 constexpr frond_slice NO_KEY= {nullptr, 0};
 
 } // namespace
-
-void Scan::prepare(frond_txn *txn_arg, const frond_tree *tree_arg, const Scan_mode &mode_arg)
-{
-  close();
-  txn= txn_arg;
-  tree= tree_arg;
-  mode= mode_arg;
-}
-
-void Scan::close()
-{
-  frond_cursor_close(cursor);
-  cursor= nullptr;
-  rows_left= 0;
-  more= peeked= false;
-  pending= FROND_OK;
-  last_key= nullptr;
-  parked= false;
-}
-
-void Scan::shrink(size_t most)
-{
-  close();
-  buffer.shrink(BUFFER_BYTES);
-  turning_key.shrink(most);
-}
 
 void Scan::park()
 {

@@ -52,11 +52,37 @@ public:
   Scan &operator=(const Scan &)= delete;
 
   /* What the following walks range over, and how. Nothing is read. */
-  void prepare(frond_txn *txn, const frond_tree *tree, const Scan_mode &mode);
+  void prepare(frond_txn *txn_arg, const frond_tree *tree_arg, const Scan_mode &mode_arg)
+  {
+    close();
+    txn= txn_arg;
+    tree= tree_arg;
+    mode= mode_arg;
+  }
   void set_sees(uint32_t sees) { mode.sees= sees; }
-  void close();
-  /* The same, and keeps no more memory than `most` for a key, and for rows what a short walk takes. */
-  void shrink(size_t most);
+  void close()
+  {
+    if (cursor)
+      frond_cursor_close(cursor);
+    cursor= nullptr;
+    rows_left= 0;
+    more= peeked= parked= false;
+    pending= FROND_OK;
+    last_key= nullptr;
+  }
+  /* The same, and keeps no more memory for rows than a short walk takes. */
+  void rest()
+  {
+    close();
+    if (unlikely(buffer.capacity() > BUFFER_BYTES))
+      buffer.shrink(BUFFER_BYTES);
+  }
+  /* The same, and lets go of a long key, too. */
+  void shrink()
+  {
+    rest();
+    turning_key.shrink();
+  }
   bool is_forward() const { return forward; }
   bool is_open() const { return cursor != nullptr || parked; }
   bool is_parked() const { return parked; }
@@ -88,6 +114,8 @@ public:
   frond_status again(frond_row *row, bool beyond);
 
 private:
+  static constexpr size_t BUFFER_BYTES= 4 * 1024; /* for a short walk, and kept for the next one */
+
   frond_status open(const Scan_bounds &bounds);
   frond_status fetch(frond_move move, frond_slice key, frond_row *row);
   frond_status step(bool ahead, bool beyond, frond_row *row)

@@ -34,6 +34,13 @@ frond_isolation engine_isolation(uint isolation, bool alone)
   }
 }
 
+/* Most transactions of a server only read, and leave it as it is. */
+template <typename Set> void clear(Set *set)
+{
+  if (unlikely(!set->empty()))
+    set->clear();
+}
+
 } // namespace
 
 Session *Session::find(THD *thd)
@@ -111,11 +118,12 @@ int Session::set_wait(int64_t wait_ms)
 
 int64_t Session::statement_wait_ms(THD *thd)
 {
+  const int64_t said= said_lock_wait_ms(thd);
   if (!thd->in_sub_stmt)
-    said_wait_ms= said_lock_wait_ms(thd);
-  else if (said_wait_ms != FROND_WAIT_DEFAULT && said_lock_wait_ms(thd) == FROND_WAIT_DEFAULT)
+    said_wait_ms= said;
+  else if (said_wait_ms != FROND_WAIT_DEFAULT && said == FROND_WAIT_DEFAULT)
     return said_wait_ms;
-  return lock_wait_ms(thd);
+  return lock_wait_ms(thd, said);
 }
 
 /* A prepared branch is the session's no more, and stays for XA COMMIT or XA ROLLBACK. Where it still is, the server refuses tables before
@@ -177,10 +185,10 @@ void Session::forget()
   end_statement();
   xid.clear();
   ordered= false;
-  changed.clear();
-  counted.clear();
-  overtaken.clear();
-  hidden.clear();
+  clear(&changed);
+  clear(&counted);
+  clear(&overtaken);
+  clear(&hidden);
   locked_rows.clear();
   drop_waiting();
 }
@@ -198,7 +206,7 @@ void Session::rows_undone()
     counters->rows_undone();
 }
 
-void Session::drop_waiting()
+void Session::drop_tables()
 {
   for (const std::string &table : dropped)
     drop_temporary(table);

@@ -127,7 +127,12 @@ private:
   void forget();
   void rows_changed();
   void rows_undone();
-  void drop_waiting();
+  void drop_waiting()
+  {
+    if (unlikely(!dropped.empty()))
+      drop_tables();
+  }
+  void drop_tables();
   static bool is_whole(THD *thd, bool all);
   bool waits_for_disk(THD *thd, bool all) const;
 

@@ -396,28 +396,69 @@ Table_share::Size Table_share::measure(const Size &last, bool unknown) const
   return now;
 }
 
-void Table_share::statistics(uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes)
+bool Table_share::is_measuring_due(const Size &last, uint64_t after, uint64_t now) const
 {
-  std::unique_lock<std::mutex> guard(statistics_latch);
-  uint64_t begun= my_interval_timer();
   uint64_t inserts= inserted.load(std::memory_order_relaxed), deletes= deleted.load(std::memory_order_relaxed);
-  uint64_t change= inserts - size.inserted + deletes - size.deleted;
-  bool moved= change > COUNTED_ROWS / 4 && change > size.rows / 16;
-  if (!measuring && (moved || begun - measured_at > measure_pause || counters->miscounted.load(std::memory_order_relaxed))) {
-    bool unknown= counters->miscounted.exchange(false, std::memory_order_relaxed);
-    Size last= size;
-    measuring= true;
-    guard.unlock();
-    Size now= measure(last, unknown);
-    guard.lock();
-    measuring= false;
-    size= now;
-    measured_at= my_interval_timer();
-    measure_pause= std::max(REFRESH_NANOS, (measured_at - begun) * REFRESH_PART);
+  uint64_t change= inserts - last.inserted + deletes - last.deleted;
+  bool moved= change > COUNTED_ROWS / 4 && change > last.rows / 16;
+  return moved || now > after || counters->miscounted.load(std::memory_order_relaxed);
+}
+
+/* False while somebody publishes another one. */
+bool Table_share::read_size(Size *found, uint64_t *after) const
+{
+  uint64_t version= published.version.load(std::memory_order_acquire);
+  found->rows= published.rows.load(std::memory_order_relaxed);
+  found->data_bytes= published.data_bytes.load(std::memory_order_relaxed);
+  found->index_bytes= published.index_bytes.load(std::memory_order_relaxed);
+  found->inserted= published.inserted.load(std::memory_order_relaxed);
+  found->deleted= published.deleted.load(std::memory_order_relaxed);
+  *after= published.measure_after.load(std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return version % 2 == 0 && published.version.load(std::memory_order_relaxed) == version;
+}
+
+/* Under statistics_latch. */
+void Table_share::write_size(const Size &found, uint64_t after)
+{
+  size= found;
+  uint64_t version= published.version.load(std::memory_order_relaxed);
+  published.version.store(version + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  published.rows.store(found.rows, std::memory_order_relaxed);
+  published.data_bytes.store(found.data_bytes, std::memory_order_relaxed);
+  published.index_bytes.store(found.index_bytes, std::memory_order_relaxed);
+  published.inserted.store(found.inserted, std::memory_order_relaxed);
+  published.deleted.store(found.deleted, std::memory_order_relaxed);
+  published.measure_after.store(after, std::memory_order_relaxed);
+  published.version.store(version + 2, std::memory_order_release);
+}
+
+void Table_share::statistics(uint64_t now, uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes)
+{
+  Size known;
+  uint64_t after;
+  if (unlikely(!read_size(&known, &after) || is_measuring_due(known, after, now))) {
+    std::unique_lock<std::mutex> guard(statistics_latch);
+    /* Another one may have measured meanwhile, who is not done yet, or is. */
+    after= published.measure_after.load(std::memory_order_relaxed);
+    if (!measuring && is_measuring_due(size, after, now)) {
+      bool unknown= counters->miscounted.exchange(false, std::memory_order_relaxed);
+      const Size last= size;
+      measuring= true;
+      guard.unlock();
+      const uint64_t begun= my_interval_timer();
+      const Size found= measure(last, unknown);
+      const uint64_t ended= my_interval_timer();
+      guard.lock();
+      measuring= false;
+      write_size(found, ended + std::max(REFRESH_NANOS, (ended - begun) * REFRESH_PART));
+    }
+    known= size;
   }
-  *rows= size.rows_now(inserted.load(std::memory_order_relaxed), deleted.load(std::memory_order_relaxed));
-  *data_bytes= size.data_bytes;
-  *index_bytes= size.index_bytes;
+  *rows= known.rows_now(inserted.load(std::memory_order_relaxed), deleted.load(std::memory_order_relaxed));
+  *data_bytes= known.data_bytes;
+  *index_bytes= known.index_bytes;
 }
 
 bool Table_share::take_index_sampling(uint64_t rows_now)

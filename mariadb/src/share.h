@@ -96,8 +96,9 @@ public:
 
   /* Statistics of the whole table, from memory: what the engine said last, and what was inserted and deleted since. The engine
      is asked when much has changed or some time has passed, by one caller while others go on with what there is. It estimates
-     in logarithmic time; a table that looks small, or of which nothing is known, is counted as far as a large one begins. */
-  void statistics(uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes);
+     in logarithmic time; a table that looks small, or of which nothing is known, is counted as far as a large one begins.
+     `now`: of my_interval_timer, or not much older. */
+  void statistics(uint64_t now, uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes);
   void row_inserted() { inserted.fetch_add(1, std::memory_order_relaxed); }
   void row_deleted() { deleted.fetch_add(1, std::memory_order_relaxed); }
   void all_changed()
@@ -174,12 +175,23 @@ private:
     uint64_t rows_now(uint64_t inserted_now, uint64_t deleted_now) const;
   };
   Size measure(const Size &last, bool unknown) const;
+  bool is_measuring_due(const Size &size, uint64_t after, uint64_t now) const;
+  bool read_size(Size *size, uint64_t *after) const;
+  void write_size(const Size &size, uint64_t after);
 
   std::mutex statistics_latch;
-  bool measuring= false; /* this and the next four: under statistics_latch */
-  uint64_t measured_at= 0, measure_pause= 0; /* nanoseconds */
+  bool measuring= false; /* this, the next and key_statistics: under statistics_latch */
   Size size;
   Key_statistics key_statistics;
+
+  /* `size` once more, and when to measure again, for every statement to read without a latch. What is read between two readings of
+     an even version that is the same belongs together. On a line of its own. */
+  struct alignas(64) Published {
+    std::atomic<uint64_t> version{0};
+    std::atomic<uint64_t> rows{0}, data_bytes{0}, index_bytes{0}, inserted{0}, deleted{0};
+    std::atomic<uint64_t> measure_after{0}; /* nanoseconds */
+  };
+  Published published;
 
   void load_index_statistics();
   void put_statistics(const Key_statistics &statistics, Table_definition *target) const;

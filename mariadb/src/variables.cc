@@ -204,10 +204,14 @@ int64_t said_lock_wait_ms(THD *thd)
   return said ? wait_of(thd->variables.lock_wait_timeout) : FROND_WAIT_DEFAULT;
 }
 
+int64_t lock_wait_ms(THD *thd, int64_t said)
+{
+  return said == FROND_WAIT_DEFAULT ? wait_of(THDVAR(thd, lock_wait_timeout)) : said;
+}
+
 int64_t lock_wait_ms(THD *thd)
 {
-  int64_t said= said_lock_wait_ms(thd);
-  return said == FROND_WAIT_DEFAULT ? wait_of(THDVAR(thd, lock_wait_timeout)) : said;
+  return lock_wait_ms(thd, said_lock_wait_ms(thd));
 }
 
 void default_codec(frond_codec *codec, int32_t *level)

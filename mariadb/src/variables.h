@@ -32,6 +32,8 @@ frond_durability commit_durability(THD *thd);
 int64_t lock_wait_ms(THD *thd);
 /* What the running statement says alone; FROND_WAIT_DEFAULT where it says nothing. */
 int64_t said_lock_wait_ms(THD *thd);
+/* lock_wait_ms of a statement that says this. */
+int64_t lock_wait_ms(THD *thd, int64_t said);
 /* Codec that new trees get when the table names none. */
 void default_codec(frond_codec *codec, int32_t *level);
 
