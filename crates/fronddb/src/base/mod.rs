@@ -24,6 +24,7 @@ pub mod processors;
 pub mod random;
 pub mod scratch;
 pub mod space;
+pub mod striped;
 pub mod sync;
 
 pub use error::{Error, ErrorKind, Result};

@@ -179,7 +179,7 @@ impl Engine {
         let wait = self.admission.take_turn(started, bytes, pace);
         if wait >= SLEEP_MIN {
             self.wake.pause(Duration::from_micros(wait.min(SLEEP_MAX)), || self.passes_freely());
-            self.counters.stalls.add(1);
+            self.counters.here().stalls.add(1);
             self.counters.stall.record(self.clock.micros().saturating_sub(started));
         }
         Ok(())
@@ -217,7 +217,7 @@ impl Engine {
         };
         let now = self.clock.micros();
         let waited = now.saturating_sub(started);
-        self.counters.stalls.add(1);
+        self.counters.here().stalls.add(1);
         self.counters.stall.record(waited);
         self.events.stall(now, waited);
         outcome

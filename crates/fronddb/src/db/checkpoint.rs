@@ -242,7 +242,7 @@ impl Engine {
             let _publishing = self.checkpoints.publishing.lock();
             self.check_open()?;
             let published = self.tree.publish(input, || self.logged(log.wait_durable(end.get())))?;
-            self.counters.publications.add(1);
+            self.counters.here().publications.add(1);
             let release = self.checkpoints.published(captured.get(), published.log_start, self.clock.micros());
             // The next publication releases what this one could not.
             self.logged(log.release(release)).or_else(|error| if error.is_passing() { Ok(()) } else { Err(error) })?;

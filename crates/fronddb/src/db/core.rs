@@ -29,6 +29,7 @@ use super::engine::Engine;
 use super::options::{Durability, Isolation, TxnOptions, Wait};
 use super::statement::Statement;
 use super::transaction::Savepoint;
+use crate::base::striped::Kept;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TxnId};
 use crate::format::record::Record;
@@ -43,7 +44,7 @@ const STEP_MAX: u32 = u32::MAX - 1;
 #[derive(Debug)]
 pub(crate) struct TxnCore {
     pub(crate) id: u64,
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) engine: Kept<Engine>,
     pub(crate) options: TxnOptions,
     pub(crate) began_micros: u64,
     /// A cancellation that came before there was a locker to hand it to.
@@ -145,19 +146,19 @@ struct Mark {
 }
 
 impl TxnCore {
-    pub(crate) fn begin(engine: &Arc<Engine>, options: TxnOptions) -> Result<Arc<TxnCore>> {
+    pub(crate) fn begin(engine: Kept<Engine>, options: TxnOptions) -> Result<Arc<TxnCore>> {
         engine.check_open()?;
         if !options.read_only
             && let Some(first) = engine.poison.get()
         {
             return Err(super::engine::poisoned(first));
         }
-        engine.counters.begins.add(1);
+        engine.counters.here().begins.add(1);
         let core = Arc::new(TxnCore {
             id: engine.sessions.draw(),
-            engine: engine.clone(),
-            options,
             began_micros: engine.clock.micros(),
+            engine,
+            options,
             cancelled: Arc::new(AtomicBool::new(false)),
             txn: AtomicU64::new(0),
             messages: AtomicU64::new(0),
@@ -166,9 +167,9 @@ impl TxnCore {
             state: Mutex::new(TxnState::default()),
         });
         if options.consistent_snapshot {
-            core.state.lock().snapshot = Some(Arc::new(engine.snapshots.acquire()));
+            core.state.lock().snapshot = Some(Arc::new(core.engine.snapshots.acquire()));
         }
-        engine.sessions.add(&core);
+        core.engine.sessions.add(&core);
         Ok(core)
     }
 
@@ -312,10 +313,10 @@ impl TxnCore {
     pub(crate) fn lock_failed(&self, state: &mut TxnState, error: Error) -> Error {
         match error.kind() {
             ErrorKind::Deadlock => {
-                self.engine.counters.deadlocks.add(1);
+                self.engine.counters.here().deadlocks.add(1);
                 self.end_aborted(state);
             }
-            ErrorKind::LockTimeout => self.engine.counters.lock_timeouts.add(1),
+            ErrorKind::LockTimeout => self.engine.counters.here().lock_timeouts.add(1),
             ErrorKind::Cancelled => self.cancelled.store(false, Ordering::Release),
             _ => {}
         }
@@ -404,17 +405,20 @@ impl TxnCore {
     // Ends.
 
     pub(crate) fn commit(&self) -> Result<()> {
-        let started = self.engine.clock.micros();
         let mut state = self.active()?;
         let end = match state.writer.clone().filter(|writer| writer.logged) {
             None => {
                 self.end_unwritten(&mut state);
-                self.engine.counters.commits_read_only.add(1);
+                self.engine.counters.here().commits_read_only.add(1);
                 return Ok(());
             }
-            Some(writer) => self.engine.past_full_log(0, || true, || self.commit_written(&mut state, &writer)),
+            Some(writer) => {
+                let started = self.engine.clock.micros();
+                let end = self.engine.past_full_log(0, || true, || self.commit_written(&mut state, &writer));
+                end.map(|end| (end, started))
+            }
         };
-        let end = match end {
+        let (end, started) = match end {
             Ok(end) => end,
             Err(error) => {
                 self.end_aborted(&mut state);
@@ -440,7 +444,7 @@ impl TxnCore {
     pub(crate) fn end_committed(&self, state: &mut TxnState, writer: &Writer) {
         self.engine.apply_catalog(&std::mem::take(&mut state.catalog));
         writer.locker.release_all();
-        self.engine.counters.commits.add(1);
+        self.engine.counters.here().commits.add(1);
         self.finish(state);
     }
 
@@ -467,7 +471,7 @@ impl TxnCore {
             }
             _ => self.end_unwritten(state),
         }
-        self.engine.counters.rollbacks.add(1);
+        self.engine.counters.here().rollbacks.add(1);
     }
 
     fn end_unwritten(&self, state: &mut TxnState) {
@@ -533,8 +537,8 @@ impl Engine {
         let mut bytes = Vec::with_capacity(32);
         record.encode(&mut bytes);
         let appended = log.append(&bytes)?;
-        self.counters.log_records.add(1);
-        self.counters.log_bytes.add(bytes.len() as u64);
+        self.counters.here().log_records.add(1);
+        self.counters.here().log_bytes.add(bytes.len() as u64);
         Ok(appended)
     }
 
@@ -562,7 +566,7 @@ impl Engine {
             let mut bytes = Vec::with_capacity(32);
             record.encode(&mut bytes);
             if let Ok(appended) = self.logged(log.append(&bytes)) {
-                self.counters.log_records.add(1);
+                self.counters.here().log_records.add(1);
                 return Ok(appended.lsn);
             }
         }
@@ -584,7 +588,7 @@ impl Engine {
         let aborted = self.statuses.abort_steps_with(txn, from, to, memtable, || {
             let mut bytes = Vec::with_capacity(24);
             Record::AbortSteps { txn, from, to }.encode(&mut bytes);
-            self.counters.log_records.add(1);
+            self.counters.here().log_records.add(1);
             log.append(&bytes).map(|appended| appended.lsn)
         });
         self.logged(aborted).map(|_| ())

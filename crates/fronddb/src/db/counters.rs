@@ -3,10 +3,36 @@
 //! Everything here is relaxed: a figure may be a moment old, never wrong for good.
 
 use crate::base::metrics::{Counter, Histogram};
+use crate::base::striped::Striped;
 
 /// Counters of one open database.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
+    counts: Striped<Counts>,
+    /// Microseconds from the call of a commit to its acknowledgement.
+    pub(crate) commit: Histogram,
+    /// Nanoseconds of point reads, one in [`READ_SAMPLE`].
+    pub(crate) read: Histogram,
+    /// Microseconds that admission held a writer.
+    pub(crate) stall: Histogram,
+}
+
+impl Counters {
+    /// Those to which this thread adds.
+    #[inline]
+    pub(crate) fn here(&self) -> &Counts {
+        self.counts.here()
+    }
+
+    /// The sum of one of them over all threads.
+    pub(crate) fn sum(&self, of: impl Fn(&Counts) -> &Counter) -> u64 {
+        self.counts.iter().map(|counts| of(counts).get()).sum()
+    }
+}
+
+/// What some of the threads have done.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
     pub(crate) begins: Counter,
     pub(crate) commits: Counter,
     pub(crate) commits_read_only: Counter,
@@ -25,12 +51,6 @@ pub(crate) struct Counters {
     pub(crate) deadlocks: Counter,
     pub(crate) stalls: Counter,
     pub(crate) publications: Counter,
-    /// Microseconds from the call of a commit to its acknowledgement.
-    pub(crate) commit: Histogram,
-    /// Nanoseconds of point reads, one in [`READ_SAMPLE`].
-    pub(crate) read: Histogram,
-    /// Microseconds that admission held a writer.
-    pub(crate) stall: Histogram,
 }
 
 /// One in this many point reads is timed.

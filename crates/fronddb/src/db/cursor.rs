@@ -161,7 +161,7 @@ fn user_key(inner: &[u8]) -> &[u8] {
 
 impl Engine {
     pub(crate) fn owned_view(&self, snapshot: CommitNumber, own: Option<TxnId>, uncommitted: Uncommitted) -> OwnedView {
-        OwnedView { snapshot, own, uncommitted, statuses: self.statuses.clone() }
+        OwnedView { snapshot, own, uncommitted, statuses: self.spread_statuses.get() }
     }
 
     /// A cursor of the tree over inner keys.
@@ -311,8 +311,10 @@ impl Cursor {
             let number = |snapshot: &Option<Arc<Snapshot>>| snapshot.as_ref().map(|snapshot| snapshot.number());
             source.own == own && number(&source.snapshot) == number(&snapshot)
         };
-        let reusable = self.source.take().filter(same);
-        let source = reusable.unwrap_or_else(|| {
+        if !self.source.as_ref().is_some_and(same) {
+            self.source = None;
+        }
+        let source = self.source.get_or_insert_with(|| {
             let number = snapshot.as_ref().map_or(CommitNumber::LATEST, |snapshot| snapshot.number());
             let uncommitted = match (self.lock, self.sees) {
                 (None, Sees::Level) => core.uncommitted(),
@@ -320,7 +322,7 @@ impl Cursor {
                 _ => Uncommitted::Hidden,
             };
             let view = core.engine.owned_view(number, own, uncommitted);
-            let mut cursor = core.engine.tree.cursor_within(view, self.range.clone(), self.read);
+            let mut cursor = TreeCursor::new(core.engine.spread_tree.get(), view, self.range.clone(), self.read);
             cursor.stop_when(core.cancelled.clone());
             if let Some(keys) = self.passed_over_max {
                 cursor.give_up_after(keys);
@@ -330,7 +332,7 @@ impl Cursor {
             }
             Source { cursor, own, snapshot }
         });
-        &mut self.source.insert(source).cursor
+        &mut source.cursor
     }
 
     fn forward(&mut self, from: &[u8]) -> Result<bool> {
@@ -342,7 +344,7 @@ impl Cursor {
         self.at = At::End;
         let mut state = core.active()?;
         core.check_tree(&state, &self.tree)?;
-        core.engine.counters.cursor_seeks.add(1);
+        core.engine.counters.here().cursor_seeks.add(1);
         if self.lock.is_some() {
             return self.forward_locked(core, &mut state, from);
         }
@@ -362,7 +364,7 @@ impl Cursor {
         self.at = At::End;
         let mut state = core.active()?;
         core.check_tree(&state, &self.tree)?;
-        core.engine.counters.cursor_seeks.add(1);
+        core.engine.counters.here().cursor_seeks.add(1);
         if self.lock.is_some() {
             return self.backward_locked(core, &mut state, below);
         }
@@ -380,6 +382,6 @@ impl Cursor {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        self.core.engine.counters.cursor_steps.add(self.steps);
+        self.core.engine.counters.here().cursor_steps.add(self.steps);
     }
 }

@@ -21,6 +21,7 @@ use super::transaction::Transaction;
 use super::tree_handle::{RangeEstimate, Tree, TreeInfo};
 use super::write::with_single;
 use crate::base::key::{self, check_key};
+use crate::base::striped::Spread;
 use crate::base::{Error, ErrorKind, Result};
 use crate::tree::Value;
 
@@ -36,6 +37,8 @@ pub struct Database {
 #[derive(Debug)]
 struct Handle {
     engine: Arc<Engine>,
+    /// For transactions to keep.
+    engines: Spread<Engine>,
     threads: Threads,
     callbacks: Callbacks,
 }
@@ -92,7 +95,8 @@ impl Database {
         let callbacks = Callbacks::default();
         let engine = Arc::new(super::recovery::open(path.as_ref(), &callbacks.bind(&options))?);
         let threads = Threads::start(&engine)?;
-        Ok(Database { handle: Arc::new(Handle { engine, threads, callbacks }) })
+        let engines = Spread::new(&engine);
+        Ok(Database { handle: Arc::new(Handle { engine, engines, threads, callbacks }) })
     }
 
     /// Stops the threads and gives the directory free, whatever other clones exist: their use is `Closed` from now
@@ -110,7 +114,7 @@ impl Database {
     /// # Errors
     /// `Closed`; `Poisoned` unless it is read-only.
     pub fn begin(&self, options: TxnOptions) -> Result<Transaction> {
-        Ok(Transaction::new(TxnCore::begin(self.engine(), options)?))
+        Ok(Transaction::new(TxnCore::begin(self.handle.engines.get(), options)?))
     }
 
     // Trees, each call a transaction of its own.

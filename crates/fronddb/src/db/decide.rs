@@ -195,7 +195,7 @@ impl TxnCore {
     fn has_latest(&self, state: &TxnState, key: &[u8]) -> Result<bool> {
         let engine = &self.engine;
         let view = self.latest_view(state);
-        engine.counters.write_checks.add(1);
+        engine.counters.here().write_checks.add(1);
         engine.tree.contains(&engine.tree.version_guard(), &view, key)
     }
 }

@@ -41,9 +41,11 @@ use super::sessions::Sessions;
 use crate::base::clock::Clock;
 use crate::base::memory::{Charge, MemoryBudget};
 use crate::base::processors::Processors;
+use crate::base::striped::Spread;
 use crate::base::sync::{Mutex, RwLock, RwLockReadGuard};
 use crate::base::{Error, ErrorKind, Lsn, Result};
 use crate::cache::Cache;
+use crate::format::Statuses;
 use crate::io::Storage;
 use crate::lock::LockTable;
 use crate::log::Log;
@@ -69,6 +71,9 @@ pub(crate) struct Engine {
     pub(crate) tree: Arc<BeTree>,
     pub(crate) run_counters: Arc<RunCounters>,
     pub(crate) statuses: Arc<StatusTable>,
+    /// Those two, for cursors to keep.
+    pub(crate) spread_tree: Spread<BeTree>,
+    pub(crate) spread_statuses: Spread<dyn Statuses>,
     pub(crate) snapshots: Snapshots,
     pub(crate) locks: LockTable,
     pub(crate) catalog: Catalog,

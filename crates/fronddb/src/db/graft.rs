@@ -130,10 +130,10 @@ impl TxnCore {
     pub(crate) fn graft(&self, tree: &Tree, graft: Graft, user_bytes: u64) -> Result<()> {
         let engine = &self.engine;
         let (rows, blob_bytes) = (graft.rows(), graft.blob_bytes());
-        engine.counters.blob_bytes.add(blob_bytes);
+        engine.counters.here().blob_bytes.add(blob_bytes);
         self.install(tree, graft)?;
-        engine.counters.messages.add(rows);
-        engine.counters.user_bytes.add(user_bytes);
+        engine.counters.here().messages.add(rows);
+        engine.counters.here().user_bytes.add(user_bytes);
         self.count_messages(rows);
         engine.wake.progress();
         for _ in 0..PUBLICATIONS {

@@ -99,8 +99,8 @@ impl Engine {
             Ok(appended.lsn)
         });
         self.logged(prepared)?;
-        self.counters.log_records.add(1);
-        self.counters.log_bytes.add(bytes.len() as u64);
+        self.counters.here().log_records.add(1);
+        self.counters.here().log_bytes.add(bytes.len() as u64);
         entries
             .insert(xid.to_vec(), Entry { txn: writer.txn, catalog: Some(std::mem::take(catalog)), deciding: false });
         Ok(end)
@@ -236,7 +236,7 @@ impl Engine {
         drop(entries);
         self.apply_catalog(&changes);
         self.locks.release_all(txn);
-        self.counters.commits.add(1);
+        self.counters.here().commits.add(1);
         self.wait_committed(end, durability, started)
     }
 
@@ -254,7 +254,7 @@ impl Engine {
         let undone = changes.map(|mut changes| changes.undo_from(0)).unwrap_or_default();
         self.undo_catalog(&undone);
         self.locks.release_all(txn);
-        self.counters.rollbacks.add(1);
+        self.counters.here().rollbacks.add(1);
         self.logged(self.log()?.sync()).map(|_| ())
     }
 }

@@ -56,26 +56,26 @@ impl Engine {
     /// The value of an inner key as `view` sees it, counted and sometimes timed; with `keys_only` an empty one.
     #[inline]
     pub(crate) fn read(&self, view: &View<'_>, key: &[u8], keys_only: bool) -> Result<Option<Value>> {
-        let count = self.counters.gets.get();
-        self.counters.gets.add(1);
+        let count = self.counters.here().gets.get();
+        self.counters.here().gets.add(1);
         if !count.is_multiple_of(READ_SAMPLE) {
             let value = self.find(view, key, keys_only)?;
-            self.counters.gets_found.add(u64::from(value.is_some()));
+            self.counters.here().gets_found.add(u64::from(value.is_some()));
             return Ok(value);
         }
         let started = std::time::Instant::now();
         let value = self.find(view, key, keys_only)?;
-        self.counters.gets_found.add(u64::from(value.is_some()));
+        self.counters.here().gets_found.add(u64::from(value.is_some()));
         self.counters.read.record(started.elapsed().as_nanos() as u64);
         Ok(value)
     }
 
     /// As [`Engine::read`]; also says who else is changing the key just now.
     fn read_watching(&self, view: &View<'_>, key: &[u8], keys_only: bool) -> Result<(Option<Value>, Option<TxnId>)> {
-        self.counters.gets.add(1);
+        self.counters.here().gets.add(1);
         let found = self.tree.get_watching(&self.tree.version_guard(), view, key, keys_only);
         let (value, undecided) = found.inspect_err(|error| self.events.damage(error))?;
-        self.counters.gets_found.add(u64::from(value.is_some()));
+        self.counters.here().gets_found.add(u64::from(value.is_some()));
         Ok((value, undecided))
     }
 

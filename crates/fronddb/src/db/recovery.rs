@@ -38,10 +38,11 @@ use crate::base::helpers::with_helpers;
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::processors::Processors;
 use crate::base::space::PAGE_BYTES;
+use crate::base::striped::Spread;
 use crate::base::sync::Mutex;
 use crate::base::{Error, ErrorKind, Lsn, Result, TxnId, random};
 use crate::cache::Cache;
-use crate::format::{Superblock, SuperblockBody};
+use crate::format::{Statuses, Superblock, SuperblockBody};
 use crate::io::{DiskStorage, Storage, is_damage, replace_file};
 use crate::lock::{HeldLock, LOCK_BYTES_UNBOUNDED, LockOptions, LockTable, VictimPreference, WaitObserver};
 use crate::log::{Log, LogOptions, LogReader, LogTail};
@@ -501,9 +502,11 @@ impl Recovery<'_> {
             store,
             cache,
             log,
+            spread_tree: Spread::new(&tree),
             tree,
             run_counters,
             snapshots: Snapshots::new(&statuses),
+            spread_statuses: Spread::new(&(statuses.clone() as Arc<dyn Statuses>)),
             statuses,
             locks: lock_table,
             catalog: Catalog::default(),

@@ -182,8 +182,8 @@ impl TxnCore {
         };
         blobs.keep();
         self.count_messages(messages);
-        engine.counters.messages.add(messages);
-        engine.counters.user_bytes.add(batch.user_bytes());
+        engine.counters.here().messages.add(messages);
+        engine.counters.here().user_bytes.add(batch.user_bytes());
         self.end_committed(&mut state, &writer);
         drop(state);
         engine.after_write();
@@ -203,7 +203,7 @@ impl TxnCore {
     pub(crate) fn changed_after(&self, state: &TxnState, snapshot: CommitNumber, key: &[u8]) -> Result<bool> {
         let engine = &self.engine;
         let view = self.latest_view(state);
-        engine.counters.write_checks.add(1);
+        engine.counters.here().write_checks.add(1);
         engine.tree.changed_after(&engine.tree.version_guard(), &view, key, snapshot)
     }
 
@@ -234,7 +234,7 @@ impl TxnCore {
                 let codec: Codec = engine.tree.env().codecs.get(write.tree());
                 let reference = engine.noting_lack(write_blob(&engine.store, codec, write.payload))?;
                 let stored = reference.stored_bytes();
-                engine.counters.blob_bytes.add(stored);
+                engine.counters.here().blob_bytes.add(stored);
                 engine.tree.env().codecs.count_blob(write.tree(), write.payload.len() as u64, stored);
                 let mut payload = Vec::new();
                 reference.encode(&mut payload);
@@ -283,8 +283,8 @@ impl TxnCore {
         };
         blobs.keep();
         self.count_messages(messages);
-        engine.counters.messages.add(messages);
-        engine.counters.user_bytes.add(batch.user_bytes());
+        engine.counters.here().messages.add(messages);
+        engine.counters.here().user_bytes.add(batch.user_bytes());
         engine.after_write();
         Ok(())
     }
@@ -342,8 +342,8 @@ impl TxnCore {
         state.written = Some(step);
         engine.past_full_log(0, || true, || engine.append_range_delete(txn, step, start, end))?;
         self.count_messages(1);
-        engine.counters.messages.add(1);
-        engine.counters.user_bytes.add((start.len() + end.len()) as u64);
+        engine.counters.here().messages.add(1);
+        engine.counters.here().user_bytes.add((start.len() + end.len()) as u64);
         engine.after_write();
         Ok(())
     }
@@ -424,8 +424,8 @@ impl Engine {
         messages(&mut |message| version.active.insert(appended.lsn.0, txn, step, message));
         self.report_written(&messages);
         guard.done();
-        self.counters.log_records.add(1);
-        self.counters.log_bytes.add(bytes.len() as u64);
+        self.counters.here().log_records.add(1);
+        self.counters.here().log_bytes.add(bytes.len() as u64);
         Ok(count)
     }
 
@@ -450,8 +450,8 @@ impl Engine {
             messages(&mut |message| version.active.insert(appended.lsn.0, writer.txn, step, message));
             self.report_written(&messages);
             guard.done();
-            self.counters.log_records.add(1);
-            self.counters.log_bytes.add(bytes.len() as u64);
+            self.counters.here().log_records.add(1);
+            self.counters.here().log_bytes.add(bytes.len() as u64);
             Ok(appended.lsn)
         });
         self.logged(committed)?;
@@ -475,8 +475,8 @@ impl Engine {
         let guard = self.poison_on_panic();
         self.tree.version_guard().active.insert_range(range);
         guard.done();
-        self.counters.log_records.add(1);
-        self.counters.log_bytes.add(bytes.len() as u64);
+        self.counters.here().log_records.add(1);
+        self.counters.here().log_bytes.add(bytes.len() as u64);
         Ok(())
     }
 }

@@ -1,13 +1,11 @@
-//! What runs did, for statistics. Counted in stripes by thread, so that readers do not share cache lines. And what all runs share
+//! What runs did, for statistics. Counted by thread, so that readers do not share cache lines. And what all runs share
 //! besides: who is told of damage that fails no read, and whether keys that are read are there.
 
 use super::presence::Presence;
 use crate::base::Error;
-use crossbeam_utils::CachePadded;
+use crate::base::striped::Striped;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
-const STRIPES: usize = 8;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +32,7 @@ type DamageObserver = Box<dyn Fn(&Error) + Send + Sync>;
 /// Counters of all runs of a database. Share it in an `Arc`.
 #[derive(Default)]
 pub struct RunCounters {
-    stripes: [CachePadded<[AtomicU64; EVENTS]>; STRIPES],
+    events: Striped<[AtomicU64; EVENTS]>,
     pub(super) presence: Presence,
     observer: Option<DamageObserver>,
 }
@@ -82,24 +80,14 @@ impl RunCounters {
         self.observer.iter().for_each(|observe| observe(error));
     }
 
-    /// The stripe of this thread.
-    #[inline]
-    fn stripe(&self) -> &[AtomicU64; EVENTS] {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        thread_local! {
-            static STRIPE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES;
-        }
-        &self.stripes[STRIPE.with(|stripe| *stripe)]
-    }
-
     #[inline]
     pub(super) fn add(&self, event: Event, amount: u64) {
-        self.stripe()[event as usize].fetch_add(amount, Ordering::Relaxed);
+        self.events.here()[event as usize].fetch_add(amount, Ordering::Relaxed);
     }
 
     /// Sums of all stripes.
     pub fn statistics(&self) -> RunStatistics {
-        let sum = |event: Event| self.stripes.iter().map(|stripe| stripe[event as usize].load(Ordering::Relaxed)).sum();
+        let sum = |event: Event| self.events.iter().map(|events| events[event as usize].load(Ordering::Relaxed)).sum();
         RunStatistics {
             point_reads: sum(Event::PointRead),
             filter_negatives: sum(Event::FilterNegative),
