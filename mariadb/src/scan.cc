@@ -13,7 +13,8 @@ namespace {
 constexpr size_t BUFFER_BYTES_LONG= 32 * 1024;
 /* What a packed row takes, about. */
 constexpr size_t ROW_BYTES_LENT= 32, ROW_BYTES_COPIED= 128;
-constexpr uint32_t ROWS_FIRST= 8, ROWS_MAX= 512;
+/* The first time; where they are lent and the end of the walk is known, which is to say cheap and mostly wanted; at most. */
+constexpr uint32_t ROWS_FIRST= 8, ROWS_FIRST_LENT= 32, ROWS_MAX= 512;
 constexpr uint32_t ROWS_AHEAD= 8;
 constexpr frond_slice NO_KEY= {nullptr, 0};
 
@@ -55,7 +56,7 @@ frond_status Scan::open(const Scan_bounds &bounds)
   options.wait_ms= mode.wait_ms;
   options.flags= mode.sees;
   bounded= (bounds.lower.data || bounds.upper.data) && !bounds.final_upper;
-  rows_max= mode.lock == FROND_LOCK_NONE ? ROWS_FIRST : 1;
+  rows_max= mode.lock != FROND_LOCK_NONE ? 1 : mode.lends && bounds.final_upper ? ROWS_FIRST_LENT : ROWS_FIRST;
   return frond_cursor_open(txn, tree, &options, &cursor);
 }
 

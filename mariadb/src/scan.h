@@ -1,7 +1,7 @@
 /* An ordered walk over a tree with rows fetched in batches across the C border.
 
-   Plain reads fetch a few rows first and twice as many each time; locking reads fetch one row at a time, because every row
-   that the engine packs it also locks. A row that is lent stays until the next call of the scan.
+   Plain reads fetch a few rows first, or some more within a range, and twice as many each time; locking reads fetch one row
+   at a time, because every row that the engine packs it also locks. A row that is lent stays until the next call of the scan.
 
    Where the caller allows it, values are not copied but lent from the engine's cache, and the processor is asked for those of the next
    rows while it works on one: a table's rows seldom lie in the processor's own caches.

@@ -298,15 +298,16 @@ impl RunCursor {
     }
 
     /// Messages that follow the one it stands on in its block, up to the first at or above `limit`, where whoever sees this one
-    /// sees them all and nothing else of the block concerns them ([`EntryBlock::is_uniform`]); 0 where that is not so.
-    pub fn uniform_ahead(&self, limit: Option<&[u8]>) -> usize {
-        let Some(block) = self.entries.block().filter(|block| block.is_uniform()) else { return 0 };
+    /// sees them all and nothing else of the block concerns them ([`EntryBlock::is_uniform`]); none where that is not so. Also whether
+    /// the block has that first one.
+    pub fn uniform_ahead(&self, limit: Option<&[u8]>) -> Option<(usize, bool)> {
+        let block = self.entries.block().filter(|block| block.is_uniform())?;
         let last = block.count() - 1;
         let end = match limit {
             Some(limit) if block.key_cmp(last, limit).is_ge() => block.lower_bound(limit),
             _ => block.count(),
         };
-        end.saturating_sub(self.entries.index() + 1)
+        Some((end.saturating_sub(self.entries.index() + 1), end <= last))
     }
 
     /// To the next message, which [`RunCursor::uniform_ahead`] has counted.

@@ -22,7 +22,7 @@ use crate::run::CodecTable;
 use crate::store::{Store, StoreOptions};
 use crate::tree::cursor::{CursorOptions, OwnedView};
 use crate::tree::dead::{DeadRanges, Way};
-use crate::tree::tests::{AllCommitted, NoHolders};
+use crate::tree::tests::{AllCommitted, NoHolders, shared};
 use crate::tree::{BeTree, PublishInput, TreeEnv, TreeTuning, Version};
 
 /// Rows that every reader must find.
@@ -110,7 +110,7 @@ impl World {
             snapshot: CommitNumber::LATEST,
             own: None,
             uncommitted: Uncommitted::Hidden,
-            statuses: Arc::new(AllCommitted),
+            statuses: shared(AllCommitted),
         }
     }
 

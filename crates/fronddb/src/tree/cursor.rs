@@ -8,8 +8,8 @@
 //! Forward, the sources stay at the current row, and its key and value are borrowed from where they lie.
 //! Backward, the messages of a key come oldest first, so they are copied out and turned round, if they are few.
 //!
-//! Where two rows in a row came from one source, the rows that follow in its block are counted up to where another source
-//! or a range-delete has something to say. If the block is all puts with one stamp, the cursor goes through such a *stretch* without looking at
+//! At the first row, and where two rows in a row came from one source, the rows that follow in its block are counted up to where
+//! another source or a range-delete has something to say. If the block is all puts with one stamp, the cursor goes through such a *stretch* without looking at
 //! other sources or resolving anything.
 //!
 //! Visible range-deletes of the leaf range are found once, and asked by key; a source all of whose messages are older
@@ -34,6 +34,7 @@ use super::BeTree;
 use super::source::Source;
 use super::value::Value;
 use crate::base::key::{KeyRange, head, successor};
+use crate::base::striped::Kept;
 use crate::base::{CommitNumber, Result, TxnId};
 use crate::format::block::EntryBlock;
 use crate::format::resolve::{Found, KeyReader};
@@ -78,13 +79,13 @@ pub struct OwnedView {
     /// As in [`View`].
     pub uncommitted: Uncommitted,
     /// As in [`View`].
-    pub statuses: Arc<dyn Statuses>,
+    pub statuses: Kept<dyn Statuses>,
 }
 
 impl OwnedView {
     /// Borrowed.
     pub fn view(&self) -> View<'_> {
-        View { snapshot: self.snapshot, own: self.own, uncommitted: self.uncommitted, statuses: self.statuses.as_ref() }
+        View { snapshot: self.snapshot, own: self.own, uncommitted: self.uncommitted, statuses: &*self.statuses }
     }
 }
 
@@ -106,6 +107,8 @@ enum Current {
     Stretch {
         rank: u32,
         left: usize,
+        /// No row of the cursor's range comes after them.
+        is_last: bool,
     },
     /// In the message at which this stream stands.
     Stream(u32),
@@ -119,7 +122,7 @@ const KEPT_BLOCKS_MAX: usize = 16;
 /// A cursor over the rows between two inner keys.
 #[derive(Debug)]
 pub struct TreeCursor {
-    tree: Arc<BeTree>,
+    tree: Kept<BeTree>,
     view: OwnedView,
     /// Of the inner keys; shared with the leaf ranges and the runs that it lies in wholly.
     range: Arc<KeyRange>,
@@ -137,8 +140,8 @@ pub struct TreeCursor {
     scratch: Scratch,
     passing: Passing,
     chain: Chain,
-    /// The stream of the last row.
-    last_rank: Option<u32>,
+    /// It is worth looking for a stretch: the row is the first one, or came from the same stream as the one before.
+    is_steady: bool,
     /// Set by resolving a key.
     death: Death,
     undecided: Undecided,
@@ -155,18 +158,15 @@ impl BeTree {
         upper: Option<Vec<u8>>,
         options: CursorOptions,
     ) -> TreeCursor {
-        self.cursor_within(view, Arc::new(KeyRange { lower, upper }), options)
+        TreeCursor::new(self.clone().into(), view, Arc::new(KeyRange { lower, upper }), options)
     }
+}
 
-    /// The same over the inner keys in `range`.
-    pub fn cursor_within(
-        self: &Arc<Self>,
-        view: OwnedView,
-        range: Arc<KeyRange>,
-        options: CursorOptions,
-    ) -> TreeCursor {
+impl TreeCursor {
+    /// A cursor over the inner keys in `range`. Not positioned.
+    pub fn new(tree: Kept<BeTree>, view: OwnedView, range: Arc<KeyRange>, options: CursorOptions) -> TreeCursor {
         TreeCursor {
-            tree: self.clone(),
+            tree,
             view,
             range,
             options,
@@ -181,15 +181,13 @@ impl BeTree {
             scratch: Scratch::default(),
             passing: Passing::default(),
             chain: Chain::default(),
-            last_rank: None,
+            is_steady: false,
             death: Death::new(),
             undecided: Undecided::default(),
             kept: Vec::new(),
         }
     }
-}
 
-impl TreeCursor {
     /// Sees the state of this commit number, from the next positioning by key or end on.
     pub fn see(&mut self, snapshot: CommitNumber) {
         self.view.snapshot = snapshot;
@@ -233,7 +231,8 @@ impl TreeCursor {
             return Ok(false);
         }
         self.open(Some(key))?;
-        self.find_forward()
+        self.is_steady = self.find_forward()?;
+        Ok(self.is_steady)
     }
 
     /// To the last row below `key`; false if there is none.
@@ -268,28 +267,45 @@ impl TreeCursor {
         if self.direction == Direction::Backward {
             return self.seek(&successor(&self.key));
         }
-        if self.advance() {
+        if self.advance() || (self.begin_stretch() && self.advance()) {
             return Ok(true);
         }
+        if matches!(self.current, Current::Stretch { is_last: true, .. }) {
+            self.current = Current::None;
+            return Ok(false);
+        }
+        let rank = self.rank();
         self.skip_key()?;
         let found = self.find_forward()?;
-        if found {
-            self.find_stretch();
-        }
+        self.is_steady = rank.is_some() && self.rank() == rank;
         Ok(found)
     }
 
-    /// Goes one row on in a stretch; false, and standing on its last row like on any other, when there is none left.
+    /// The stream at whose message it stands.
+    #[inline]
+    fn rank(&self) -> Option<u32> {
+        match self.current {
+            Current::Stream(rank) => Some(rank),
+            _ => None,
+        }
+    }
+
+    /// Goes one row on in a stretch; false when there is none left, and then on its last row, which is like any other unless no row
+    /// comes after it.
     #[inline]
     pub fn advance(&mut self) -> bool {
-        let (Current::Stretch { rank, left }, Some(leaf)) = (&mut self.current, &mut self.leaf) else { return false };
+        let (Current::Stretch { rank, left, is_last }, Some(leaf)) = (&mut self.current, &mut self.leaf) else {
+            return false;
+        };
         let Source::Run(cursor) = &mut leaf.streams[*rank as usize].source else { return false };
         if let Some(less) = left.checked_sub(1) {
             *left = less;
             cursor.advance();
             return true;
         }
-        self.end_stretch();
+        if !*is_last {
+            self.end_stretch();
+        }
         false
     }
 
@@ -297,7 +313,10 @@ impl TreeCursor {
     /// last one of those before the first that it refuses; how many those are.
     #[inline]
     pub fn pass(&mut self, most: usize, take: impl FnMut(&[u8], &[u8], &[u8]) -> bool) -> usize {
-        let (Current::Stretch { rank, left }, Some(leaf)) = (&mut self.current, &mut self.leaf) else { return 0 };
+        if !matches!(self.current, Current::Stretch { .. }) && !self.begin_stretch() {
+            return 0;
+        }
+        let (Current::Stretch { rank, left, .. }, Some(leaf)) = (&mut self.current, &mut self.leaf) else { return 0 };
         let Source::Run(cursor) = &mut leaf.streams[*rank as usize].source else { return 0 };
         let passed = cursor.pass(most.min(*left), take);
         *left -= passed;
@@ -317,23 +336,19 @@ impl TreeCursor {
         self.current = Current::Stream(rank);
     }
 
-    /// Looks for a stretch, at a row that has just been found, if the one before came from the same stream.
+    /// Looks for a stretch of rows after this one, if that is worth it and has not been done at this row; true where one begins.
     #[inline]
-    fn find_stretch(&mut self) {
-        let rank = match &self.current {
-            Current::Stream(rank) => Some(*rank),
-            _ => None,
-        };
-        if std::mem::replace(&mut self.last_rank, rank) != rank {
-            return;
-        }
-        let (Some(rank), Some(leaf)) = (rank, &self.leaf) else { return };
-        let left = leaf.uniform_ahead();
+    fn begin_stretch(&mut self) -> bool {
+        let (true, Some(rank), Some(leaf)) = (self.is_steady, self.rank(), &self.leaf) else { return false };
+        self.is_steady = false;
+        let Some((left, is_last)) = leaf.uniform_ahead(self.range.upper.as_deref()) else { return false };
         // What is seen before it is committed may be rolled back while the cursor goes on.
         let stamp = || leaf.streams[rank as usize].source.message().stamp;
-        if left > 0 && self.view.view().committed(stamp()).is_some() {
-            self.current = Current::Stretch { rank, left };
+        let begins = (left > 0 || is_last) && self.view.view().committed(stamp()).is_some();
+        if begins {
+            self.current = Current::Stretch { rank, left, is_last };
         }
+        begins
     }
 
     /// To the row before.
@@ -407,7 +422,7 @@ impl TreeCursor {
     /// just below `key` (`None`: below the end of all).
     fn open(&mut self, key: Option<&[u8]>) -> Result<()> {
         self.current = Current::None;
-        self.last_rank = None;
+        self.is_steady = false;
         let CursorOptions { fill_cache, read_ahead_bytes, .. } = self.options;
         let read_ahead_bytes = read_ahead_bytes.min(READ_AHEAD_BYTES_MAX);
         // Past the cache, what buffers above both leaves have for an index is found where the last cursors hold it.

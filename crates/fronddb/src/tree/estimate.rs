@@ -168,13 +168,14 @@ fn is_apart(run: &Run, lower: &[u8], upper: Option<&[u8]>) -> bool {
 fn count_level0(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, sum: &mut Sum) {
     let mut cursor = level0.cursor();
     cursor.seek(lower);
-    let mut ahead = cursor.clone();
+    let mut ahead = None;
     let mut found = RangeSample::default();
     while cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper) {
         if found.messages == LEVEL0_COUNTED_MAX as f64 {
             return add_sample(level0, lower, upper, found, sum);
         }
         found.messages += 1.0;
+        let ahead = ahead.get_or_insert_with(|| cursor.clone());
         ahead.next();
         let older = ahead.valid().then(|| ahead.message());
         found.look_at(&cursor.message(), older.as_ref());

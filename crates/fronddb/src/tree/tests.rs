@@ -18,6 +18,7 @@ use proptest::prelude::*;
 use super::cursor::{OwnedView, TreeCursor};
 use super::*;
 use crate::base::compress::Codec;
+use crate::base::striped::Kept;
 use crate::base::{CommitNumber, Lsn, TreeId};
 use crate::format::block;
 use crate::format::program::{Op, Program};
@@ -30,6 +31,11 @@ pub(crate) struct AllCommitted;
 
 /// That one is rolled back.
 const ROLLED_BACK: TxnId = TxnId(1 << 40);
+
+/// As a view owns it.
+pub(crate) fn shared(statuses: impl Statuses + 'static) -> Kept<dyn Statuses> {
+    (Arc::new(statuses) as Arc<dyn Statuses>).into()
+}
 
 impl Statuses for AllCommitted {
     fn status(&self, txn: TxnId, _step: u32) -> Status {
@@ -218,7 +224,7 @@ impl Harness {
     }
 
     fn view(&self, snapshot: CommitNumber) -> OwnedView {
-        OwnedView { snapshot, own: None, uncommitted: Uncommitted::Hidden, statuses: Arc::new(AllCommitted) }
+        OwnedView { snapshot, own: None, uncommitted: Uncommitted::Hidden, statuses: shared(AllCommitted) }
     }
 
     fn expected(&self, snapshot: CommitNumber) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -1454,10 +1460,8 @@ fn a_watching_read_misses_no_change_that_is_committed_while_it_looks() {
     let stamp = Stamp::Written { txn, step: 0 };
     let message = Message { key: &key, seq: 1, stamp, kind: Kind::Put, blob: false, payload: b"new" };
     harness.tree.version().active.insert(1, txn, 0, &message);
-    let view = || OwnedView {
-        statuses: Arc::new(CommitsWhenLookedAt(AtomicU64::new(0))),
-        ..harness.view(CommitNumber::LATEST)
-    };
+    let view =
+        || OwnedView { statuses: shared(CommitsWhenLookedAt(AtomicU64::new(0))), ..harness.view(CommitNumber::LATEST) };
 
     let owned = view();
     let (value, undecided) =

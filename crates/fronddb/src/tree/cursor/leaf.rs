@@ -65,7 +65,7 @@ impl Leaf {
         direction: Direction,
         key: Option<&[u8]>,
     ) -> Result<Leaf> {
-        let version = tree.version();
+        let version = tree.version_guard();
         let forward = direction == Direction::Forward;
         let mut lower: &[u8] = &[];
         let mut upper: Option<&[u8]> = None;
@@ -121,7 +121,7 @@ impl Leaf {
         }
         let order = Vec::with_capacity(streams.len());
         let upper_head = upper.map_or(u128::MAX, head);
-        let mut leaf = Leaf { range, upper_head, streams, order, ranges, version: version.clone() };
+        let mut leaf = Leaf { range, upper_head, streams, order, ranges, version: Arc::clone(&version) };
         let goal = match key {
             Some(key) if forward => Goal::AtOrAbove(key.max(leaf.range.lower.as_slice())),
             None if forward => Goal::First,
@@ -188,13 +188,16 @@ impl Leaf {
         by_key.then(a.rank.cmp(&b.rank)).is_lt()
     }
 
-    /// Rows of a stretch that follow the one at which the next source stands: see [`super`].
-    pub(super) fn uniform_ahead(&self) -> usize {
-        let Some((current, others)) = self.order.split_last() else { return 0 };
-        let Source::Run(cursor) = &self.streams[current.rank as usize].source else { return 0 };
-        let Some(gap_end) = self.ranges.known_gap_end(cursor.key()) else { return 0 };
+    /// Rows of a stretch that follow the one at which the next source stands, if there is one: see [`super`]. Also whether no row
+    /// at all comes after them below `end`, which is the end of this range or beyond it.
+    pub(super) fn uniform_ahead(&self, end: Option<&[u8]>) -> Option<(usize, bool)> {
+        let (current, others) = self.order.split_last()?;
+        let Source::Run(cursor) = &self.streams[current.rank as usize].source else { return None };
+        let gap_end = self.ranges.known_gap_end(cursor.key())?;
         let other = others.last().map(|place| self.streams[place.rank as usize].source.key());
-        cursor.uniform_ahead(lower_of(lower_of(other, self.range.upper.as_deref()), gap_end))
+        let limit = lower_of(lower_of(other, self.range.upper.as_deref()), gap_end);
+        let (left, is_limit_met) = cursor.uniform_ahead(limit)?;
+        Some((left, is_limit_met && limit == end))
     }
 
     #[inline]
