@@ -42,7 +42,7 @@ const GATHER_RUNS_MIN: usize = 4;
 /// Gathering is worth it at one part in so many of what the flush costs, which has to be paid for after it.
 const GATHER_PART: u64 = 2;
 /// What a run costs a read that positions a cursor in it.
-const SEEK_NANOS: u64 = 3000;
+const SEEK_NANOS: u64 = 1500;
 /// What a run costs a point read, which mostly asks its filter alone.
 const PROBE_NANOS: u64 = 100;
 /// What each message of a run costs a scan that merges it.
