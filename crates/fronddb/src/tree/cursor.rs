@@ -8,8 +8,8 @@
 //! Forward, the sources stay at the current row, and its key and value are borrowed from where they lie.
 //! Backward, the messages of a key come oldest first, so they are copied out and turned round, if they are few.
 //!
-//! At the first row, and where two rows in a row came from one source, the rows that follow in its block are counted up to where
-//! another source or a range-delete has something to say. If the block is all puts with one stamp, the cursor goes through such a *stretch* without looking at
+//! At the first row, and where two rows in a row came from one source, or one from the source that others only interrupt, the rows that
+//! follow in its block are counted up to where another source or a range-delete has something to say. If the block is all puts with one stamp, the cursor goes through such a *stretch* without looking at
 //! other sources or resolving anything.
 //!
 //! Visible range-deletes of the leaf range are found once, and asked by key; a source all of whose messages are older
@@ -49,6 +49,8 @@ use undecided::Undecided;
 
 /// Messages of one key that are gone through one by one in a source. Past them lie rows that were written very often: there it seeks.
 const VERSIONS_MAX: usize = 8;
+/// A stretch of as many rows was worth looking for.
+const LONG_ROWS: usize = 2;
 /// No window is longer.
 const READ_AHEAD_BYTES_MAX: usize = 16 << 20;
 
@@ -140,8 +142,10 @@ pub struct TreeCursor {
     scratch: Scratch,
     passing: Passing,
     chain: Chain,
-    /// It is worth looking for a stretch: the row is the first one, or came from the same stream as the one before.
+    /// It is worth looking for a stretch: the row is the first one, or came from the same stream as the one before, or from `long`.
     is_steady: bool,
+    /// The stream whose last stretch was worth it: others only interrupt it.
+    long: Option<u32>,
     /// Set by resolving a key.
     death: Death,
     undecided: Undecided,
@@ -182,6 +186,7 @@ impl TreeCursor {
             passing: Passing::default(),
             chain: Chain::default(),
             is_steady: false,
+            long: None,
             death: Death::new(),
             undecided: Undecided::default(),
             kept: Vec::new(),
@@ -274,10 +279,11 @@ impl TreeCursor {
             self.current = Current::None;
             return Ok(false);
         }
-        let rank = self.rank();
+        let before = self.rank();
         self.skip_key()?;
         let found = self.find_forward()?;
-        self.is_steady = rank.is_some() && self.rank() == rank;
+        let rank = self.rank();
+        self.is_steady = rank.is_some() && (rank == before || rank == self.long);
         Ok(found)
     }
 
@@ -344,6 +350,11 @@ impl TreeCursor {
         let Some((left, is_last)) = leaf.uniform_ahead(self.range.upper.as_deref()) else { return false };
         // What is seen before it is committed may be rolled back while the cursor goes on.
         let stamp = || leaf.streams[rank as usize].source.message().stamp;
+        if left >= LONG_ROWS {
+            self.long = Some(rank);
+        } else if self.long == Some(rank) {
+            self.long = None;
+        }
         let begins = (left > 0 || is_last) && self.view.view().committed(stamp()).is_some();
         if begins {
             self.current = Current::Stretch { rank, left, is_last };
@@ -422,7 +433,7 @@ impl TreeCursor {
     /// just below `key` (`None`: below the end of all).
     fn open(&mut self, key: Option<&[u8]>) -> Result<()> {
         self.current = Current::None;
-        self.is_steady = false;
+        (self.is_steady, self.long) = (false, None);
         let CursorOptions { fill_cache, read_ahead_bytes, .. } = self.options;
         let read_ahead_bytes = read_ahead_bytes.min(READ_AHEAD_BYTES_MAX);
         // Past the cache, what buffers above both leaves have for an index is found where the last cursors hold it.

@@ -6,6 +6,7 @@ mod parting;
 mod ranges;
 mod release;
 mod rent;
+mod stretches;
 mod together;
 mod versions;
 
