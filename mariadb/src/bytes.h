@@ -30,7 +30,8 @@ namespace frond {
 class Bytes
 {
  public:
-  /* What is kept beyond a statement, at most. */
+  /* What a handler keeps of each of its buffers while it waits for its next
+     statement, which the server may let it do for ever. */
   static constexpr size_t KEPT= 64 << 10;
   /* How many times some buffer has become larger than that. */
   static uint64_t times_large() { return s_times_large.load(std::memory_order_relaxed); }

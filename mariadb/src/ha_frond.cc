@@ -37,7 +37,6 @@ constexpr size_t HIDDEN_KEY_BYTES= 8;
 constexpr size_t REF_LENGTH_BYTES= 2;
 /* How much longer a key may be than its columns, before these are a row's place: comparing them takes longer. */
 constexpr uint PLACE_RATIO= 3;
-/* What a handler keeps of each of its buffers while it waits for its next statement, which the server may let it do for ever. */
 /* What the optimizer counts reads in, as for InnoDB. */
 constexpr double PAGE_BYTES= 16384;
 

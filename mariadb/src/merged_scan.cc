@@ -25,9 +25,9 @@ int compare_entries(const frond_row &a, const frond_row &b)
 
 void Merged_scan::shrink()
 {
-  rest();
   own.shrink();
   before.shrink();
+  has_last= false;
   last_key.shrink();
   last_value.shrink();
 }

@@ -9,6 +9,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Threads beyond so many share.
 const STRIPES: usize = 8;
 
+/// The number of this thread, from 0 in the order in which threads ask.
+#[inline]
+pub fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
+}
+
 /// Several `T`, of which each thread uses one.
 #[derive(Debug, Default)]
 pub struct Striped<T>([CachePadded<T>; STRIPES]);
@@ -17,11 +27,7 @@ impl<T> Striped<T> {
     /// This thread's.
     #[inline]
     pub fn here(&self) -> &T {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        thread_local! {
-            static STRIPE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES;
-        }
-        &self.0[STRIPE.with(|stripe| *stripe)]
+        &self.0[thread_number() % STRIPES]
     }
 
     /// All of them.

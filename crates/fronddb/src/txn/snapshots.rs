@@ -23,7 +23,6 @@
 //!
 //! Slots come in blocks, which are added when all are taken and never removed.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
@@ -31,6 +30,7 @@ use crossbeam_utils::CachePadded;
 
 use super::status::StatusTable;
 use crate::base::CommitNumber;
+use crate::base::striped::thread_number;
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::format::{Retention, Statuses};
 
@@ -91,14 +91,7 @@ impl Drop for Snapshot {
 
 /// Where this thread looks for a free slot first.
 fn home() -> usize {
-    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    thread_local!(static HOME: Cell<usize> = const { Cell::new(usize::MAX) });
-    HOME.with(|home| {
-        if home.get() == usize::MAX {
-            home.set(NEXT.fetch_add(1, Ordering::Relaxed) % BLOCK_SLOTS);
-        }
-        home.get()
-    })
+    thread_number() % BLOCK_SLOTS
 }
 
 impl Snapshots {
