@@ -41,7 +41,7 @@ use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::{Statuses, Uncommitted, View};
 use crate::run::CursorMode;
 use chain::{Chain, Death};
-use leaf::{Direction, Leaf, Place};
+use leaf::{Direction, Leaf, Place, Stream};
 use passing::Passing;
 pub use passing::check_stop;
 use scratch::Scratch;
@@ -232,7 +232,7 @@ impl TreeCursor {
         let key = key.max(range.lower.as_slice());
         if range.upper.as_deref().is_some_and(|upper| key >= upper) {
             self.current = Current::None;
-            self.leaf = None;
+            self.leave();
             return Ok(false);
         }
         self.open(Some(key))?;
@@ -252,7 +252,7 @@ impl TreeCursor {
         let bound = range.upper.as_deref().map_or(key, |upper| key.min(upper));
         if bound <= range.lower.as_slice() {
             self.current = Current::None;
-            self.leaf = None;
+            self.leave();
             return Ok(false);
         }
         self.open(Some(bound))?;
@@ -429,6 +429,15 @@ impl TreeCursor {
         self.kept.clear();
     }
 
+    /// Leaves the leaf range. A long scan has paid for all that it would go through when it came.
+    fn leave(&mut self) -> Option<Leaf> {
+        let leaf = self.leaf.take()?;
+        if !leaf.is_long {
+            leaf.settle(&self.tree);
+        }
+        Some(leaf)
+    }
+
     /// Opens the leaf range in which travel goes on: forward the one of `key`, backward the one of the keys
     /// just below `key` (`None`: below the end of all).
     fn open(&mut self, key: Option<&[u8]>) -> Result<()> {
@@ -437,7 +446,7 @@ impl TreeCursor {
         let CursorOptions { fill_cache, read_ahead_bytes, .. } = self.options;
         let read_ahead_bytes = read_ahead_bytes.min(READ_AHEAD_BYTES_MAX);
         // Past the cache, what buffers above both leaves have for an index is found where the last cursors hold it.
-        let _before = self.leaf.take().filter(|_| !fill_cache);
+        let _before = self.leave().filter(|_| !fill_cache);
         let mode = CursorMode { fill_cache, read_ahead_bytes, is_long: self.leaves >= LONG_LEAVES, asks_ahead: true };
         let leaf = Leaf::open(&self.tree, &self.view, &self.range, mode, self.direction, key)?;
         if !leaf.ranges.is_empty() {
@@ -471,9 +480,10 @@ impl TreeCursor {
             }
             self.current = Current::None;
             leaf.order.pop();
-            let source = &mut leaf.streams[place.rank as usize].source;
-            for passed in 0.. {
-                if passed == VERSIONS_MAX {
+            let Stream { source, passed, .. } = &mut leaf.streams[place.rank as usize];
+            *passed = passed.saturating_add(1);
+            for versions in 0.. {
+                if versions == VERSIONS_MAX {
                     source.seek(&successor(&self.key))?;
                 } else {
                     source.next()?;

@@ -4,7 +4,7 @@
 //! first, if they are many.
 
 use super::chain::Death;
-use super::leaf::Direction;
+use super::leaf::{Direction, Stream};
 use super::{Current, TreeCursor, VERSIONS_MAX};
 use crate::base::Result;
 use crate::format::Message;
@@ -72,10 +72,11 @@ impl TreeCursor {
             Ok(true)
         };
         while let Some(place) = leaf.order.last().copied() {
-            let source = &mut leaf.streams[place.rank as usize].source;
+            let Stream { source, passed, .. } = &mut leaf.streams[place.rank as usize];
             if source.key() != self.key {
                 break;
             }
+            *passed = passed.saturating_add(1);
             leaf.order.pop();
             if self.scratch.collect(source, &self.key, VERSIONS_MAX)? {
                 for message in self.scratch.newest_first(&self.key) {

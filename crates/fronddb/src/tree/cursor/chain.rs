@@ -64,6 +64,7 @@ fn committed_delete(view: &View<'_>, message: &Message<'_>) -> Option<CommitNumb
 impl Drop for TreeCursor {
     fn drop(&mut self) {
         self.end_chain(false);
+        self.leave();
     }
 }
 

@@ -36,6 +36,10 @@ pub(super) struct Stream {
     pub(super) source: Source,
     /// All its messages have sequence numbers up to this.
     pub(super) seq_max: u64,
+    /// Of the node in whose buffer it lies; 0 where it is in none.
+    pub(super) height: u8,
+    /// Keys that the cursor went through in it, one by one.
+    pub(super) passed: u32,
 }
 
 /// The merged sources of one leaf range.
@@ -52,6 +56,8 @@ pub(super) struct Leaf {
     pub(super) order: Vec<Place>,
     /// Visible range-deletes that touch the range.
     pub(super) ranges: Ranges,
+    /// A scan goes through all of it, and has paid for that.
+    pub(super) is_long: bool,
 }
 
 impl Leaf {
@@ -103,7 +109,7 @@ impl Leaf {
                 true => u64::MAX,
                 false => level0.seq_bounds().map_or(0, |(_, max)| max),
             };
-            streams.push(Stream { source: Source::Level0(level0.cursor()), seq_max });
+            streams.push(Stream { source: Source::Level0(level0.cursor()), seq_max, height: 0, passed: 0 });
         }
         let touches = |first: &[u8], last: &[u8]| last >= lower && upper.is_none_or(|upper| first < upper);
         let first_run = streams.len();
@@ -115,13 +121,16 @@ impl Leaf {
                 ranges.add(&run.range_deletes()?, view, lower, upper);
             }
             if meta.messages > 0 && touches(&meta.first_key, &meta.last_key) {
-                streams.push(Stream { source: Source::Run(run.cursor_within(mode, &range)), seq_max: meta.max_seq });
+                let source = Source::Run(run.cursor_within(mode, &range));
+                let height = slot.map_or(0, |(height, _)| height);
+                streams.push(Stream { source, seq_max: meta.max_seq, height, passed: 0 });
                 pays.push(slot);
             }
         }
         let order = Vec::with_capacity(streams.len());
         let upper_head = upper.map_or(u128::MAX, head);
-        let mut leaf = Leaf { range, upper_head, streams, order, ranges, version: Arc::clone(&version) };
+        let is_long = mode.is_long;
+        let mut leaf = Leaf { range, upper_head, streams, order, ranges, is_long, version: Arc::clone(&version) };
         let goal = match key {
             Some(key) if forward => Goal::AtOrAbove(key.max(leaf.range.lower.as_slice())),
             None if forward => Goal::First,
@@ -137,6 +146,17 @@ impl Leaf {
             leaf.place(rank as u32, direction)?;
         }
         Ok(leaf)
+    }
+
+    /// The buffers that it went through keys of are charged for those.
+    pub(super) fn settle(&self, tree: &BeTree) {
+        let passed = |height| {
+            let streams = self.streams.iter().filter(|stream| stream.height == height);
+            streams.map(|stream| u64::from(stream.passed)).sum()
+        };
+        if self.streams.iter().any(|stream| stream.height > 0 && stream.passed > 0) {
+            tree.charge_passed(&self.version, &self.range.lower, passed);
+        }
     }
 
     /// Puts a source that has moved back in order, after jumping over what a range-delete has emptied.
@@ -235,7 +255,7 @@ fn go(streams: &mut [Stream], goal: Goal<'_>) -> Result<()> {
 }
 
 fn jump(stream: &mut Stream, ranges: &mut Ranges, direction: Direction) -> Result<()> {
-    let Stream { source, seq_max } = stream;
+    let Stream { source, seq_max, .. } = stream;
     while source.valid() {
         match (ranges.end_above(source.key(), *seq_max, direction), direction) {
             (None, _) => return Ok(()),

@@ -132,6 +132,38 @@ fn what_cursors_have_to_read_from_the_file_is_paid_for() {
 }
 
 #[test]
+fn a_cursor_pays_for_what_it_goes_through_as_well() {
+    let wide = || {
+        let mut harness = Harness::with_runs_above_a_leaf(0);
+        harness.tree.env().cache.set_read_nanos(1);
+        (300..330).step_by(3).for_each(|number| harness.write(&key(number), Kind::Put, b"one of ten"));
+        harness.seal_all();
+        assert!(!flush(&harness, true), "nobody has read yet");
+        harness
+    };
+    let until_flushed = |read: &dyn Fn(&mut TreeCursor) -> Result<bool>| {
+        let harness = wide();
+        let found = (1..100_000).find(|_| {
+            let options = CursorOptions::default();
+            let view = harness.view(CommitNumber(harness.now));
+            read(&mut harness.tree.cursor(view, key(300), Some(key(330)), options)).expect("read");
+            flush(&harness, false)
+        });
+        found.expect("a flush after some reads")
+    };
+    let seeks = until_flushed(&|cursor| cursor.first());
+    let rows = |cursor: &mut TreeCursor, go: fn(&mut TreeCursor) -> Result<bool>| {
+        for _ in 0..5 {
+            assert!(go(cursor)?, "there are ten rows");
+        }
+        Ok(true)
+    };
+    let forward = until_flushed(&|cursor| cursor.first().and_then(|_| rows(cursor, TreeCursor::next)));
+    let backward = until_flushed(&|cursor| cursor.last().and_then(|_| rows(cursor, TreeCursor::prev)));
+    assert!(forward * 2 <= seeks && backward * 2 <= seeks, "{seeks} seeks, {forward} and {backward} times five rows");
+}
+
+#[test]
 fn point_reads_pay_too_and_less() {
     let harness = at_rest();
     let seeks = reads_until_flushed(&at_rest(), false);
@@ -248,11 +280,15 @@ fn many_small_runs_are_made_one_before_the_leaf_is_written_again() {
     let small = reads_until_flushed(&harness, false);
     let (runs, same_leaf) = runs_and_leaves(&harness);
     assert_eq!((runs.len(), same_leaf), (1, leaf), "the leaf stays");
-    harness.check();
+    // What is checked is read, and paid for.
     let large = reads_until_flushed(&harness, false);
     assert!(runs_and_leaves(&harness).0.is_empty());
     assert!(small * 4 < large, "{small} reads, then {large}");
     harness.check_to_the_end();
+    let harness = small_runs(1);
+    reads_until_flushed(&harness, false);
+    assert_eq!(runs_and_leaves(&harness).0.len(), 1);
+    harness.check();
 }
 
 #[test]
