@@ -429,12 +429,10 @@ impl TreeCursor {
         self.kept.clear();
     }
 
-    /// Leaves the leaf range. A long scan has paid for all that it would go through when it came.
+    /// Leaves the leaf range, and pays for what it went through there.
     fn leave(&mut self) -> Option<Leaf> {
         let leaf = self.leaf.take()?;
-        if !leaf.is_long {
-            leaf.settle(&self.tree);
-        }
+        leaf.settle(&self.tree);
         Some(leaf)
     }
 

@@ -12,8 +12,8 @@
 //! runs of such a buffer are *gathered* first, as soon as readers have paid for that: as many of them as spare most for
 //! what they cost ([`Relief`]). Then a new account begins, for the flush.
 //!
-//! A cursor pays for going to a key when it comes to a leaf range, and for the messages of buffers that it went through when it leaves that. A
-//! long scan pays for all of them when it comes.
+//! A cursor pays for going to a key when it comes to a leaf range, and for the keys of buffers that it went through there when it leaves
+//! that. A long scan pays for all of them when it comes.
 //!
 //! What a read loses is known by experience, but for blocks of pending runs that a cursor finds in no cache: each costs it what
 //! reads of blocks have taken lately, though those of one seek are made at the same time.
@@ -50,7 +50,7 @@ const SEEK_NANOS: u64 = 1500;
 const PROBE_NANOS: u64 = 100;
 /// What each message of a run costs a long scan that merges it.
 const MERGE_NANOS: u64 = 50;
-/// What each message costs a cursor that has just begun: where it lies is in no cache of the processor, and it ends a stretch of rows
+/// What each key costs a cursor that has just begun and goes through it: where it lies is in no cache of the processor, and it ends a stretch of rows
 /// ([`super::cursor`]).
 const PASS_NANOS: u64 = 1000;
 /// What a block that has to be read from the file for a cursor costs at most. What takes longer waited for others.
@@ -242,15 +242,15 @@ impl BeTree {
         }
     }
 
-    /// Charges the slots on the way to `key` for what a cursor went through in their buffers: `passed` messages of those in a node of a height.
+    /// Charges the slots on the way to `key` for what a cursor went through in their buffers: `passed` keys of those in a node of a height.
     #[cold]
     pub(super) fn charge_passed(&self, version: &Version, key: &[u8], passed: impl Fn(u8) -> u64) {
         let mut node = Some(&version.root);
         while let Some(at) = node {
             let slot = &at.slots()[at.find(key)];
-            let messages = passed(at.height());
-            if messages > 0 && slot.runs_spared() > 0 {
-                self.charge_nanos(at.height(), slot, messages * PASS_NANOS, true);
+            let keys = passed(at.height());
+            if keys > 0 && slot.runs_spared() > 0 {
+                self.charge_nanos(at.height(), slot, keys * PASS_NANOS, true);
             }
             node = match slot.target() {
                 Target::Leaf(_) => None,

@@ -36,7 +36,7 @@ pub(super) struct Stream {
     pub(super) source: Source,
     /// All its messages have sequence numbers up to this.
     pub(super) seq_max: u64,
-    /// Of the node in whose buffer it lies; 0 where it is in none.
+    /// Of the node in whose buffer it lies; 0 where what is passed in it is not paid for: it is in none, or a long scan has paid already.
     pub(super) height: u8,
     /// Keys that the cursor went through in it, one by one.
     pub(super) passed: u32,
@@ -56,8 +56,6 @@ pub(super) struct Leaf {
     pub(super) order: Vec<Place>,
     /// Visible range-deletes that touch the range.
     pub(super) ranges: Ranges,
-    /// A scan goes through all of it, and has paid for that.
-    pub(super) is_long: bool,
 }
 
 impl Leaf {
@@ -122,15 +120,14 @@ impl Leaf {
             }
             if meta.messages > 0 && touches(&meta.first_key, &meta.last_key) {
                 let source = Source::Run(run.cursor_within(mode, &range));
-                let height = slot.map_or(0, |(height, _)| height);
+                let height = slot.filter(|_| !mode.is_long).map_or(0, |(height, _)| height);
                 streams.push(Stream { source, seq_max: meta.max_seq, height, passed: 0 });
                 pays.push(slot);
             }
         }
         let order = Vec::with_capacity(streams.len());
         let upper_head = upper.map_or(u128::MAX, head);
-        let is_long = mode.is_long;
-        let mut leaf = Leaf { range, upper_head, streams, order, ranges, is_long, version: Arc::clone(&version) };
+        let mut leaf = Leaf { range, upper_head, streams, order, ranges, version: Arc::clone(&version) };
         let goal = match key {
             Some(key) if forward => Goal::AtOrAbove(key.max(leaf.range.lower.as_slice())),
             None if forward => Goal::First,

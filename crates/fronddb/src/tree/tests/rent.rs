@@ -141,25 +141,28 @@ fn a_cursor_pays_for_what_it_goes_through_as_well() {
         assert!(!flush(&harness, true), "nobody has read yet");
         harness
     };
-    let until_flushed = |read: &dyn Fn(&mut TreeCursor) -> Result<bool>| {
+    let until_flushed = |read: &dyn Fn(&mut TreeCursor)| {
         let harness = wide();
         let found = (1..100_000).find(|_| {
             let options = CursorOptions::default();
             let view = harness.view(CommitNumber(harness.now));
-            read(&mut harness.tree.cursor(view, key(300), Some(key(330)), options)).expect("read");
+            read(&mut harness.tree.cursor(view, key(300), Some(key(330)), options));
             flush(&harness, false)
         });
         found.expect("a flush after some reads")
     };
-    let seeks = until_flushed(&|cursor| cursor.first());
-    let rows = |cursor: &mut TreeCursor, go: fn(&mut TreeCursor) -> Result<bool>| {
-        for _ in 0..5 {
-            assert!(go(cursor)?, "there are ten rows");
-        }
-        Ok(true)
+    let five_more = |cursor: &mut TreeCursor, go: fn(&mut TreeCursor) -> Result<bool>| {
+        (0..5).for_each(|_| assert!(go(cursor).expect("step"), "there are ten rows"));
     };
-    let forward = until_flushed(&|cursor| cursor.first().and_then(|_| rows(cursor, TreeCursor::next)));
-    let backward = until_flushed(&|cursor| cursor.last().and_then(|_| rows(cursor, TreeCursor::prev)));
+    let seeks = until_flushed(&|cursor| assert!(cursor.first().expect("first")));
+    let forward = until_flushed(&|cursor| {
+        assert!(cursor.first().expect("first"));
+        five_more(cursor, TreeCursor::next);
+    });
+    let backward = until_flushed(&|cursor| {
+        assert!(cursor.last().expect("last"));
+        five_more(cursor, TreeCursor::prev);
+    });
     assert!(forward * 2 <= seeks && backward * 2 <= seeks, "{seeks} seeks, {forward} and {backward} times five rows");
 }
 
