@@ -939,7 +939,7 @@ typedef struct frond_statistics {
   uint64_t stalls;                 /* writers slowed or stopped by admission */
   uint64_t memory_bytes_max;       /* now: limit of the memory budget, in bytes */
   uint64_t memory_bytes;           /* now: memory counted for all purposes, in bytes */
-  uint64_t memory_level0_bytes;    /* now: memory of level 0, in bytes */
+  uint64_t memory_level0_bytes;    /* now: memory of level 0 and of what it keeps for the next memtable, in bytes */
   uint64_t memory_metadata_bytes;  /* now: memory of nodes and run descriptions, in bytes */
   uint64_t memory_cache_bytes;     /* now: memory of the cache, in bytes */
   uint64_t memory_lock_bytes;      /* now: memory of the lock table, in bytes */

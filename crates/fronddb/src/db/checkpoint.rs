@@ -169,7 +169,7 @@ impl Engine {
         }
         let prepared = self.prepared_records();
         // Its memory is had while writers go on.
-        let next = Memtable::new(0, &self.budget);
+        let next = Memtable::new(0, &self.chunk_pool);
         let _gate = self.gate.write();
         self.check_open()?;
         let has_prepared = self.has_prepared_to_log(log)?;
@@ -379,12 +379,13 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::base::memory::MemoryBudget;
+    use crate::memtable::ChunkPool;
 
     #[test]
     fn what_is_sealed_while_it_is_looked_is_unread() {
         let budget = MemoryBudget::new(8 << 20);
         let ledger = Ledger::new(Lsn(0), &[], 0, 0, 0);
-        let sealed = Arc::new(Memtable::new(64, &budget));
+        let sealed = Arc::new(Memtable::new(64, &ChunkPool::new(&budget)));
         let seal = || {
             let past = (sealed.id(), WeakLevel0::Active(Arc::downgrade(&sealed)));
             ledger.state.lock().past.push_back(past);

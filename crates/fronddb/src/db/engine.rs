@@ -49,6 +49,7 @@ use crate::format::Statuses;
 use crate::io::Storage;
 use crate::lock::LockTable;
 use crate::log::Log;
+use crate::memtable::ChunkPool;
 use crate::run::RunCounters;
 use crate::store::Store;
 use crate::tree::BeTree;
@@ -64,6 +65,7 @@ pub(crate) struct Engine {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) clock: Clock,
     pub(crate) budget: MemoryBudget,
+    pub(crate) chunk_pool: ChunkPool,
     pub(crate) store: Arc<Store>,
     pub(crate) cache: Arc<Cache>,
     /// None in a database that was opened read-only.

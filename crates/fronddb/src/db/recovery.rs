@@ -46,7 +46,7 @@ use crate::format::{Statuses, Superblock, SuperblockBody};
 use crate::io::{DiskStorage, Storage, is_damage, replace_file};
 use crate::lock::{HeldLock, LOCK_BYTES_UNBOUNDED, LockOptions, LockTable, VictimPreference, WaitObserver};
 use crate::log::{Log, LogOptions, LogReader, LogTail};
-use crate::memtable::{Level0, Memtable, SortedMemtable};
+use crate::memtable::{ChunkPool, Level0, Memtable, SortedMemtable};
 use crate::run::{CodecTable, RunCounters};
 use crate::store::{Opened, Store, StoreOptions};
 use crate::tree::{BeTree, Node, TreeEnv, TreeTuning};
@@ -470,6 +470,7 @@ impl Recovery<'_> {
     fn assemble(&mut self, parts: Parts) -> Result<Engine> {
         let Parts { env, root, statuses, sealed, log, active, next_tree, start, locks, grafts } = parts;
         let budget = self.budget.clone();
+        let chunk_pool = ChunkPool::new(&budget);
         let (store, cache, run_counters) = (env.store.clone(), env.cache.clone(), env.run_counters.clone());
         let sessions = Arc::new(Sessions::default());
         let observer = self.wait_observer();
@@ -478,7 +479,7 @@ impl Recovery<'_> {
         let lock_options =
             LockOptions { bytes_max: LOCK_BYTES_UNBOUNDED, observer, preference, ..LockOptions::default() };
         let lock_table = LockTable::new(budget.clone(), self.clock.clone(), lock_options);
-        let memtable = Arc::new(Memtable::new(active, &budget));
+        let memtable = Arc::new(Memtable::new(active, &chunk_pool));
         let tree = Arc::new(BeTree::with_root(env, root, sealed.clone(), memtable));
         let prepared = super::prepared::PreparedTable::default();
         for undecided in statuses.prepared() {
@@ -499,6 +500,7 @@ impl Recovery<'_> {
             storage: self.storage.clone(),
             clock: self.clock.clone(),
             budget,
+            chunk_pool,
             store,
             cache,
             log,

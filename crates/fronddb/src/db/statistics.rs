@@ -151,7 +151,7 @@ statistics! {
     memory_bytes_max,
     /// Now: memory counted for all purposes, in bytes.
     memory_bytes,
-    /// Now: memory of level 0, in bytes.
+    /// Now: memory of level 0 and of what it keeps for the next memtable, in bytes.
     memory_level0_bytes,
     /// Now: memory of nodes and run descriptions, in bytes.
     memory_metadata_bytes,

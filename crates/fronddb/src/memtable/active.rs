@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
+use super::chunk_pool::ChunkPool;
 use super::leaves::{LeafCursor, LeafList};
 use super::node::Target;
 use super::presence::Presence;
@@ -52,7 +53,7 @@ struct Ranges {
 
 /// The active (or sealed, not yet written) memtable. Many threads insert and read at the same time.
 ///
-/// Dropping it gives its memory back to the system and to the budget.
+/// Dropping it gives its memory back to the pool of chunks.
 pub struct Memtable {
     id: u64,
     list: Arc<LeafList>,
@@ -64,12 +65,13 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// Empty. Its memory is counted in `budget` as [`Purpose::Level0`].
-    pub fn new(id: u64, budget: &MemoryBudget) -> Memtable {
+    /// Empty. Its memory is of `chunks`, and counted where that is.
+    pub fn new(id: u64, chunks: &ChunkPool) -> Memtable {
+        let budget = chunks.budget();
         let books = Books { kinds: Default::default(), min_seq: AtomicU64::new(u64::MAX), max_seq: AtomicU64::new(0) };
         Memtable {
             id,
-            list: Arc::new(LeafList::new(budget)),
+            list: Arc::new(LeafList::new(chunks)),
             presence: Presence::new(budget),
             books: CachePadded::new(books),
             txns: TxnSet::default(),
@@ -184,7 +186,7 @@ impl Memtable {
 
     /// Bytes held from the system.
     pub fn memory_bytes(&self) -> usize {
-        self.list.mapped_bytes() + self.presence.bytes() + self.ranges.bytes.load(Ordering::Relaxed)
+        self.list.held_bytes() + self.presence.bytes() + self.ranges.bytes.load(Ordering::Relaxed)
     }
 
     /// Number of messages; range-deletes are not among them.

@@ -45,9 +45,10 @@ pub(super) struct Leaf {
 pub(super) fn make(arena: &Arena, links: usize, tree: u64, level: u64, anchor: (u64, Node)) -> NonNull<Leaf> {
     let bytes = links * size_of::<AtomicPtr<Leaf>>();
     let piece = arena.allocate(bytes + size_of::<Leaf>());
-    // Safety: the piece has room for the links and the leaf, is aligned for both, zero (which all fields may be), and
-    // this call's alone.
+    // Safety: the piece has room for the links and the leaf, is aligned for both, and this call's alone; all fields may be
+    // zero.
     unsafe {
+        piece.write_bytes(0, bytes + size_of::<Leaf>());
         let leaf = piece.add(bytes).cast::<Leaf>();
         #[cfg(feature = "schedules")]
         make_scheduled(piece.cast(), links, leaf);
@@ -258,6 +259,7 @@ pub(super) const NO_LINK: Link = null_mut();
 mod tests {
     use std::cell::Cell;
 
+    use super::super::chunk_pool::ChunkPool;
     use super::*;
     use crate::base::TreeId;
     use crate::base::TxnId;
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_meets_a_split_reads_again() {
-        let arena = Arena::new(&MemoryBudget::new(1 << 30));
+        let arena = Arena::new(&ChunkPool::new(&MemoryBudget::new(1 << 30)));
         let first = make(&arena, 1, 1, 0, (0, null_mut()));
         // Safety: the arena outlives the test's use of the leaf.
         let leaf = unsafe { first.as_ref() };

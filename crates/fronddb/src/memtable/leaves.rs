@@ -30,11 +30,11 @@ use std::sync::Arc;
 use crossbeam_utils::CachePadded;
 
 use super::arena::Arena;
+use super::chunk_pool::ChunkPool;
 use super::leaf::{self, Leaf, Link, NO_LINK, next_of};
 use super::node::{self, Node, Target};
 use super::order;
 use crate::base::TxnId;
-use crate::base::memory::MemoryBudget;
 use crate::base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::format::Message;
 
@@ -82,19 +82,19 @@ struct Position {
 const NOWHERE: Position = Position { node: null_mut(), leaf: NO_LINK, state: 0, order: 0, rank: 0 };
 
 impl LeafList {
-    pub(super) fn new(budget: &MemoryBudget) -> LeafList {
-        let leaves = Arena::new(budget);
+    pub(super) fn new(chunks: &ChunkPool) -> LeafList {
+        let leaves = Arena::new(chunks);
         let head = leaf::make(&leaves, LINKS_MAX, NO_TREE, 0, (0, null_mut()));
         let places = Box::new(std::array::from_fn(|_| CachePadded::new(Place::default())));
-        LeafList { head, height: AtomicUsize::new(2), places, leaves, nodes: Arena::new(budget) }
+        LeafList { head, height: AtomicUsize::new(2), places, leaves, nodes: Arena::new(chunks) }
     }
 
     pub(super) fn used_bytes(&self) -> usize {
         self.leaves.used_bytes() + self.nodes.used_bytes()
     }
 
-    pub(super) fn mapped_bytes(&self) -> usize {
-        self.leaves.mapped_bytes() + self.nodes.mapped_bytes()
+    pub(super) fn held_bytes(&self) -> usize {
+        self.leaves.held_bytes() + self.nodes.held_bytes()
     }
 
     fn head(&self) -> Link {

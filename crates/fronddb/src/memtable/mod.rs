@@ -3,7 +3,7 @@
 //! Owns the order of messages in memory and their memory; deliberately not which memtable is active, when it is
 //! sealed, or what a reader sees.
 //!
-//! Rooms, in reading order: [`active`] (the memtable that writers add to), [`leaves`], [`leaf`], [`node`] and [`arena`]
+//! Rooms, in reading order: [`active`] (the memtable that writers add to), [`leaves`], [`leaf`], [`node`], [`arena`] and [`chunk_pool`]
 //! (its concurrent core and memory; with `sample` the only unsafe code), [`order`], [`presence`] (what need not be searched), [`sample`] (how much lies in a range), [`txn_set`], [`sorted`] (what recovery builds from the log in
 //! bulk), [`cursor`] (walking either), and here [`Level0`], which is either.
 //!
@@ -11,6 +11,7 @@
 
 mod active;
 mod arena;
+mod chunk_pool;
 mod cursor;
 mod leaf;
 mod leaves;
@@ -28,6 +29,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 pub use active::Memtable;
+pub use chunk_pool::ChunkPool;
 pub use cursor::Level0Cursor;
 pub(crate) use sample::RangeSample;
 pub use sorted::{SortedMemtable, SortedPart};

@@ -88,9 +88,11 @@ pub(super) fn write(arena: &Arena, seq: u64, txn: TxnId, step: u32, message: &Me
         node.cast::<u32>().write(payload.len() as u32);
         node.add(4).cast::<u16>().write(key.len() as u16);
         node.add(6).write(message.kind as u8 | if message.blob { BLOB } else { 0 });
+        node.add(7).write(0);
         node.add(8).cast::<u64>().write(seq);
         node.add(16).cast::<u64>().write(txn.0);
         node.add(24).cast::<u32>().write(step);
+        node.add(28).cast::<u32>().write(0);
         std::ptr::copy_nonoverlapping(key.as_ptr(), node.add(KEY_AT), key.len());
         std::ptr::copy_nonoverlapping(payload.as_ptr(), node.add(KEY_AT + key.len()), payload.len());
     }

@@ -172,6 +172,7 @@ mod tests {
     use crate::base::memory::MemoryBudget;
     use crate::base::{TreeId, TxnId};
     use crate::format::{Kind, Message, Stamp};
+    use crate::memtable::ChunkPool;
 
     fn add(list: &LeafList, tree: u32, number: u64, kind: Kind) {
         let key = inner(TreeId(tree), &number.to_be_bytes());
@@ -207,7 +208,7 @@ mod tests {
             ascending: bool,
             ends in prop::collection::vec((0..COUNT_MAX, 0..COUNT_MAX), 20),
         ) {
-            let list = LeafList::new(&MemoryBudget::new(1 << 30));
+            let list = LeafList::new(&ChunkPool::new(&MemoryBudget::new(1 << 30)));
             add(&list, 4, 0, Kind::Put);
             add(&list, 6, 0, Kind::Put);
             for number in 0..count {

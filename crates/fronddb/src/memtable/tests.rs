@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
-use super::{Level0, Level0Cursor, Memtable, SortedMemtable, SortedPart};
+use super::{ChunkPool, Level0, Level0Cursor, Memtable, SortedMemtable, SortedPart};
 use crate::base::checksum::key_hash;
 use crate::base::key::inner;
 use crate::base::memory::{MemoryBudget, Purpose};
@@ -63,7 +63,7 @@ fn model_of(inserts: &[Insert]) -> Model {
 }
 
 fn active(inserts: &[Insert], budget: &MemoryBudget) -> Level0 {
-    let memtable = Memtable::new(7, budget);
+    let memtable = Memtable::new(7, &ChunkPool::new(budget));
     for Insert { key, body } in inserts {
         memtable.insert(body.0, TxnId(body.1), body.2, &message(key, body));
     }
@@ -203,7 +203,7 @@ fn a_parallel_build_gives_the_same_order() {
 #[test]
 fn range_deletes_are_given_and_counted() {
     let budget = MemoryBudget::new(1 << 30);
-    let memtable = Memtable::new(1, &budget);
+    let memtable = Memtable::new(1, &ChunkPool::new(&budget));
     assert!(memtable.is_empty() && !memtable.has_range_deletes() && memtable.range_deletes(RangeLists::is_empty));
     let range = |seq, start: &[u8]| RangeDelete {
         start: start.to_vec(),
@@ -232,7 +232,7 @@ fn range_deletes_are_given_and_counted() {
 #[test]
 fn a_read_after_each_of_many_range_deletes_costs_little() {
     let budget = MemoryBudget::new(1 << 30);
-    let memtable = Memtable::new(1, &budget);
+    let memtable = Memtable::new(1, &ChunkPool::new(&budget));
     let count = if cfg!(miri) { 100u64 } else { 100_000 };
     let key = |number: u64| mix(number).to_be_bytes();
     for seq in 1..=count {
@@ -255,7 +255,7 @@ fn a_read_after_each_of_many_range_deletes_costs_little() {
 #[test]
 fn threads_that_insert_and_read_see_whole_messages_in_order() {
     let budget = MemoryBudget::new(1 << 30);
-    let memtable = Arc::new(Memtable::new(1, &budget));
+    let memtable = Arc::new(Memtable::new(1, &ChunkPool::new(&budget)));
     let threads = 4u64;
     let count = if cfg!(miri) { 60u64 } else { 20_000 };
     let done: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();

@@ -13,7 +13,7 @@ use crate::base::key::inner;
 use crate::base::memory::MemoryBudget;
 use crate::base::{TreeId, TxnId};
 use crate::format::{Kind, Message, Stamp};
-use crate::memtable::Memtable;
+use crate::memtable::{ChunkPool, Memtable};
 
 /// Keys that are there from the beginning: one leaf and a half.
 const BEFORE: u32 = 22;
@@ -64,7 +64,7 @@ fn assert_ordered(rows: &[(Vec<u8>, u64)]) {
 }
 
 fn history() {
-    let memtable = Arc::new(Memtable::new(1, &MemoryBudget::new(64 << 20)));
+    let memtable = Arc::new(Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(64 << 20))));
     for number in 0..BEFORE {
         insert(&memtable, &key(5, 10 * number), 1);
     }
@@ -112,7 +112,7 @@ fn readers_find_every_message_while_leaves_split() {
 #[test]
 fn two_trees_begin_at_the_same_time() {
     explore(1, || {
-        let memtable = Arc::new(Memtable::new(1, &MemoryBudget::new(64 << 20)));
+        let memtable = Arc::new(Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(64 << 20))));
         let writers: Vec<_> = (0..3u32)
             .map(|writer| {
                 let memtable = memtable.clone();

@@ -17,7 +17,7 @@ use crate::base::{CommitNumber, Lsn, TreeId, TxnId};
 use crate::cache::Cache;
 use crate::format::{Kind, Message, Retention, Stamp, SuperblockBody, Uncommitted};
 use crate::io::{MemoryStorage, Storage};
-use crate::memtable::Memtable;
+use crate::memtable::{ChunkPool, Memtable};
 use crate::run::CodecTable;
 use crate::store::{Store, StoreOptions};
 use crate::tree::cursor::{CursorOptions, OwnedView};
@@ -58,7 +58,8 @@ impl World {
             codecs: CodecTable::new(Codec::None),
             run_ids: Arc::new(AtomicU64::new(1)),
         };
-        let tree = BeTree::open(env, None, Vec::new(), Arc::new(Memtable::new(1, &budget))).expect("open");
+        let tree =
+            BeTree::open(env, None, Vec::new(), Arc::new(Memtable::new(1, &ChunkPool::new(&budget)))).expect("open");
         World { tree: Arc::new(tree), budget, gate: RwLock::new(()), next: Mutex::new(1) }
     }
 
@@ -81,7 +82,7 @@ impl World {
     fn switch(&self) {
         let _gate = self.gate.write();
         let id = *self.next.lock();
-        self.tree.switch_active(Arc::new(Memtable::new(id, &self.budget)));
+        self.tree.switch_active(Arc::new(Memtable::new(id, &ChunkPool::new(&self.budget))));
     }
 
     fn seal(&self) {
@@ -188,7 +189,7 @@ fn a_write_beside_a_scan_is_seen_by_it_or_cuts_what_it_leaves() {
 
 fn scan_beside_write(way: Way) {
     let dead = Arc::new(DeadRanges::default());
-    let memtable = Arc::new(Memtable::new(1, &MemoryBudget::new(1 << 20)));
+    let memtable = Arc::new(Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(1 << 20))));
     let (other, written) = (dead.clone(), memtable.clone());
     let writer = thread::spawn(move || {
         let key = key(5);

@@ -25,6 +25,7 @@ use crate::format::block;
 use crate::format::program::{Op, Program};
 use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, SuperblockBody, Uncommitted};
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
+use crate::memtable::ChunkPool;
 use crate::store::StoreOptions;
 
 /// Every transaction committed at the number of its id, but for one.
@@ -97,7 +98,7 @@ impl Harness {
         shared.create_dir_all(Path::new("db")).expect("folder");
         let store = Store::create(&shared, Path::new("db"), &store_options(), [7; 16], SuperblockBody::default())
             .expect("create");
-        let active = Arc::new(Memtable::new(1, &budget));
+        let active = Arc::new(Memtable::new(1, &ChunkPool::new(&budget)));
         let tree = BeTree::open(env(store, &budget, 1, tuning), None, Vec::new(), active).expect("open");
         Harness {
             storage,
@@ -155,7 +156,7 @@ impl Harness {
 
     fn switch(&mut self) {
         self.memtable += 1;
-        self.tree.switch_active(Arc::new(Memtable::new(self.memtable, &self.budget)));
+        self.tree.switch_active(Arc::new(Memtable::new(self.memtable, &ChunkPool::new(&self.budget))));
     }
 
     fn seal_all(&mut self) {
@@ -217,7 +218,7 @@ impl Harness {
         let shared = storage_on(self.storage.clone());
         let opened = Store::open(&shared, Path::new("db"), &store_options()).expect("open store");
         let body = &opened.superblocks[0].body;
-        let active = Arc::new(Memtable::new(self.memtable + 1, &self.budget));
+        let active = Arc::new(Memtable::new(self.memtable + 1, &ChunkPool::new(&self.budget)));
         self.memtable += 1;
         let env = env(opened.store, &self.budget, body.next_run.0, self.tree.env().options);
         self.tree = Arc::new(BeTree::open(env, body.root, Vec::new(), active).expect("open tree"));

@@ -51,7 +51,7 @@ fn behind_a_version_that_is_read_for_long_others_are_not_remembered() {
     let reader = harness.tree.version();
     let remembered = || harness.tree.state.lock().past.len();
     for memtable in 1..=200 {
-        harness.tree.switch_active(Arc::new(Memtable::new(memtable, &harness.budget)));
+        harness.tree.switch_active(Arc::new(Memtable::new(memtable, &ChunkPool::new(&harness.budget))));
         assert!(remembered() <= 40, "after {memtable}: {}", remembered());
     }
     drop(reader);

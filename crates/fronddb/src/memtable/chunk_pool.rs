@@ -1,0 +1,121 @@
+//! Chunks of memory for the arenas of memtables, one memtable after the other.
+//!
+//! Large ones stay here when a memtable is dropped, for the next: the system clears a page before it gives it, and a virtual machine has to find
+//! one first, which took a writer seven milliseconds for each large page (`docs/decisions/0028-chunks-stay.md`). As many stay as the memtable had that was
+//! dropped last, so level 0 holds on to what it is about to need again and to no more; the others go back to the system, whichever
+//! allocator the host program has (promise P7). All, lent or not, are reported to the budget as [`Purpose::Level0`].
+//!
+//! - K1: a chunk is lent to one arena, and is in whatever state the last one left it in, or zero.
+
+use std::sync::Arc;
+
+use crate::base::memory::{MemoryBudget, Purpose};
+use crate::base::page_buf::{LARGE_PAGE_BYTES, PageBuf};
+use crate::base::sync::Mutex;
+
+/// Bytes of a chunk that stays.
+pub(super) const LARGE_BYTES: usize = LARGE_PAGE_BYTES;
+/// Arenas of a memtable.
+const ARENAS: usize = 2;
+
+#[derive(Debug, Default)]
+struct Spare {
+    chunks: Vec<PageBuf>,
+    /// Large chunks of the arenas that came back last.
+    had: [usize; ARENAS],
+}
+
+#[derive(Debug)]
+struct Shared {
+    budget: MemoryBudget,
+    spare: Mutex<Spare>,
+}
+
+/// See the module. Clones share what is kept.
+#[derive(Debug, Clone)]
+pub struct ChunkPool(Arc<Shared>);
+
+impl ChunkPool {
+    /// None yet. They are counted in `budget`.
+    pub fn new(budget: &MemoryBudget) -> ChunkPool {
+        ChunkPool(Arc::new(Shared { budget: budget.clone(), spare: Mutex::default() }))
+    }
+
+    /// Where they are counted.
+    pub(super) fn budget(&self) -> &MemoryBudget {
+        &self.0.budget
+    }
+
+    /// A chunk of `bytes`, with any content (K1).
+    pub(super) fn take(&self, bytes: usize) -> PageBuf {
+        if bytes == LARGE_BYTES
+            && let Some(spare) = self.0.spare.lock().chunks.pop()
+        {
+            return spare;
+        }
+        self.0.budget.add(Purpose::Level0, bytes);
+        let fresh = if bytes.is_multiple_of(LARGE_PAGE_BYTES) { PageBuf::large(bytes) } else { PageBuf::zeroed(bytes) };
+        #[cfg(test)]
+        let fresh = {
+            let mut used = fresh;
+            used.fill(0xff); // so that tests see who counts on zeros
+            used
+        };
+        fresh
+    }
+
+    /// All chunks of an arena.
+    pub(super) fn give_back(&self, chunks: impl IntoIterator<Item = PageBuf>) {
+        let (large, mut gone): (Vec<_>, Vec<_>) = chunks.into_iter().partition(|chunk| chunk.len() == LARGE_BYTES);
+        {
+            let mut spare = self.0.spare.lock();
+            spare.had.rotate_left(1);
+            spare.had[ARENAS - 1] = large.len();
+            spare.chunks.extend(large);
+            let kept = spare.had.iter().sum::<usize>().min(spare.chunks.len());
+            gone.extend(spare.chunks.drain(kept..));
+        }
+        self.0.budget.sub(Purpose::Level0, gone.iter().map(|chunk| chunk.len()).sum());
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.budget.sub(Purpose::Level0, self.spare.get_mut().chunks.len() * LARGE_BYTES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_stay_as_the_last_memtable_had() {
+        let budget = MemoryBudget::new(1 << 30);
+        let chunks = ChunkPool::new(&budget);
+        let arena = |large: usize| {
+            let mut all: Vec<_> = (0..large).map(|_| chunks.take(LARGE_BYTES)).collect();
+            all.push(chunks.take(LARGE_BYTES / 2));
+            all
+        };
+        let spare = || chunks.0.spare.lock().chunks.len();
+        let (nodes, leaves, next) = (arena(3), arena(1), arena(2));
+        assert_eq!(budget.used(Purpose::Level0), 6 * LARGE_BYTES + 3 * LARGE_BYTES / 2);
+        [nodes, leaves].into_iter().for_each(|arena| chunks.give_back(arena));
+        assert_eq!((spare(), budget.used(Purpose::Level0)), (4, 6 * LARGE_BYTES + LARGE_BYTES / 2));
+        // One that stayed, not a new one.
+        let taken = chunks.take(LARGE_BYTES);
+        assert_eq!((spare(), budget.used(Purpose::Level0)), (3, 6 * LARGE_BYTES + LARGE_BYTES / 2));
+        chunks.give_back([taken]);
+        chunks.give_back(next);
+        assert_eq!(spare(), 3);
+        // Memtables that need none.
+        chunks.give_back(arena(0));
+        chunks.give_back(arena(0));
+        assert_eq!((spare(), budget.used(Purpose::Level0)), (0, 0));
+        chunks.give_back(arena(1));
+        assert_eq!((spare(), budget.used(Purpose::Level0)), (1, LARGE_BYTES));
+        drop(chunks);
+        assert_eq!(budget.used(Purpose::Level0), 0);
+    }
+}
