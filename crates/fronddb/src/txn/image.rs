@@ -23,6 +23,7 @@ use super::backlog::{Backlog, What};
 use super::status::{Open, StatusTable, XID_BYTES_MAX};
 use super::steps::Steps;
 use crate::base::codec::{Decoder, put_bytes, put_varint};
+use crate::base::hash::NumberMap;
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TxnId};
 use crate::format::Status;
 
@@ -41,7 +42,7 @@ impl StatusTable {
         put_varint(&mut out, inner.next_txn);
         put_varint(&mut out, *order);
         put_varint(&mut out, inner.open.len() as u64);
-        for (txn, open) in &inner.open {
+        for (txn, open) in inner.open_by_id() {
             put_varint(&mut out, txn.0);
             match &open.xid {
                 None => out.push(0),
@@ -99,7 +100,7 @@ impl StatusTable {
             return Err(Error::corruption(format!("impossible counters, txn={next_txn} commit={next_commit}")));
         }
         let mut ids = Ascending { next: next_txn, last: 0 };
-        let mut open = BTreeMap::new();
+        let mut open = NumberMap::default();
         for _ in 0..decoder.count(2)? {
             let txn = ids.read(&mut decoder)?;
             let xid = match decoder.u8()? {
@@ -243,7 +244,7 @@ impl StatusTable {
     /// id of a memtable that was made from the log (or the active one): up to it, aborted messages may lie there.
     pub fn finish_recovery(&self, memtable: u64) -> Vec<TxnId> {
         let mut inner = self.inner.lock();
-        let undecided = inner.open.iter().filter(|(_, open)| open.xid.is_none()).map(|(txn, _)| *txn);
+        let undecided = inner.open_by_id().into_iter().filter(|(_, open)| open.xid.is_none()).map(|(txn, _)| txn);
         let undecided: Vec<TxnId> = undecided.collect();
         for txn in &undecided {
             self.finish_abort(&mut inner, *txn, memtable);

@@ -23,11 +23,12 @@
 //! * Call [`StatusTable::note_run_released`] and [`StatusTable::memtables_flushed_below`] only when no reader can
 //!   reach the run or memtable any more.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::backlog::{Backlog, BacklogStats};
 use super::states::States;
+use crate::base::hash::NumberMap;
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TxnId};
@@ -59,7 +60,7 @@ pub(super) struct Open {
 #[derive(Debug)]
 pub(super) struct Registry {
     pub(super) next_txn: u64,
-    pub(super) open: BTreeMap<TxnId, Open>,
+    pub(super) open: NumberMap<TxnId, Open>,
     pub(super) xids: HashMap<Vec<u8>, TxnId>,
     pub(super) backlog: Backlog,
     /// During recovery: the next id of the image; below it, what the image does not name is settled.
@@ -85,13 +86,13 @@ impl Default for StatusTable {
 impl StatusTable {
     /// The table of a new database: the first transaction is 1, the first commit 1.
     pub fn new() -> StatusTable {
-        let table = StatusTable::with(1, 1, BTreeMap::new(), Backlog::default());
+        let table = StatusTable::with(1, 1, NumberMap::default(), Backlog::default());
         table.inner.lock().replay_from = None;
         table
     }
 
     /// A table about to replay; ids below `next_txn` that are neither open nor aborted are settled.
-    pub(super) fn with(next_txn: u64, next_commit: u64, open: BTreeMap<TxnId, Open>, backlog: Backlog) -> StatusTable {
+    pub(super) fn with(next_txn: u64, next_commit: u64, open: NumberMap<TxnId, Open>, backlog: Backlog) -> StatusTable {
         let states = States::new(next_txn);
         for txn in open.keys() {
             states.add(*txn, next_txn);
@@ -242,8 +243,8 @@ impl StatusTable {
     /// All prepared transactions, by id.
     pub fn prepared(&self) -> Vec<Prepared> {
         let inner = self.inner.lock();
-        let prepared = |(txn, open): (&TxnId, &Open)| Some(Prepared { txn: *txn, xid: open.xid.clone()? });
-        inner.open.iter().filter_map(prepared).collect()
+        let prepared = |(txn, open): (TxnId, &Open)| Some(Prepared { txn, xid: open.xid.clone()? });
+        inner.open_by_id().into_iter().filter_map(prepared).collect()
     }
 
     /// The prepared transaction of this name.
@@ -267,9 +268,10 @@ impl StatusTable {
     }
 
     /// Transactions whose fate is open: how many, and the oldest of them.
+    #[cfg(test)]
     pub fn open(&self) -> (usize, Option<TxnId>) {
         let inner = self.inner.lock();
-        (inner.open.len(), inner.open.keys().next().copied())
+        (inner.open.len(), inner.open.keys().min().copied())
     }
 
     /// A run that lists these writers as unresolved is in the root from now on.
@@ -333,6 +335,13 @@ impl StatusTable {
 }
 
 impl Registry {
+    /// Those that are open, ascending.
+    pub(super) fn open_by_id(&self) -> Vec<(TxnId, &Open)> {
+        let mut all: Vec<_> = self.open.iter().map(|(txn, open)| (*txn, open)).collect();
+        all.sort_unstable_by_key(|(txn, _)| *txn);
+        all
+    }
+
     pub(super) fn close(&mut self, txn: TxnId) {
         if let Some(xid) = self.open.remove(&txn).and_then(|open| open.xid) {
             self.xids.remove(&xid);
