@@ -3,8 +3,6 @@
 //! Ids are drawn in ascending order, so they are dense: the set is a bitmap in pages of [`IDS`] ids. Every insert
 //! asks, so each shard remembers its last answer, and the messages of a transaction after its first cost one load.
 
-use std::collections::BTreeMap;
-
 use crossbeam_utils::CachePadded;
 
 use crate::base::TxnId;
@@ -15,10 +13,14 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 const IDS: u64 = 1024;
 const SHARDS: usize = 8;
 
+/// One bit for each id of a page.
+type Bits = Box<[u64; (IDS / 64) as usize]>;
+
 #[derive(Debug, Default)]
 struct Shard {
     last: AtomicU64,
-    pages: Mutex<BTreeMap<u64, Box<[u64; (IDS / 64) as usize]>>>,
+    /// Ascending by number. Nearly every insert is into the last.
+    pages: Mutex<Vec<(u64, Bits)>>,
 }
 
 /// The set. Transaction 0, which is none, is never in it.
@@ -41,7 +43,14 @@ impl TxnSet {
         let id = txn.0 / SHARDS as u64;
         let (word, bit) = ((id % IDS / 64) as usize, id % 64);
         let mut pages = shard.pages.lock();
-        pages.entry(id / IDS).or_default()[word] |= 1 << bit;
+        let mut at = pages.len().saturating_sub(1);
+        if pages.last().is_none_or(|(page, _)| *page != id / IDS) {
+            at = pages.partition_point(|(page, _)| *page < id / IDS);
+            if pages.get(at).is_none_or(|(page, _)| *page != id / IDS) {
+                pages.insert(at, (id / IDS, Bits::default()));
+            }
+        }
+        pages[at].1[word] |= 1 << bit;
         shard.last.store(txn.0, Ordering::Relaxed);
     }
 
