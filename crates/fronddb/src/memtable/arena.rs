@@ -14,8 +14,8 @@
 
 use std::ptr::NonNull;
 
-use super::chunk_pool::{ChunkPool, LARGE_BYTES};
-use crate::base::page_buf::PageBuf;
+use super::chunk_pool::ChunkPool;
+use crate::base::page_buf::{LARGE_PAGE_BYTES, PageBuf};
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -24,7 +24,7 @@ pub(super) const ALIGNMENT: usize = 8;
 /// Bytes of the first chunk.
 const CHUNK_BYTES_FIRST: usize = 64 << 10;
 /// Bytes of the chunks of an arena that has grown.
-const CHUNK_BYTES_MAX: usize = LARGE_BYTES;
+const CHUNK_BYTES_MAX: usize = LARGE_PAGE_BYTES;
 /// A larger piece than this share of a chunk gets a chunk of its own, so that the rest of the current one is not lost.
 const LARGE_SHARE: usize = 8;
 

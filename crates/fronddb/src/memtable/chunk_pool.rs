@@ -1,7 +1,7 @@
 //! Chunks of memory for the arenas of memtables, one memtable after the other.
 //!
 //! Large ones stay here when a memtable is dropped, for the next: the system clears a page before it gives it, and a virtual machine has to find
-//! one first, which took a writer seven milliseconds for each large page (`docs/decisions/0028-chunks-stay.md`). As many stay as the memtable had that was
+//! one first, which takes a writer milliseconds for each large page (`docs/decisions/0028-chunks-stay.md`). As many stay as the memtable had that was
 //! dropped last, so level 0 holds on to what it is about to need again and to no more; the others go back to the system, whichever
 //! allocator the host program has (promise P7). All, lent or not, are reported to the budget as [`Purpose::Level0`].
 //!
@@ -13,8 +13,6 @@ use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::page_buf::{LARGE_PAGE_BYTES, PageBuf};
 use crate::base::sync::Mutex;
 
-/// Bytes of a chunk that stays.
-pub(super) const LARGE_BYTES: usize = LARGE_PAGE_BYTES;
 /// Arenas of a memtable.
 const ARENAS: usize = 2;
 
@@ -48,7 +46,7 @@ impl ChunkPool {
 
     /// A chunk of `bytes`, with any content (K1).
     pub(super) fn take(&self, bytes: usize) -> PageBuf {
-        if bytes == LARGE_BYTES
+        if bytes == LARGE_PAGE_BYTES
             && let Some(spare) = self.0.spare.lock().chunks.pop()
         {
             return spare;
@@ -66,7 +64,7 @@ impl ChunkPool {
 
     /// All chunks of an arena.
     pub(super) fn give_back(&self, chunks: impl IntoIterator<Item = PageBuf>) {
-        let (large, mut gone): (Vec<_>, Vec<_>) = chunks.into_iter().partition(|chunk| chunk.len() == LARGE_BYTES);
+        let (large, mut gone): (Vec<_>, Vec<_>) = chunks.into_iter().partition(|chunk| chunk.len() == LARGE_PAGE_BYTES);
         {
             let mut spare = self.0.spare.lock();
             spare.had.rotate_left(1);
@@ -81,7 +79,7 @@ impl ChunkPool {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.budget.sub(Purpose::Level0, self.spare.get_mut().chunks.len() * LARGE_BYTES);
+        self.budget.sub(Purpose::Level0, self.spare.get_mut().chunks.len() * LARGE_PAGE_BYTES);
     }
 }
 
@@ -94,18 +92,18 @@ mod tests {
         let budget = MemoryBudget::new(1 << 30);
         let chunks = ChunkPool::new(&budget);
         let arena = |large: usize| {
-            let mut all: Vec<_> = (0..large).map(|_| chunks.take(LARGE_BYTES)).collect();
-            all.push(chunks.take(LARGE_BYTES / 2));
+            let mut all: Vec<_> = (0..large).map(|_| chunks.take(LARGE_PAGE_BYTES)).collect();
+            all.push(chunks.take(LARGE_PAGE_BYTES / 2));
             all
         };
         let spare = || chunks.0.spare.lock().chunks.len();
         let (nodes, leaves, next) = (arena(3), arena(1), arena(2));
-        assert_eq!(budget.used(Purpose::Level0), 6 * LARGE_BYTES + 3 * LARGE_BYTES / 2);
+        assert_eq!(budget.used(Purpose::Level0), 6 * LARGE_PAGE_BYTES + 3 * LARGE_PAGE_BYTES / 2);
         [nodes, leaves].into_iter().for_each(|arena| chunks.give_back(arena));
-        assert_eq!((spare(), budget.used(Purpose::Level0)), (4, 6 * LARGE_BYTES + LARGE_BYTES / 2));
+        assert_eq!((spare(), budget.used(Purpose::Level0)), (4, 6 * LARGE_PAGE_BYTES + LARGE_PAGE_BYTES / 2));
         // One that stayed, not a new one.
-        let taken = chunks.take(LARGE_BYTES);
-        assert_eq!((spare(), budget.used(Purpose::Level0)), (3, 6 * LARGE_BYTES + LARGE_BYTES / 2));
+        let taken = chunks.take(LARGE_PAGE_BYTES);
+        assert_eq!((spare(), budget.used(Purpose::Level0)), (3, 6 * LARGE_PAGE_BYTES + LARGE_PAGE_BYTES / 2));
         chunks.give_back([taken]);
         chunks.give_back(next);
         assert_eq!(spare(), 3);
@@ -114,7 +112,7 @@ mod tests {
         chunks.give_back(arena(0));
         assert_eq!((spare(), budget.used(Purpose::Level0)), (0, 0));
         chunks.give_back(arena(1));
-        assert_eq!((spare(), budget.used(Purpose::Level0)), (1, LARGE_BYTES));
+        assert_eq!((spare(), budget.used(Purpose::Level0)), (1, LARGE_PAGE_BYTES));
         drop(chunks);
         assert_eq!(budget.used(Purpose::Level0), 0);
     }

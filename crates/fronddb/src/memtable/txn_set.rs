@@ -43,13 +43,13 @@ impl TxnSet {
         let id = txn.0 / SHARDS as u64;
         let (word, bit) = ((id % IDS / 64) as usize, id % 64);
         let mut pages = shard.pages.lock();
-        let mut at = pages.len().saturating_sub(1);
-        if pages.last().is_none_or(|(page, _)| *page != id / IDS) {
-            at = pages.partition_point(|(page, _)| *page < id / IDS);
-            if pages.get(at).is_none_or(|(page, _)| *page != id / IDS) {
+        let at = match pages.last() {
+            Some((page, _)) if *page == id / IDS => pages.len() - 1,
+            _ => pages.binary_search_by_key(&(id / IDS), |(page, _)| *page).unwrap_or_else(|at| {
                 pages.insert(at, (id / IDS, Bits::default()));
-            }
-        }
+                at
+            }),
+        };
         pages[at].1[word] |= 1 << bit;
         shard.last.store(txn.0, Ordering::Relaxed);
     }
