@@ -207,7 +207,7 @@ impl Engine {
         let Some(bytes) = bytes else { return Ok(false) };
         let _guard = self.poison_on_panic();
         let started = self.clock.micros();
-        if self.sealed(self.tree.seal_step(&self.retention()))?.is_none() {
+        if self.whole(self.sealed(self.tree.seal_step(&self.retention())))?.is_none() {
             return Ok(false);
         }
         self.note_backed();
@@ -240,8 +240,12 @@ impl Engine {
         };
         {
             let _publishing = self.checkpoints.publishing.lock();
-            self.check_open()?;
-            let published = self.tree.publish(input, || self.logged(log.wait_durable(end.get())))?;
+            self.check_writable()?;
+            let ready = || {
+                self.logged(log.wait_durable(end.get()))?;
+                self.check_writable()
+            };
+            let published = self.whole(self.tree.publish(input, ready))?;
             self.counters.here().publications.add(1);
             let release = self.checkpoints.published(captured.get(), published.log_start, self.clock.micros());
             // The next publication releases what this one could not.

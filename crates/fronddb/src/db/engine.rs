@@ -19,7 +19,8 @@
 //!
 //! - E1: the first fatal failure is kept and answers every later write (`Poisoned`); it is never cleared.
 //! - E2: a panic between the first visible change of a write and its last, and one in a step of background work, poisons
-//!   ([`PoisonOnPanic`]).
+//!   ([`PoisonOnPanic`]). On its way there it lets latches go: a seal or a publication that would go on from there fails, and poisons as well
+//!   ([`Engine::whole`]); and nothing is published by a database that is poisoned.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -200,6 +201,11 @@ impl Engine {
     /// End of the log; 0 in a database that was opened read-only.
     pub(crate) fn log_end(&self) -> Lsn {
         self.log.as_ref().map_or(Lsn(0), Log::end_lsn)
+    }
+
+    /// Passes a result of the tree on: what finds it left half changed poisons, and need not wait for who left it so.
+    pub(crate) fn whole<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| if error.kind() == ErrorKind::Internal { self.poison(&error) } else { error })
     }
 
     /// To be held from the first visible change of a write to its last.

@@ -35,7 +35,7 @@
 //!
 //! `state` (reservations, retired space, installation) → the list of what readers paid for, the store's and the cache's own. `sealing` and
 //! `publishing` are held for the length of a seal and a publication, `releasing` while retired space is handed to the store; all three come
-//! before `state`, `releasing` behind `publishing`.
+//! before `state`, `releasing` behind `publishing`. Who waits for a seal or a publication that ends by a panic gets an error.
 //!
 //! # Failure
 //!
@@ -76,6 +76,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::base::memory::MemoryBudget;
+use crate::base::poison_mutex::PoisonMutex;
 use crate::base::sync::ArcSwap;
 use crate::base::sync::Mutex;
 use crate::base::{BlockPtr, Extent, Result, RunId, TxnId};
@@ -218,8 +219,8 @@ pub struct BeTree {
     version: ArcSwap<Version>,
     state: Mutex<State>,
     /// Held while a memtable is written: what readers had looked up in the cache when the last one began.
-    sealing: Mutex<u64>,
-    publishing: Mutex<publish::LastPublished>,
+    sealing: PoisonMutex<u64>,
+    publishing: PoisonMutex<publish::LastPublished>,
     /// Held while space that left [`State::retired`] is on its way to the store.
     releasing: Mutex<()>,
     counters: step::TreeCounters,
@@ -254,8 +255,8 @@ impl BeTree {
             env,
             version: ArcSwap::new(version),
             state: Mutex::new(state),
-            sealing: Mutex::default(),
-            publishing: Mutex::new(publish::LastPublished::new(saved)),
+            sealing: PoisonMutex::default(),
+            publishing: PoisonMutex::new(publish::LastPublished::new(saved)),
             releasing: Mutex::default(),
             counters: step::TreeCounters::default(),
             dead: dead::DeadRanges::default(),

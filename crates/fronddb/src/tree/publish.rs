@@ -137,7 +137,7 @@ impl BeTree {
     ///
     /// # Errors
     /// `NoSpace` and `Io` before the superblock is written (nothing changed, try again); `Poisoned` after
-    /// a failed sync.
+    /// a failed sync; `Internal` after a panic of another thread that published.
     ///
     /// `ready` is called before the superblock is written: it makes durable what the input relies on.
     pub fn publish(
@@ -145,7 +145,7 @@ impl BeTree {
         input: impl FnOnce(&Version) -> PublishInput,
         ready: impl FnOnce() -> Result<()>,
     ) -> Result<Published> {
-        let mut last = self.publishing.lock();
+        let mut last = self.publishing.lock()?;
         let captured = {
             let mut state = self.state.lock();
             let version = self.version.load_full();

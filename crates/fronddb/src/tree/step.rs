@@ -82,9 +82,9 @@ impl BeTree {
     /// pivots the root is about to get (call again).
     ///
     /// # Errors
-    /// Those of writing runs. The memtable stays sealed.
+    /// Those of writing runs; `Internal` after a panic of another thread that sealed. The memtable stays sealed.
     pub fn seal_step(&self, retention: &Retention<'_>) -> Result<Option<Sealed>> {
-        let Some(mut lookups) = self.sealing.try_lock() else { return Ok(None) };
+        let Some(mut lookups) = self.sealing.try_lock()? else { return Ok(None) };
         let (reservation, lower, cuts, memtable) = {
             let mut state = self.state.lock();
             let version = self.version.load_full();

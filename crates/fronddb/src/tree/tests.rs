@@ -2,6 +2,7 @@
 
 mod estimate;
 mod heirs;
+mod panics;
 mod parting;
 mod ranges;
 mod release;
@@ -184,6 +185,10 @@ impl Harness {
     }
 
     fn publish(&self) {
+        self.try_publish().expect("publish");
+    }
+
+    fn try_publish(&self) -> crate::base::Result<publish::Published> {
         let input = |_: &Version| PublishInput {
             status_image: vec![1, 2, 3],
             log_start: Lsn(0),
@@ -192,7 +197,7 @@ impl Harness {
             next_commit: CommitNumber(self.now + 1),
             extra: Vec::new(),
         };
-        self.tree.publish(input, || Ok(())).expect("publish");
+        self.tree.publish(input, || Ok(()))
     }
 
     /// Checks everything now, after all work that there is, and opened again.
