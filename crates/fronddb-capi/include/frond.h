@@ -930,7 +930,7 @@ typedef struct frond_statistics {
   uint64_t checkpoints_by_request; /* checkpoints on request */
   uint64_t blocks_read;            /* blocks read from the data file, but for blocks_read_bulk */
   uint64_t bytes_read;             /* bytes read from the data file */
-  uint64_t cache_hits;             /* lookups in the cache that found their block */
+  uint64_t cache_hits;             /* lookups of blocks that found them in memory */
   uint64_t cache_misses;           /* lookups in the cache that did not */
   uint64_t cache_decodes;          /* lookups in the cache that decoded a packed block; hits as well */
   uint64_t lock_waits;             /* lock requests that had to wait */

@@ -34,6 +34,12 @@
 //! learns which of the old ones were in use ([`Cache::peek`]), and puts the new ones in as soon as they are written
 //! ([`Cache::adopt`]): so readers do not pay for what is moved below them.
 //!
+//! # Uses that are not counted
+//!
+//! While nothing has to go, nobody needs to know what is in use. Runs then come by their blocks without asking here
+//! ([`Cache::counts_uses`]), which costs a read in memory more than the search in a block. A cache that becomes full starts with what it
+//! knows from before and learns the rest within a round of the hand.
+//!
 //! The bytes of blocks lie in the cache's [`Pool`], which tells the budget (`Purpose::Cache`) of the pages that it
 //! holds; the cache adds what the blocks and the table take besides. What all of it may be is whatever the budget leaves
 //! at the moment. The hand keeps what is in use a little below that, so that holes of evicted blocks can wait

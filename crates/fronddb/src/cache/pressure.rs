@@ -41,6 +41,17 @@ impl Cache {
         full
     }
 
+    /// True while some blocks have to go and the cache wants to know which are in use. Else a block may be used without its knowing
+    /// ([`Run`](crate::run::Run)s do so). As of the last look at whether there is room.
+    #[inline]
+    pub fn counts_uses(&self) -> bool {
+        #[cfg(test)]
+        if self.full_always.load(Ordering::Relaxed) {
+            return true;
+        }
+        self.full.load(Ordering::Relaxed)
+    }
+
     /// True when there is room for what nobody has asked for yet. The last quarter is for what is asked for.
     pub fn has_room(&self) -> bool {
         !self.is_full() && self.bytes() <= self.budget.cache_allowance() / 4 * 3

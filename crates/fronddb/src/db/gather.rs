@@ -89,7 +89,7 @@ impl Engine {
             checkpoints_by_request: checkpoints(CheckpointCause::Request),
             blocks_read: runs.block_reads_point + runs.block_reads_scan + runs.block_reads_meta,
             bytes_read: store.read_bytes,
-            cache_hits: cache.hits.iter().sum(),
+            cache_hits: cache.hits.iter().sum::<u64>() + runs.blocks_remembered,
             cache_misses: cache.misses.iter().sum(),
             cache_decodes: cache.decodes,
             lock_waits: locks.waits,

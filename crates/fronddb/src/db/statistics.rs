@@ -133,7 +133,7 @@ statistics! {
     blocks_read,
     /// Bytes read from the data file.
     bytes_read,
-    /// Lookups in the cache that found their block.
+    /// Lookups of blocks that found them in memory: in the cache, or, while that has room, where an index knew them to be.
     cache_hits,
     /// Lookups in the cache that did not.
     cache_misses,

@@ -22,9 +22,10 @@ pub(super) enum Event {
     ReadBytes = 8,
     ReadAhead = 9,
     BlockReadMetaPoint = 10,
+    BlockRemembered = 11,
 }
 
-const EVENTS: usize = 11;
+const EVENTS: usize = 12;
 
 /// Told of damage that reads go on without; by any thread, also under latches.
 type DamageObserver = Box<dyn Fn(&Error) + Send + Sync>;
@@ -64,6 +65,8 @@ pub struct RunStatistics {
     pub block_reads_meta: u64,
     /// Of these, those read for point reads.
     pub block_reads_meta_point: u64,
+    /// Blocks of messages that an index knew, so that the cache was not asked.
+    pub blocks_remembered: u64,
     /// Bytes of all blocks read from the file.
     pub read_bytes: u64,
     /// Windows: reads of several blocks at once, and of what was asked for before it was needed.
@@ -98,6 +101,7 @@ impl RunCounters {
             block_reads_bulk: sum(Event::BlockReadBulk),
             block_reads_meta: sum(Event::BlockReadMeta) + sum(Event::BlockReadMetaPoint),
             block_reads_meta_point: sum(Event::BlockReadMetaPoint),
+            blocks_remembered: sum(Event::BlockRemembered),
             read_bytes: sum(Event::ReadBytes),
             read_aheads: sum(Event::ReadAhead),
         }

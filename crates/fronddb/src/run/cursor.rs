@@ -407,7 +407,7 @@ impl RunCursor {
     fn load(&mut self, backward: bool) -> Result<bool> {
         let Some(path) = &self.path else { return Ok(false) };
         let ptr = path.ptr();
-        let found = match self.cached(ptr) {
+        let found = match self.cached(path) {
             Ok(Some(found)) => Ok(found),
             Ok(None) if self.is_trying && !self.is_packed(ptr) => {
                 self.has_stopped = true;
@@ -431,12 +431,12 @@ impl RunCursor {
     }
 
     /// A block that is cached, and whether it is in use.
-    fn cached(&self, ptr: BlockPtr) -> Result<Option<(Arc<EntryBlock>, bool)>> {
-        let run = &self.run;
+    fn cached(&self, path: &IndexPath) -> Result<Option<(Arc<EntryBlock>, bool)>> {
+        let (run, ptr) = (&self.run, path.ptr());
         if !self.mode.fill_cache {
-            return run.cache.peek(ptr.offset, |stored| run.decode_entries(ptr, self.tree(), stored));
+            return run.cache.peek(ptr.offset, |stored| run.decode_entries(ptr, path.tree(), stored));
         }
-        run.cache.lookup(ptr.offset).map(|block| Ok((block.messages(ptr.offset)?, false))).transpose()
+        Ok(run.entries_in_memory(path)?.map(|block| (block, false)))
     }
 
     /// True of a block that [`RunCursor::cached`] does not find and that is in the cache nevertheless: it has to be decoded.

@@ -10,7 +10,6 @@ use super::counters::Event;
 use super::path::{Access, IndexPath, Way};
 use crate::base::Result;
 use crate::base::key::PREFIX_BYTES;
-use crate::cache::CachedBlock;
 use crate::format::block::EntryBlock;
 use crate::format::run_meta::{KIND_COUNT, rows_of};
 use std::sync::Arc;
@@ -89,17 +88,9 @@ impl Run {
         }
     }
 
-    /// The block at `path`, if it is cached.
-    fn cached(&self, path: &IndexPath) -> Option<Arc<EntryBlock>> {
-        match self.cache.lookup(path.ptr().offset) {
-            Some(CachedBlock::Entries(block)) => Some(block),
-            _ => None,
-        }
-    }
-
     /// The block at `path`, unless it is damaged.
     fn sound(&self, path: &IndexPath) -> Result<Option<Arc<EntryBlock>>> {
-        match self.entries(path.ptr(), path.tree(), Event::BlockReadScan) {
+        match self.entries_at(path, path.tree(), Event::BlockReadScan) {
             Err(error) if error.is_unreadable() => Ok(None),
             block => block.map(Some),
         }
@@ -111,7 +102,7 @@ impl Run {
             // What has gone is in no estimate.
             _ if self.is_clipped() && key == self.meta.first_key => self.sound(path),
             Border::Read => self.sound(path),
-            Border::Guess => Ok(self.cached(path)),
+            Border::Guess => self.entries_in_memory(path),
         }
     }
 

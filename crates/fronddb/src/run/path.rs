@@ -5,7 +5,7 @@ use super::counters::Event;
 use crate::base::key::KeyRange;
 use crate::base::{BlockPtr, Error, Result, TreeId, key};
 use crate::cache::Priority;
-use crate::format::block::{IndexBlock, IndexEntry};
+use crate::format::block::{EntryBlock, IndexBlock, IndexEntry};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -184,6 +184,17 @@ impl IndexPath {
     #[inline]
     pub(super) fn ptr(&self) -> BlockPtr {
         self.leaf.ptr(self.at)
+    }
+
+    /// Its block, if readers left it here and it still is in memory.
+    #[inline]
+    pub(super) fn remembered(&self) -> Option<Arc<EntryBlock>> {
+        self.leaf.remembered(self.at)
+    }
+
+    /// Leaves its block here for readers to come.
+    pub(super) fn remember(&self, block: &Arc<EntryBlock>) {
+        self.leaf.remember(self.at, block);
     }
 
     /// Its separator.

@@ -2,7 +2,8 @@
 //!
 //! A point read of a cached run is: key range → filter (one cache line; where it is [worth it](super::presence)) → index (binary search
 //! by the first eight bytes of separators) → entry block (likewise). Filter and top index are reached by a [`Shortcut`] that
-//! leaves the cache's table alone.
+//! leaves the cache's table alone. While the cache does not count uses, entry blocks that it was once asked for are reached by their
+//! index likewise.
 
 use super::counters::Event;
 use super::path::{Access, IndexPath};
@@ -138,7 +139,8 @@ impl Run {
     #[inline]
     pub(super) fn top_index(&self, access: Access) -> Result<Arc<IndexBlock>> {
         let lookup = || self.index(self.meta.index, access);
-        if access == Access::Bulk { self.front.top.borrow(lookup) } else { self.front.top.follow(lookup) }
+        let is_use = access != Access::Bulk && self.cache.counts_uses();
+        if is_use { self.front.top.follow(lookup) } else { self.front.top.borrow(lookup) }
     }
 
     #[inline]
@@ -170,7 +172,9 @@ impl Run {
         if !self.has_filter() {
             return Ok(None);
         }
-        match self.front.filter.follow(|| self.cached_filter(cause)) {
+        let lookup = || self.cached_filter(cause);
+        let filter = &self.front.filter;
+        match if self.cache.counts_uses() { filter.follow(lookup) } else { filter.borrow(lookup) } {
             Ok(filter) => Ok(Some(filter)),
             Err(error) if error.is_unreadable() => Ok(None),
             Err(error) => Err(error),
@@ -186,9 +190,41 @@ impl Run {
         }
     }
 
+    /// The block of messages at `path`, if it is in memory decoded.
+    ///
+    /// # Errors
+    /// `Internal` when a block of another kind is there.
+    #[inline]
+    pub(super) fn entries_in_memory(&self, path: &IndexPath) -> Result<Option<Arc<EntryBlock>>> {
+        let counts_uses = self.cache.counts_uses();
+        if !counts_uses && let Some(block) = path.remembered() {
+            self.counters.add(Event::BlockRemembered, 1);
+            return Ok(Some(block));
+        }
+        let offset = path.ptr().offset;
+        let Some(block) = self.cache.lookup(offset) else { return Ok(None) };
+        let block = block.messages(offset)?;
+        if !counts_uses {
+            path.remember(&block);
+        }
+        Ok(Some(block))
+    }
+
+    /// The block of messages at `path`.
+    #[inline]
+    pub(super) fn entries_at(&self, path: &IndexPath, tree: TreeId, cause: Event) -> Result<Arc<EntryBlock>> {
+        // A cache that counts uses learns how it is used as well.
+        if !self.cache.counts_uses()
+            && let Some(block) = self.entries_in_memory(path)?
+        {
+            return Ok(block);
+        }
+        self.entries(path.ptr(), tree, cause)
+    }
+
     /// A block of messages, through the cache.
     #[inline]
-    pub(super) fn entries(&self, ptr: BlockPtr, tree: TreeId, cause: Event) -> Result<Arc<EntryBlock>> {
+    fn entries(&self, ptr: BlockPtr, tree: TreeId, cause: Event) -> Result<Arc<EntryBlock>> {
         self.cache.entries(
             ptr.offset,
             Priority::Normal,
@@ -277,7 +313,7 @@ impl Run {
             return Ok(ControlFlow::Continue(()));
         }
         let mut path = IndexPath::seek_point(self, key)?;
-        let mut block = self.entries(path.ptr(), tree, Event::BlockReadPoint)?;
+        let mut block = self.entries_at(&path, tree, Event::BlockReadPoint)?;
         let mut index = block.lower_bound(key);
         let mut found = false;
         loop {
@@ -286,7 +322,7 @@ impl Run {
                 if !path.goes_on(key) || !path.next(self)? {
                     break;
                 }
-                block = self.entries(path.ptr(), tree, Event::BlockReadPoint)?;
+                block = self.entries_at(&path, tree, Event::BlockReadPoint)?;
                 index = 0;
                 continue;
             }
@@ -336,7 +372,7 @@ impl Run {
             self.filter(Event::BlockReadMeta)?;
         }
         let path = IndexPath::seek(self, key)?;
-        self.entries(path.ptr(), key::tree_of(key), Event::BlockReadBulk).map(|_| ())
+        self.entries_at(&path, key::tree_of(key), Event::BlockReadBulk).map(|_| ())
     }
 
     /// A cursor that stands nowhere yet.

@@ -5,6 +5,7 @@ mod clip;
 mod damage;
 mod heirs;
 mod index;
+mod remembered;
 
 use super::{CodecTable, CursorMode, Place, Run, RunCounters, RunOptions, RunWriter, read_blob, write_blob};
 use crate::base::checksum::key_hash;

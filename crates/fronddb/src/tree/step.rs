@@ -94,7 +94,7 @@ impl BeTree {
             let Some(id) = state.reservations.begin_seal(root.height(), cuts.clone()) else { return Ok(None) };
             (id, root.slots()[0].lower().clone(), cuts, memtable)
         };
-        let before = std::mem::replace(&mut *lookups, self.env.cache.lookups());
+        let before = std::mem::replace(&mut *lookups, self.lookups());
         // Readers look for messages as often as messages come: they will want these too.
         let is_in_use = *lookups - before >= memtable.messages() && self.env.cache.has_room();
         let written = self.write_memtable(retention, &memtable, lower, cuts, is_in_use);
@@ -104,6 +104,11 @@ impl BeTree {
         self.count(&outcome, &self.counters.seals, &self.counters.seal_bytes);
         self.install_seal(&mut state, outcome);
         Ok(Some(Sealed { memtable_id: memtable.id() }))
+    }
+
+    /// Lookups of messages by readers so far.
+    fn lookups(&self) -> u64 {
+        self.env.cache.lookups() + self.env.run_counters.statistics().blocks_remembered
     }
 
     fn write_memtable(

@@ -15,10 +15,17 @@
 //! prefix that all of them share, as numbers. A search begins where the wanted head would be if heads lay at equal distances, and
 //! goes on from there in steps that double: of keys that are numbers that is next to where it ends, and of others it takes at most twice the
 //! steps of a binary search. An index is seldom in the processor's caches, and each place that is looked at costs a read of memory.
+//!
+//! Beside where a block is in the file lies a reference to where it is in memory, if a reader left it there ([`IndexBlock::remember`]). It
+//! keeps nothing: what the cache lets go is gone, but for the memory of the block's own fields (some 200 bytes), which stays until the next
+//! look or until the index goes.
 
+use super::EntryBlock;
 use super::entries::head;
 use crate::base::codec::{Decoder, put_bytes, put_varint};
+use crate::base::sync::Mutex;
 use crate::base::{BlockPtr, Error, Result};
+use std::sync::{Arc, Weak};
 
 const FLAG_CONTINUES: u8 = 1;
 /// The first step from a guess: half of what one read of memory brings.
@@ -150,18 +157,22 @@ pub struct IndexBlock {
 }
 
 /// What a read of one key needs of an entry.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
+#[repr(align(32))]
 struct Place {
     offset: u64,
     stored: u32,
     continues: bool,
+    block: Mutex<Weak<EntryBlock>>,
 }
 
-const _: () = assert!(size_of::<Place>() == 16, "none lies on two cache lines");
+// Mutexes that a model checker steps through are larger.
+#[cfg(not(feature = "schedules"))]
+const _: () = assert!(size_of::<Place>() == 32, "none lies on two cache lines");
 
 impl Place {
     #[inline]
-    fn ptr(self) -> BlockPtr {
+    fn ptr(&self) -> BlockPtr {
         BlockPtr { offset: self.offset, stored: self.stored }
     }
 }
@@ -218,7 +229,12 @@ impl IndexBlock {
                 return Err(damaged("impossible address"));
             }
             end = ptr.offset + u64::from(ptr.stored);
-            places.push(Place { offset: ptr.offset, stored: ptr.stored, continues: flags & FLAG_CONTINUES != 0 });
+            places.push(Place {
+                offset: ptr.offset,
+                stored: ptr.stored,
+                continues: flags & FLAG_CONTINUES != 0,
+                block: Mutex::default(),
+            });
             before.push(totals);
             totals.0 = totals.0.checked_add(messages).ok_or_else(|| damaged("too many messages"))?;
             totals.1 = totals.1.checked_add(bytes).ok_or_else(|| damaged("too many bytes"))?;
@@ -250,7 +266,7 @@ impl IndexBlock {
     #[inline]
     pub fn entry(&self, index: usize) -> IndexEntry {
         let index = index.min(self.places.len() - 1);
-        let (place, (messages_before, bytes_before)) = (self.places[index], self.before[index]);
+        let (place, (messages_before, bytes_before)) = (&self.places[index], self.before[index]);
         IndexEntry { ptr: place.ptr(), messages_before, bytes_before, continues: place.continues }
     }
 
@@ -258,6 +274,22 @@ impl IndexBlock {
     #[inline]
     pub fn ptr(&self, index: usize) -> BlockPtr {
         self.places[index.min(self.places.len() - 1)].ptr()
+    }
+
+    /// The messages of entry `index`, which is below the count, if a reader [left](IndexBlock::remember) them there and they still are in memory.
+    #[inline]
+    pub fn remembered(&self, index: usize) -> Option<Arc<EntryBlock>> {
+        let mut known = self.places[index].block.lock();
+        let block = known.upgrade();
+        if block.is_none() {
+            *known = Weak::new();
+        }
+        block
+    }
+
+    /// Leaves a reference to the messages of entry `index`, which is below the count, for readers to come.
+    pub fn remember(&self, index: usize, block: &Arc<EntryBlock>) {
+        *self.places[index].block.lock() = Arc::downgrade(block);
     }
 
     /// Messages and stored bytes of the run before the end of entry `index`.
