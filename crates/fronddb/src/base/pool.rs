@@ -33,6 +33,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::memory::{MemoryBudget, Purpose};
 use super::page_buf::{LARGE_PAGE_BYTES, PageBuf};
+use super::prefetch::prefetch;
 use super::space::PAGE_BYTES;
 use super::sync::Mutex;
 
@@ -43,7 +44,6 @@ pub const PIECE_BYTES_MAX: usize = SEGMENT_BYTES / 4;
 
 const SEGMENT_BYTES: usize = 4 << 20;
 const SEGMENT_UNITS: u64 = (SEGMENT_BYTES / UNIT_BYTES) as u64;
-const CACHE_LINE_BYTES: usize = 64;
 const PAGE: usize = PAGE_BYTES as usize;
 const PAGE_UNITS: u64 = (PAGE / UNIT_BYTES) as u64;
 const SEGMENT_PAGES: usize = SEGMENT_BYTES / PAGE;
@@ -356,20 +356,11 @@ impl Piece {
         Piece { pointer, length, home: Home::Own(shared, map) }
     }
 
-    /// Has the processor read these bytes from memory while it does something else. Costs next to nothing where they are at hand.
+    /// See [`prefetch`].
     #[inline]
-    pub fn read_ahead(&self, range: Range<usize>) {
+    pub fn prefetch(&self, range: Range<usize>) {
         let range = range.start.min(self.length)..range.end.min(self.length);
-        for at in range.step_by(CACHE_LINE_BYTES) {
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            // Safety: any address may be asked for; this one lies in the piece.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(self.pointer.as_ptr().add(at).cast());
-            }
-            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-            let _ = at;
-        }
+        prefetch(self.pointer.as_ptr().wrapping_add(range.start), range.len());
     }
 
     /// Bytes that it takes and no pool counts.

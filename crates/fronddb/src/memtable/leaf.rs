@@ -17,6 +17,7 @@ use std::ptr::{NonNull, null_mut};
 use super::arena::Arena;
 use super::node::{self, Node, Target};
 use super::order::{self, SLOTS};
+use crate::base::prefetch::prefetch;
 use crate::base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Entries that stay when a leaf is split in the middle.
@@ -89,6 +90,13 @@ pub(super) unsafe fn next_of<'l>(leaf: Link, level: usize) -> &'l AtomicPtr<Leaf
     unsafe { &*leaf.cast::<AtomicPtr<Leaf>>().sub(level + 1) }
 }
 
+/// Has the processor read a node whole: where in it a search looks next depends on what it finds first.
+#[inline]
+pub(super) fn prefetch_node(link: Link) {
+    let link_bytes = size_of::<AtomicPtr<Leaf>>();
+    prefetch(link.cast::<u8>().wrapping_sub(link_bytes), link_bytes + size_of::<Leaf>());
+}
+
 impl Leaf {
     /// True when the anchor comes before `target`: then what lies at `target` does not belong to an earlier leaf.
     #[inline]
@@ -108,6 +116,12 @@ impl Leaf {
         self.entries[order::slot(order, rank)].load(Ordering::Acquire)
     }
 
+    /// The prefix of this entry's key.
+    #[inline]
+    pub(super) fn prefix(&self, order: u64, rank: usize) -> u64 {
+        self.prefixes[order::slot(order, rank)].load(Ordering::Acquire)
+    }
+
     /// The rank of the first entry that does not precede `target`.
     #[inline]
     pub(super) fn lower_bound(&self, order: u64, target: &Target<'_>) -> usize {
@@ -117,7 +131,7 @@ impl Leaf {
         }
         while low < high {
             let middle = (low + high) / 2;
-            let prefix = self.prefixes[order::slot(order, middle)].load(Ordering::Acquire);
+            let prefix = self.prefix(order, middle);
             if prefix < target.prefix || prefix == target.prefix && self.entry_precedes(order, middle, target) {
                 low = middle + 1;
             } else {

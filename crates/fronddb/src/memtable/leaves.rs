@@ -170,11 +170,19 @@ impl LeafList {
         }
         let order = leaf.order.load(Ordering::Relaxed);
         let (rank, count) = (leaf.lower_bound(order, &target), order::count(order));
-        // Safety: a link is null or to a leaf.
-        let follower = if rank < count { leaf.entry(order, rank) } else { unsafe { anchor_of(next) } };
+        let (prefix, follower) = match rank < count {
+            true => (leaf.prefix(order, rank), leaf.entry(order, rank)),
+            // Safety: a link is null or to a leaf.
+            false => unsafe { anchor_of(next) },
+        };
+        // The follower itself mostly lies in no cache of the processor, so its prefix is asked first.
         // Safety: `follower` is null or a node; `node` is not reachable.
         unsafe {
-            if !follower.is_null() && node::seq_of(follower) == seq && node::key_of(follower) == message.key {
+            if prefix == target.prefix
+                && !follower.is_null()
+                && node::seq_of(follower) == seq
+                && node::key_of(follower) == message.key
+            {
                 node::set_turn(node, node::turn_of(follower) + 1);
             }
         }
@@ -315,6 +323,7 @@ impl LeafList {
     #[inline]
     fn walk_down(&self, mut link: Link, target: &Target<'_>, level: u64) -> Link {
         loop {
+            leaf::prefetch_node(link);
             // Safety: a root or an entry of an inner node (S3).
             let node = unsafe { self.at(link) };
             if node.level <= level {
@@ -383,7 +392,9 @@ impl LeafList {
                 (rank, if rank < order::count(order) { leaf.entry(order, rank) } else { null_mut() })
             });
             if !node.is_null() {
-                return Position { node, leaf: link, state, order, rank };
+                let position = Position { node, leaf: link, state, order, rank };
+                self.prefetch(&position);
+                return position;
             }
             // Safety: every leaf has level 0. A leaf that was linked meanwhile may hold what is looked for.
             if unsafe { next_of(link, 0).load(Ordering::Acquire) } == next {
@@ -466,9 +477,23 @@ impl LeafList {
     #[inline]
     fn next(&self, position: &Position) -> Position {
         match self.neighbour(position, |rank| rank.wrapping_add(1)) {
-            Some(next) => next,
+            Some(next) => {
+                self.prefetch(&next);
+                next
+            }
             // Safety: a node of this list. Its leaf precedes the place after it, also when the node is the anchor.
             None => self.first_from(position.leaf, &unsafe { Target::of(position.node, true) }),
+        }
+    }
+
+    /// Has the processor read the message at `position`, and the key of the one after it in its leaf: a walk comes there when it has done
+    /// something else, in a merge mostly.
+    #[inline]
+    fn prefetch(&self, position: &Position) {
+        node::prefetch_message(position.node);
+        if !position.node.is_null() && position.rank + 1 < order::count(position.order) {
+            // Safety: a position is in a leaf of this list.
+            node::prefetch_key(unsafe { self.at(position.leaf) }.entry(position.order, position.rank + 1));
         }
     }
 
@@ -512,14 +537,14 @@ impl LeafList {
     }
 }
 
-/// The anchor of a leaf; null for null.
+/// The anchor of a leaf, with the prefix of its key; null for null.
 ///
 /// # Safety
 /// `link` is null or to a leaf in an arena that lives.
 #[inline]
-unsafe fn anchor_of(link: Link) -> Node {
+unsafe fn anchor_of(link: Link) -> (u64, Node) {
     // Safety: by contract.
-    if link.is_null() { null_mut() } else { unsafe { (*link).anchor } }
+    if link.is_null() { (0, null_mut()) } else { unsafe { ((*link).anchor_prefix(), (*link).anchor) } }
 }
 
 /// A place in a list, which it keeps alive.

@@ -21,6 +21,7 @@ use std::cmp::Ordering as Order;
 use super::arena::Arena;
 use crate::base::TxnId;
 use crate::base::key::PREFIX_BYTES;
+use crate::base::prefetch::{CACHE_LINE_BYTES, prefetch};
 use crate::format::{Kind, Message, Stamp};
 
 const KEY_AT: usize = 32;
@@ -97,6 +98,18 @@ pub(super) fn write(arena: &Arena, seq: u64, txn: TxnId, step: u32, message: &Me
         std::ptr::copy_nonoverlapping(payload.as_ptr(), node.add(KEY_AT + key.len()), payload.len());
     }
     node
+}
+
+/// Has the processor read what most messages take.
+#[inline]
+pub(super) fn prefetch_message(node: Node) {
+    prefetch(node, 4 * CACHE_LINE_BYTES);
+}
+
+/// Has the processor read what most messages have before their payload.
+#[inline]
+pub(super) fn prefetch_key(node: Node) {
+    prefetch(node, CACHE_LINE_BYTES);
 }
 
 /// Sets the turn of a node.

@@ -315,6 +315,7 @@ impl Run {
         let mut path = IndexPath::seek_point(self, key)?;
         let mut block = self.entries_at(&path, tree, Event::BlockReadPoint)?;
         let mut index = block.lower_bound(key);
+        block.prefetch_payload(index);
         let mut found = false;
         loop {
             if index == block.count() {

@@ -5,6 +5,7 @@
 //! cache sees that the block is in use.
 
 use crate::base::Result;
+use crate::base::prefetch::prefetch;
 use crate::base::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -39,7 +40,10 @@ impl<T> Shortcut<T> {
     /// The block, by `lookup` when it is not there any more. Is no use of it.
     #[inline]
     pub(super) fn borrow(&self, lookup: impl FnOnce() -> Result<Arc<T>>) -> Result<Arc<T>> {
-        let known = self.block.lock().upgrade();
+        let known = self.block.lock();
+        // With the count of references comes what it is looked at for.
+        prefetch(known.as_ptr().cast(), size_of::<T>());
+        let known = { known }.upgrade();
         known.map_or_else(|| self.remember(lookup()?), Ok)
     }
 

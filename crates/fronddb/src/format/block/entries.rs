@@ -170,27 +170,35 @@ impl EntryBlock {
     /// Has the processor read what a search looks at, and where the payload that it finds is looked up: one place after the other
     /// would each cost a read of memory.
     #[inline]
-    fn read_ahead(&self) {
+    fn prefetch_keys(&self) {
         let keys = self.payloads.start as usize;
         let (prefix, rests) = (self.prefix as usize, keys - self.prefix as usize);
         if keys <= SEARCHED_BYTES {
-            self.bytes.read_ahead(0..keys);
+            self.bytes.prefetch(0..keys);
         } else {
             for quarter in 1..4 {
                 let at = prefix + rests / 4 * quarter;
-                self.bytes.read_ahead(at..at + 1);
+                self.bytes.prefetch(at..at + 1);
             }
         }
         let ends = self.payloads.ends as usize;
         if ends > 0 && self.count() <= SEARCHED_BYTES / 8 {
-            self.bytes.read_ahead(ends..ends + 2 * self.count());
+            self.bytes.prefetch(ends..ends + 2 * self.count());
+        }
+    }
+
+    /// Has the processor read the payload of message `index`, if there is one.
+    #[inline]
+    pub fn prefetch_payload(&self, index: usize) {
+        if index < self.count() {
+            self.bytes.prefetch(self.payloads.get(&self.bytes, index));
         }
     }
 
     /// Number of the first message whose key is at or above `key`; `count()` if there is none.
     #[inline]
     pub fn lower_bound(&self, key: &[u8]) -> usize {
-        self.read_ahead();
+        self.prefetch_keys();
         let common = self.common();
         let shared = common.len().min(key.len());
         match key[..shared].cmp(&common[..shared]) {
@@ -403,7 +411,9 @@ impl EntryCursor {
 
     /// First (newest) message of the lowest key at or above `key`; false if there is none.
     pub fn seek(&mut self, key: &[u8]) -> bool {
-        let index = self.block.as_ref().map_or(0, |block| block.lower_bound(key));
+        let Some(block) = &self.block else { return false };
+        let index = block.lower_bound(key);
+        block.prefetch_payload(index);
         self.move_to(index)
     }
 
