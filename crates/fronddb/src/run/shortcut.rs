@@ -40,10 +40,12 @@ impl<T> Shortcut<T> {
     /// The block, by `lookup` when it is not there any more. Is no use of it.
     #[inline]
     pub(super) fn borrow(&self, lookup: impl FnOnce() -> Result<Arc<T>>) -> Result<Arc<T>> {
-        let known = self.block.lock();
-        // With the count of references comes what it is looked at for.
-        prefetch(known.as_ptr().cast(), size_of::<T>());
-        let known = { known }.upgrade();
+        let known = {
+            let known = self.block.lock();
+            // With the count of references comes what the block is wanted for.
+            prefetch(known.as_ptr().cast(), size_of::<T>());
+            known.upgrade()
+        };
         known.map_or_else(|| self.remember(lookup()?), Ok)
     }
 

@@ -23,6 +23,7 @@ const BESIDE: &[(&str, &str)] = &[("store", "format")];
 const UNSAFE: &[&str] = &[
     "base/page_buf.rs",
     "base/pool.rs",
+    "base/prefetch.rs",
     "memtable/arena.rs",
     "memtable/leaf.rs",
     "memtable/leaves.rs",

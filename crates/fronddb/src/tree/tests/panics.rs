@@ -1,3 +1,5 @@
+//! What a step leaves that ends by a panic.
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
