@@ -1,4 +1,5 @@
-//! A mutex that a panic closes for good, as the standard library's does: what its holder was in the middle of, nobody takes up.
+//! A mutex that a panic closes for good, nearly as the standard library's does: what its holder was in the middle of, nobody takes up. (It also closes when it
+//! is only used on the way of a panic: then the database is poisoned in any case.)
 //!
 //! A panic poisons the database (`db/engine.rs`, E2), but on its way there it lets go of one latch after the other, and whoever waits
 //! for one may go on before the database knows. The latches of the long steps, which other threads wait for and which leave something

@@ -36,9 +36,9 @@
 //!
 //! # Uses that are not counted
 //!
-//! While nothing has to go, nobody needs to know what is in use. Runs then come by their blocks without asking here
-//! ([`Cache::counts_uses`]), which costs a read in memory more than the search in a block. A cache that becomes full starts with what it
-//! knows from before and learns the rest within a round of the hand.
+//! While there is room for all that may be asked for, nobody needs to know what is in use. Runs then come by blocks that they have asked for here
+//! before ([`Cache::room`]): asking costs a read in memory more than the search in a block. When that while is over, the hand starts with
+//! what was counted until then, and blocks are asked for here again, once at least in each while, so that one that stays in use stays.
 //!
 //! The bytes of blocks lie in the cache's [`Pool`], which tells the budget (`Purpose::Cache`) of the pages that it
 //! holds; the cache adds what the blocks and the table take besides. What all of it may be is whatever the budget leaves
@@ -59,7 +59,7 @@ mod shard;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
@@ -174,6 +174,8 @@ pub struct Cache {
     tickets: AtomicU64,
     /// See [`Cache::is_full`].
     full: AtomicBool,
+    /// Even while there is room for all, odd while there is not: [`Cache::room`].
+    phase: AtomicU32,
     /// See [`Cache::set_data_bytes`].
     data_bytes: AtomicU64,
     misses: [AtomicU64; 4],
@@ -204,6 +206,7 @@ impl Cache {
             hand,
             tickets,
             full: AtomicBool::new(false),
+            phase: AtomicU32::new(0),
             data_bytes: AtomicU64::new(0),
             misses: Default::default(),
             reads: AtomicU64::new(0),
@@ -402,6 +405,7 @@ impl Cache {
     /// Evicts down to the budget's allowance, and gives holes back to the system where they are too many.
     pub fn trim(&self) {
         self.trim_for(0);
+        self.look_for_room();
     }
 
     /// As [`Cache::trim`], leaving `bytes` of the allowance free: for who is about to use them.

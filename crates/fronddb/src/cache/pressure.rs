@@ -41,15 +41,26 @@ impl Cache {
         full
     }
 
-    /// True while some blocks have to go and the cache wants to know which are in use. Else a block may be used without its knowing
-    /// ([`Run`](crate::run::Run)s do so). As of the last look at whether there is room.
+    /// While there is room for all that may be asked for, the number of this while: blocks may be used without asking here. Else none,
+    /// and uses are counted. As of the last [`Cache::trim`].
     #[inline]
-    pub fn counts_uses(&self) -> bool {
+    pub fn room(&self) -> Option<u8> {
         #[cfg(test)]
         if self.full_always.load(Ordering::Relaxed) {
-            return true;
+            return None;
         }
-        self.full.load(Ordering::Relaxed)
+        let phase = self.phase.load(Ordering::Relaxed);
+        phase.is_multiple_of(2).then_some(phase as u8)
+    }
+
+    /// Looks whether the phase that [`Cache::room`] tells of is over.
+    pub(super) fn look_for_room(&self) {
+        let phase = self.phase.load(Ordering::Relaxed);
+        if self.is_short() == phase.is_multiple_of(2) {
+            // Another thread may have seen it, too.
+            let next = phase.wrapping_add(1);
+            let _ = self.phase.compare_exchange(phase, next, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// True when there is room for what nobody has asked for yet. The last quarter is for what is asked for.

@@ -220,7 +220,6 @@ impl Engine {
     /// Makes the present root durable.
     pub(crate) fn publish(&self) -> Result<()> {
         let log = self.log()?;
-        let _guard = self.poison_on_panic();
         let (end, captured) = (Cell::new(Lsn(0)), Cell::new(0));
         let input = |version: &crate::tree::Version| {
             captured.set(version.number);
@@ -240,6 +239,8 @@ impl Engine {
         };
         {
             let _publishing = self.checkpoints.publishing.lock();
+            // Before the latch goes.
+            let _guard = self.poison_on_panic();
             self.check_writable()?;
             let ready = || {
                 self.logged(log.wait_durable(end.get()))?;

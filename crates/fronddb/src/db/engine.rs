@@ -20,7 +20,7 @@
 //! - E1: the first fatal failure is kept and answers every later write (`Poisoned`); it is never cleared.
 //! - E2: a panic between the first visible change of a write and its last, and one in a step of background work, poisons
 //!   ([`PoisonOnPanic`]). On its way there it lets latches go: a seal or a publication that would go on from there fails, and poisons as well
-//!   ([`Engine::whole`]); and nothing is published by a database that is poisoned.
+//!   ([`Engine::whole`]). No publication begins, or goes on past the log's sync, in a database that is poisoned.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -203,7 +203,8 @@ impl Engine {
         self.log.as_ref().map_or(Lsn(0), Log::end_lsn)
     }
 
-    /// Passes a result of the tree on: what finds it left half changed poisons, and need not wait for who left it so.
+    /// Passes a result of the tree on. Of a seal or a publication what is `Internal` poisons, also in a thread of the caller's (B3): the tree may be left half
+    /// changed, by a panic of another thread too, which has perhaps not got as far as to poison.
     pub(crate) fn whole<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|error| if error.kind() == ErrorKind::Internal { self.poison(&error) } else { error })
     }

@@ -133,7 +133,8 @@ statistics! {
     blocks_read,
     /// Bytes read from the data file.
     bytes_read,
-    /// Lookups of blocks that found them in memory: in the cache, or, while that has room, where an index knew them to be.
+    /// Lookups of blocks that found them in memory: in the cache, or, while that has room for all, where an index knew a
+    /// block of messages to be.
     cache_hits,
     /// Lookups in the cache that did not.
     cache_misses,

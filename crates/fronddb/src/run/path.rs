@@ -186,15 +186,15 @@ impl IndexPath {
         self.leaf.ptr(self.at)
     }
 
-    /// Its block, if readers left it here and it still is in memory.
+    /// Its block, if readers left it here in this phase of the cache and it still is in memory.
     #[inline]
-    pub(super) fn remembered(&self) -> Option<Arc<EntryBlock>> {
-        self.leaf.remembered(self.at)
+    pub(super) fn remembered(&self, phase: u8) -> Option<Arc<EntryBlock>> {
+        self.leaf.remembered(self.at, phase)
     }
 
     /// Leaves its block here for readers to come.
-    pub(super) fn remember(&self, block: &Arc<EntryBlock>) {
-        self.leaf.remember(self.at, block);
+    pub(super) fn remember(&self, phase: u8, block: &Arc<EntryBlock>) {
+        self.leaf.remember(self.at, phase, block);
     }
 
     /// Its separator.

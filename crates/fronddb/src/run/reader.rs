@@ -2,8 +2,7 @@
 //!
 //! A point read of a cached run is: key range → filter (one cache line; where it is [worth it](super::presence)) → index (binary search
 //! by the first eight bytes of separators) → entry block (likewise). Filter and top index are reached by a [`Shortcut`] that
-//! leaves the cache's table alone. While the cache does not count uses, entry blocks that it was once asked for are reached by their
-//! index likewise.
+//! leaves the cache's table alone. While that has room for all, entry blocks that it was asked for are reached by their index likewise.
 
 use super::counters::Event;
 use super::path::{Access, IndexPath};
@@ -139,8 +138,10 @@ impl Run {
     #[inline]
     pub(super) fn top_index(&self, access: Access) -> Result<Arc<IndexBlock>> {
         let lookup = || self.index(self.meta.index, access);
-        let is_use = access != Access::Bulk && self.cache.counts_uses();
-        if is_use { self.front.top.follow(lookup) } else { self.front.top.borrow(lookup) }
+        match access {
+            Access::Point | Access::Scan => self.front.top.follow(self.cache.room(), lookup),
+            Access::LongScan | Access::Bulk => self.front.top.borrow(lookup),
+        }
     }
 
     #[inline]
@@ -172,9 +173,7 @@ impl Run {
         if !self.has_filter() {
             return Ok(None);
         }
-        let lookup = || self.cached_filter(cause);
-        let filter = &self.front.filter;
-        match if self.cache.counts_uses() { filter.follow(lookup) } else { filter.borrow(lookup) } {
+        match self.front.filter.follow(self.cache.room(), || self.cached_filter(cause)) {
             Ok(filter) => Ok(Some(filter)),
             Err(error) if error.is_unreadable() => Ok(None),
             Err(error) => Err(error),
@@ -196,16 +195,16 @@ impl Run {
     /// `Internal` when a block of another kind is there.
     #[inline]
     pub(super) fn entries_in_memory(&self, path: &IndexPath) -> Result<Option<Arc<EntryBlock>>> {
-        let counts_uses = self.cache.counts_uses();
-        if !counts_uses && let Some(block) = path.remembered() {
+        let room = self.cache.room();
+        if let Some(block) = room.and_then(|phase| path.remembered(phase)) {
             self.counters.add(Event::BlockRemembered, 1);
             return Ok(Some(block));
         }
         let offset = path.ptr().offset;
         let Some(block) = self.cache.lookup(offset) else { return Ok(None) };
         let block = block.messages(offset)?;
-        if !counts_uses {
-            path.remember(&block);
+        if let Some(phase) = room {
+            path.remember(phase, &block);
         }
         Ok(Some(block))
     }
@@ -213,8 +212,8 @@ impl Run {
     /// The block of messages at `path`.
     #[inline]
     pub(super) fn entries_at(&self, path: &IndexPath, tree: TreeId, cause: Event) -> Result<Arc<EntryBlock>> {
-        // A cache that counts uses learns how it is used as well.
-        if !self.cache.counts_uses()
+        // A cache that counts uses learns what this one is as well.
+        if self.cache.room().is_some()
             && let Some(block) = self.entries_in_memory(path)?
         {
             return Ok(block);

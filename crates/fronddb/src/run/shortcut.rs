@@ -2,12 +2,12 @@
 //!
 //! It refers to the block without keeping it, so the cache decides what stays. Most uses leave the cache's table alone, which
 //! costs a point read more than the search in the block itself; now and then one goes through it, so that the
-//! cache sees that the block is in use.
+//! cache sees that the block is in use. While there is room for all ([`Cache::room`](crate::cache::Cache::room)), one in each phase is enough.
 
 use crate::base::Result;
 use crate::base::prefetch::prefetch;
 use crate::base::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 /// One use in so many goes through the cache. An index or filter survives three rounds of the cache's hand.
@@ -18,21 +18,29 @@ const USES_PER_LOOKUP: u32 = 16;
 pub(super) struct Shortcut<T> {
     block: Mutex<Weak<T>>,
     uses: AtomicU32,
+    /// In which the cache was told of a use last; odd: in none.
+    phase: AtomicU8,
 }
 
 impl<T> Default for Shortcut<T> {
     fn default() -> Shortcut<T> {
-        Shortcut { block: Mutex::new(Weak::new()), uses: AtomicU32::new(0) }
+        Shortcut { block: Mutex::new(Weak::new()), uses: AtomicU32::new(0), phase: AtomicU8::new(1) }
     }
 }
 
 impl<T> Shortcut<T> {
-    /// The block; by `lookup` in the cache when it is not there any more, and every so often.
+    /// The block; by `lookup` in the cache when it is not there any more, and every so often, or once in this phase where there is `room`.
     #[inline]
-    pub(super) fn follow(&self, lookup: impl FnOnce() -> Result<Arc<T>>) -> Result<Arc<T>> {
+    pub(super) fn follow(&self, room: Option<u8>, lookup: impl FnOnce() -> Result<Arc<T>>) -> Result<Arc<T>> {
         // Ordering: only how often the cache is asked depends on it.
-        if self.uses.fetch_add(1, Ordering::Relaxed).is_multiple_of(USES_PER_LOOKUP) {
-            return self.remember(lookup()?);
+        let is_due = match room {
+            Some(phase) => self.phase.load(Ordering::Relaxed) != phase,
+            None => self.uses.fetch_add(1, Ordering::Relaxed).is_multiple_of(USES_PER_LOOKUP),
+        };
+        if is_due {
+            let block = self.remember(lookup()?)?;
+            room.into_iter().for_each(|phase| self.phase.store(phase, Ordering::Relaxed));
+            return Ok(block);
         }
         self.borrow(lookup)
     }
@@ -70,17 +78,26 @@ mod tests {
         let (shortcut, block) = (Shortcut::default(), Arc::new(7));
         let mut lookups = 0;
         for _ in 0..3 * USES_PER_LOOKUP {
-            let found = shortcut.follow(|| {
+            let found = shortcut.follow(None, || {
                 lookups += 1;
                 Ok(Arc::clone(&block))
             });
             assert_eq!(found.ok().as_deref(), Some(&7));
         }
         assert_eq!(lookups, 3);
+        for phase in [2, 2, 2, 4, 4] {
+            let found = shortcut.follow(Some(phase), || {
+                lookups += 1;
+                Ok(Arc::clone(&block))
+            });
+            assert_eq!(found.ok().as_deref(), Some(&7));
+        }
+        assert_eq!(lookups, 3 + 2, "once in each phase with room");
         assert_eq!(Arc::strong_count(&block), 1, "it keeps nothing");
         assert!(shortcut.leads_somewhere());
         drop(block);
         assert!(!shortcut.leads_somewhere());
-        assert!(shortcut.follow(|| Err(Error::internal("evicted"))).is_err());
+        assert!(shortcut.follow(None, || Err(Error::internal("evicted"))).is_err());
+        assert!(shortcut.follow(Some(4), || Err(Error::internal("evicted"))).is_err());
     }
 }

@@ -116,8 +116,12 @@ impl Store {
 }
 
 impl Drop for Publication<'_> {
-    /// Gives back what an unsuccessful publication took.
+    /// Gives back what an unsuccessful publication took. Of one that panicked a superblock may name it already: it stays taken, since
+    /// others may go on until they know of the panic.
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
         for extent in &self.written {
             self.store.free_unpublished(*extent);
         }

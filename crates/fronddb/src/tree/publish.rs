@@ -137,7 +137,7 @@ impl BeTree {
     ///
     /// # Errors
     /// `NoSpace` and `Io` before the superblock is written (nothing changed, try again); `Poisoned` after
-    /// a failed sync; `Internal` after a panic of another thread that published.
+    /// a failed sync; `Internal` after a panic of another thread that published; what `ready` says, and then nothing changed either.
     ///
     /// `ready` is called before the superblock is written: it makes durable what the input relies on.
     pub fn publish(

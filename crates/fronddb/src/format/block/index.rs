@@ -17,8 +17,8 @@
 //! steps of a binary search. An index is seldom in the processor's caches, and each place that is looked at costs a read of memory.
 //!
 //! Beside where a block is in the file lies a reference to where it is in memory, if a reader left it there ([`IndexBlock::remember`]). It
-//! keeps nothing: what the cache lets go is gone, but for the memory of the block's own fields (some 200 bytes), which stays until the next
-//! look or until the index goes.
+//! keeps nothing: what the cache lets go is gone, but for the memory of the block's own fields (some 200 bytes, counted by nobody), which stays
+//! until another block takes the place or the index goes. References are of one *phase* of the cache ([`Cache::room`](crate::cache::Cache::room)).
 
 use super::EntryBlock;
 use super::entries::head;
@@ -26,6 +26,7 @@ use crate::base::codec::{Decoder, put_bytes, put_varint};
 use crate::base::prefetch::{CACHE_LINE_BYTES, prefetch};
 use crate::base::sync::Mutex;
 use crate::base::{BlockPtr, Error, Result};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
 const FLAG_CONTINUES: u8 = 1;
@@ -143,7 +144,7 @@ impl IndexBuilder {
 
 /// A decoded, validated index block.
 ///
-/// What a search looks at is on its first cache line.
+/// What a search looks at first, and mostly all of it, is on its first cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct IndexBlock {
@@ -173,6 +174,8 @@ struct Place {
     offset: u64,
     stored: u32,
     continues: bool,
+    /// That of the reference; odd while there is none.
+    phase: AtomicU8,
     block: Mutex<Weak<EntryBlock>>,
 }
 
@@ -243,6 +246,7 @@ impl IndexBlock {
                 offset: ptr.offset,
                 stored: ptr.stored,
                 continues: flags & FLAG_CONTINUES != 0,
+                phase: AtomicU8::new(1),
                 block: Mutex::default(),
             });
             before.push(totals);
@@ -290,22 +294,26 @@ impl IndexBlock {
         self.places[index.min(self.places.len() - 1)].ptr()
     }
 
-    /// The messages of entry `index`, which is below the count, if a reader [left](IndexBlock::remember) them there and they still are in memory.
+    /// The messages of entry `index`, which is below the count, if a reader [left](IndexBlock::remember) them there in this `phase`, an even
+    /// number, and they still are in memory.
     #[inline]
-    pub fn remembered(&self, index: usize) -> Option<Arc<EntryBlock>> {
-        let mut known = self.places[index].block.lock();
+    pub fn remembered(&self, index: usize, phase: u8) -> Option<Arc<EntryBlock>> {
+        let place = &self.places[index];
+        // Ordering, here and below: what the phase is decides about what the cache learns, and nothing else.
+        if place.phase.load(Ordering::Relaxed) != phase {
+            return None;
+        }
+        let known = place.block.lock();
         // With the count of references comes what the block says of itself.
         prefetch(known.as_ptr().cast(), size_of::<EntryBlock>());
-        let block = known.upgrade();
-        if block.is_none() {
-            *known = Weak::new();
-        }
-        block
+        known.upgrade()
     }
 
-    /// Leaves a reference to the messages of entry `index`, which is below the count, for readers to come.
-    pub fn remember(&self, index: usize, block: &Arc<EntryBlock>) {
-        *self.places[index].block.lock() = Arc::downgrade(block);
+    /// Leaves a reference to the messages of entry `index`, which is below the count, for readers to come in this phase.
+    pub fn remember(&self, index: usize, phase: u8, block: &Arc<EntryBlock>) {
+        let place = &self.places[index];
+        *place.block.lock() = Arc::downgrade(block);
+        place.phase.store(phase, Ordering::Relaxed);
     }
 
     /// Messages and stored bytes of the run before the end of entry `index`.
@@ -454,11 +462,11 @@ mod tests {
         }
 
         #[test]
-        fn numbers_are_found_however_they_lie(mut keys in prop::collection::vec((0u64..u64::MAX, 0u32..64), 1..300), probes in prop::collection::vec((any::<u64>(), 0u32..64), 40), tail in 0usize..3) {
+        fn numbers_are_found_however_they_lie(mut keys in prop::collection::vec((0u64..u64::MAX, 0u32..64), 1..300), probes in prop::collection::vec((any::<u64>(), 0u32..64), 40), tail in 0usize..3, front in 0usize..20) {
             // Most are small, some far away: the worst for a guess.
             let number = |(number, shift): (u64, u32)| number >> shift;
             keys.sort_by_key(|key| number(*key));
-            let keys: Vec<Vec<u8>> = keys.into_iter().map(|key| [&[7; 3][..], &number(key).to_be_bytes(), &[1; 2][..tail]].concat()).collect();
+            let keys: Vec<Vec<u8>> = keys.into_iter().map(|key| [&[7; 20][..front], &number(key).to_be_bytes(), &[1; 2][..tail]].concat()).collect();
             let mut builder = IndexBuilder::default();
             for (index, key) in keys.iter().enumerate() {
                 let continues = index > 0 && keys[index - 1] == *key;
@@ -468,7 +476,7 @@ mod tests {
             builder.finish(0, &mut raw);
             let block = IndexBlock::decode(&raw)?;
             let near = |key: &Vec<u8>| [key[..key.len() - 1].to_vec(), key.clone(), [&key[..], &[0]].concat()];
-            let probes = probes.iter().map(|probe| [&[7; 3][..], &number(*probe).to_be_bytes()].concat());
+            let probes = probes.iter().map(|probe| [&[7; 20][..front], &number(*probe).to_be_bytes()].concat());
             for probe in probes.chain(keys.iter().flat_map(near)).chain([vec![7; 2], vec![7; 3], vec![0xff; 12]]) {
                 prop_assert_eq!(block.upper_bound(&probe), keys.partition_point(|key| *key <= probe));
             }

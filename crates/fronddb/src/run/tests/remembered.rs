@@ -85,13 +85,13 @@ fn an_index_keeps_no_block() {
     (0..3).for_each(|_| get(&run, &sample));
     // A reader has the index still, as it was.
     let index = run.top_index(super::super::path::Access::Scan).expect("reads");
-    let at = index.find(&sample.key);
-    let block = index.remembered(at).expect("known");
+    let (at, phase) = (index.find(&sample.key), world.cache.room().expect("room"));
+    let block = index.remembered(at, phase).expect("known");
     assert_eq!(Arc::strong_count(&block), 2, "the cache's and this one");
     world.forget_cached(&meta);
     assert_eq!(Arc::strong_count(&block), 1);
     drop(block);
-    assert!(index.remembered(at).is_none());
+    assert!(index.remembered(at, phase).is_none());
     assert_eq!(looks(&world, || get(&run, &sample)), AT_FILE);
 }
 
@@ -99,12 +99,53 @@ fn an_index_keeps_no_block() {
 fn a_cache_that_has_to_let_blocks_go_hears_of_each_use() {
     let (world, _, run, sample) = one_of_many();
     (0..3).for_each(|_| get(&run, &sample));
+    let beside = |world: &World| world.cache.statistics().hits[1..3].iter().sum::<u64>();
+    let before = beside(&world);
+    (0..40).for_each(|_| get(&run, &sample));
+    assert_eq!(beside(&world), before, "with room not of its index and filter either");
     world.cache.act_full();
-    let indexes = |world: &World| world.cache.statistics().hits[1];
-    let before = indexes(&world);
     for _ in 0..20 {
         assert_eq!(looks(&world, || get(&run, &sample)), AT_CACHE);
         assert_eq!(looks(&world, || seek(&run, &sample)), AT_CACHE);
     }
-    assert!(indexes(&world) > before, "of its index now and then");
+    assert!(beside(&world) > before, "of those now and then");
+}
+
+#[test]
+fn when_there_is_room_again_each_block_is_asked_for_once_more() {
+    let (world, _, run, sample) = one_of_many();
+    (0..3).for_each(|_| get(&run, &sample));
+    // More than there is memory for may be asked for, and then not any more.
+    world.cache.set_data_bytes(1 << 30);
+    world.cache.trim();
+    assert_eq!(world.cache.room(), None);
+    assert_eq!(looks(&world, || get(&run, &sample)), AT_CACHE);
+    world.cache.set_data_bytes(0);
+    world.cache.trim();
+    assert!(world.cache.room().is_some());
+    assert_eq!(looks(&world, || get(&run, &sample)), AT_CACHE, "so that it counts as used");
+    assert_eq!(looks(&world, || get(&run, &sample)), AT_INDEX);
+}
+
+#[test]
+fn an_index_that_a_long_scan_brought_and_others_use_stays_as_theirs_do() {
+    let (world, meta, run, sample) = one_of_many();
+    let mut cursor = run.cursor(CursorMode { is_long: true, asks_ahead: false, ..CursorMode::default() });
+    let mut more = cursor.first().expect("reads");
+    while more {
+        more = cursor.next().expect("reads");
+    }
+    drop(cursor);
+    (0..3).for_each(|_| get(&run, &sample));
+    // Down to where blocks that the scan brought went.
+    let blocks = world.cache.statistics().blocks;
+    for limit in (8..512).rev() {
+        world.cache.budget().set_limit(limit << 10);
+        world.cache.trim();
+        if world.cache.statistics().blocks < blocks / 2 {
+            break;
+        }
+    }
+    assert!(world.cache.statistics().blocks < blocks / 2);
+    assert!(world.cache.contains(meta.index.offset));
 }

@@ -492,6 +492,29 @@ fn a_failed_sync_poisons_and_reopening_recovers() {
     fail_each(CallClass::Sync, Fault::Error, true);
 }
 
+/// A panic behind the superblock leaves a generation that others do not know of. Until they know of the panic they go on.
+#[test]
+fn what_a_publication_that_panicked_has_written_is_not_written_over() {
+    for nth in 1..=2 {
+        let memory = MemoryStorage::new();
+        let plan = FaultPlan::new();
+        let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(shared(&memory), plan.clone()));
+        let (store, pieces) = grown(&storage);
+        let generation = store.superblock().generation;
+        plan.add(FaultRule::once(CallClass::Sync, nth, Fault::Panic).on("data.frond"));
+        let changes = SpaceChanges { added: vec![], removed: vec![] };
+        let publishing = std::panic::AssertUnwindSafe(|| publish(&store, &pieces, &changes).map(drop));
+        assert!(std::panic::catch_unwind(publishing).is_err(), "nth={nth}");
+        for _ in 0..100 {
+            new_piece(&store, 3, 99).unwrap();
+        }
+        let reopened = open(&shared(&memory.snapshot())).unwrap().store;
+        assert_eq!(reopened.superblock().generation, generation + nth - 1, "nth={nth}");
+        verify(&reopened).unwrap();
+        assert!(pieces.iter().all(|piece| is_intact(&reopened, *piece).unwrap()), "nth={nth}");
+    }
+}
+
 #[test]
 fn a_failed_write_loses_nothing() {
     fail_each(CallClass::Write, Fault::Error, false);
