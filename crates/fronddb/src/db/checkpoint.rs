@@ -383,8 +383,49 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::Error;
     use crate::base::memory::MemoryBudget;
+    use crate::db::database::Database;
+    use crate::db::options::{Durability, Options, TreeOptions, TxnOptions};
+    use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
     use crate::memtable::ChunkPool;
+    use std::time::Duration;
+
+    /// Poisoned before it begins, and while it waits for the log's sync: by another thread, which panicked or met what is fatal.
+    #[test]
+    fn a_poisoned_database_publishes_nothing() {
+        let kind = |result: Result<()>| result.map_err(|error| error.kind());
+        for while_it_waits in [false, true] {
+            let (memory, plan) = (MemoryStorage::new(), FaultPlan::new());
+            let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(Arc::new(memory), plan.clone()));
+            let options = Options::new().create_if_missing(true).storage(Some(storage)).manual_background(true);
+            let db = Database::open("/db", options.memory_bytes(8 << 20)).expect("opens");
+            let tree = db.create_tree("t", &TreeOptions::default()).expect("creates");
+            db.checkpoint().expect("works");
+            let wanted = TxnOptions { durability: Durability::None, ..TxnOptions::default() };
+            let txn = db.begin(wanted).expect("begins");
+            txn.put(&tree, b"key", b"value").expect("puts");
+            txn.commit().expect("commits");
+            let (engine, generation) = (db.engine(), db.statistics().expect("open").generation);
+            let poison = || kind(engine.whole(Err(Error::internal("found by another thread"))));
+            if while_it_waits {
+                let before = plan.calls(CallClass::Sync);
+                plan.add(FaultRule::once(CallClass::Sync, 1, Fault::Latency(Duration::from_secs(1))).on("log"));
+                std::thread::scope(|scope| {
+                    let publishing = scope.spawn(|| kind(engine.publish()));
+                    while plan.calls(CallClass::Sync) == before {
+                        std::thread::yield_now();
+                    }
+                    assert_eq!(poison(), Err(ErrorKind::Poisoned));
+                    assert_eq!(publishing.join().expect("no panic"), Err(ErrorKind::Poisoned));
+                });
+            } else {
+                assert_eq!(poison(), Err(ErrorKind::Poisoned));
+                assert_eq!(kind(engine.publish()), Err(ErrorKind::Poisoned));
+            }
+            assert_eq!(db.statistics().expect("open").generation, generation, "while_it_waits={while_it_waits}");
+        }
+    }
 
     #[test]
     fn what_is_sealed_while_it_is_looked_is_unread() {
