@@ -94,9 +94,12 @@ bool ha_frond::get_error_message(int error, String *text)
   return false;
 }
 
-/* The server's words for damage name no place, and advise a repair that there is not. */
+/* The server's words for damage name no place, and advise a repair that there is not. What UPDATE meets when it writes a row the server
+   takes for fatal, which no handler of a procedure hears of; of other transactions' locks it hears as when a row is read. */
 void ha_frond::print_error(int error, myf flags)
 {
+  if (error == HA_ERR_LOCK_DEADLOCK || error == HA_ERR_LOCK_WAIT_TIMEOUT || error == HA_ERR_RECORD_CHANGED)
+    flags&= ~ME_FATAL;
   if (error != HA_ERR_CRASHED)
     return handler::print_error(error, flags);
   flags&= ~(ME_WARNING | ME_NOTE);
