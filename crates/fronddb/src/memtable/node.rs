@@ -21,7 +21,7 @@ use std::cmp::Ordering as Order;
 use super::arena::Arena;
 use crate::base::TxnId;
 use crate::base::key::PREFIX_BYTES;
-use crate::base::prefetch::{CACHE_LINE_BYTES, prefetch};
+use crate::base::prefetch::{CACHE_LINE_BYTES, FRONT_BYTES, prefetch};
 use crate::format::{Kind, Message, Stamp};
 
 const KEY_AT: usize = 32;
@@ -103,7 +103,7 @@ pub(super) fn write(arena: &Arena, seq: u64, txn: TxnId, step: u32, message: &Me
 /// Has the processor read what most messages take.
 #[inline]
 pub(super) fn prefetch_message(node: Node) {
-    prefetch(node, 4 * CACHE_LINE_BYTES);
+    prefetch(node, FRONT_BYTES);
 }
 
 /// Has the processor read what most messages have before their payload.

@@ -4,9 +4,8 @@
 //! costs a point read more than the search in the block itself; now and then one goes through it, so that the
 //! cache sees that the block is in use. While there is room for all ([`Cache::room`](crate::cache::Cache::room)), one in each phase is enough.
 
-use crate::base::Result;
-use crate::base::prefetch::prefetch;
 use crate::base::sync::Mutex;
+use crate::base::{Result, prefetch};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -48,12 +47,7 @@ impl<T> Shortcut<T> {
     /// The block, by `lookup` when it is not there any more. Is no use of it.
     #[inline]
     pub(super) fn borrow(&self, lookup: impl FnOnce() -> Result<Arc<T>>) -> Result<Arc<T>> {
-        let known = {
-            let known = self.block.lock();
-            // With the count of references comes what the block is wanted for.
-            prefetch(known.as_ptr().cast(), size_of::<T>());
-            known.upgrade()
-        };
+        let known = prefetch::upgrade(&self.block.lock());
         known.map_or_else(|| self.remember(lookup()?), Ok)
     }
 

@@ -35,8 +35,7 @@
 //!
 //! `state` (reservations, retired space, installation) → the list of what readers paid for, the store's and the cache's own. `sealing` and
 //! `publishing` are held for the length of a seal and a publication, `releasing` while retired space is handed to the store; all three come
-//! before `state`, `releasing` behind `publishing`. Who waits for one of
-//! the first two while its holder panics gets an error.
+//! before `state`, `releasing` behind `publishing`. Who waits for one of the first two while its holder panics gets an error.
 //!
 //! # Failure
 //!

@@ -19,7 +19,7 @@
 //! - **E4** eight bytes follow the last rest.
 
 use crate::base::pool::Piece;
-use crate::base::prefetch::CACHE_LINE_BYTES;
+use crate::base::prefetch::FRONT_BYTES;
 use crate::base::{CommitNumber, Error, TxnId};
 use crate::format::{Kind, Message, Stamp};
 use std::cmp::Ordering;
@@ -32,8 +32,6 @@ use super::builder::{TAG_BLOB, TAG_COMMITTED, TAG_KIND, TAG_PUT, TAG_WRITTEN};
 const REST_BYTES_USUAL: usize = 32;
 /// Keys that take up to so many bytes are read from memory at once when they are searched.
 const SEARCHED_BYTES: usize = 512;
-/// So much of a payload is asked for before it is read: most rows, and of others what leads to the next of their bytes.
-const PREFETCHED_BYTES: usize = 4 * CACHE_LINE_BYTES;
 
 /// Strings that lie end to end in the buffer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -195,7 +193,7 @@ impl EntryBlock {
     pub fn prefetch_payload(&self, index: usize) {
         if index < self.count() {
             let span = self.payloads.get(&self.bytes, index);
-            self.bytes.prefetch(span.start..span.end.min(span.start + PREFETCHED_BYTES));
+            self.bytes.prefetch(span.start..span.end.min(span.start + FRONT_BYTES));
         }
     }
 

@@ -23,7 +23,7 @@
 use super::EntryBlock;
 use super::entries::head;
 use crate::base::codec::{Decoder, put_bytes, put_varint};
-use crate::base::prefetch::{CACHE_LINE_BYTES, prefetch};
+use crate::base::prefetch::{CACHE_LINE_BYTES, prefetch, upgrade};
 use crate::base::sync::Mutex;
 use crate::base::{BlockPtr, Error, Result};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -303,10 +303,7 @@ impl IndexBlock {
         if place.phase.load(Ordering::Relaxed) != phase {
             return None;
         }
-        let known = place.block.lock();
-        // With the count of references comes what the block says of itself.
-        prefetch(known.as_ptr().cast(), size_of::<EntryBlock>());
-        known.upgrade()
+        upgrade(&place.block.lock())
     }
 
     /// Leaves a reference to the messages of entry `index`, which is below the count, for readers to come in this phase.
