@@ -72,3 +72,24 @@ fn what_readers_look_for_is_cached_when_level_0_is_sealed() {
     assert_eq!(reads(&harness), before);
     harness.check();
 }
+
+#[test]
+fn half_as_many_looks_as_messages_are_enough() {
+    // How often who comes after a seal of 100 rows reads the file, when readers had looked for so many since the seal before.
+    let reads_after = |looks: u16| {
+        let mut harness = grown(3);
+        get_all(&harness, 0..900);
+        harness.write(&key(899), Kind::Put, &[0; 40]);
+        harness.seal_all();
+        get_all(&harness, 0..looks);
+        for number in 0..100 {
+            harness.write(&key(number), Kind::Put, &[1; 40]);
+        }
+        harness.seal_all();
+        let before = reads(&harness);
+        get_all(&harness, 0..100);
+        reads(&harness) - before
+    };
+    assert_eq!(reads_after(60), 0);
+    assert!(reads_after(30) > 0);
+}
