@@ -95,7 +95,7 @@ impl BeTree {
             (id, root.slots()[0].lower().clone(), cuts, memtable)
         };
         let before = std::mem::replace(&mut *lookups, self.lookups());
-        // Readers look for messages nearly as often as messages come (who updates a row has read it): they will want these too.
+        // Readers look for at least half as many messages as come (who updates a row has read it): they will want these too.
         let is_in_use = 2 * (*lookups - before) >= memtable.messages() && self.env.cache.has_room();
         let written = self.write_memtable(retention, &memtable, lower, cuts, is_in_use);
         let mut state = self.state.lock();
