@@ -98,7 +98,7 @@ bool ha_frond::get_error_message(int error, String *text)
    takes for fatal, which no handler of a procedure hears of; of other transactions' locks it hears as when a row is read. */
 void ha_frond::print_error(int error, myf flags)
 {
-  if (error == HA_ERR_LOCK_DEADLOCK || error == HA_ERR_LOCK_WAIT_TIMEOUT || error == HA_ERR_RECORD_CHANGED)
+  if (error == HA_ERR_LOCK_DEADLOCK || error == HA_ERR_LOCK_WAIT_TIMEOUT)
     flags&= ~ME_FATAL;
   if (error != HA_ERR_CRASHED)
     return handler::print_error(error, flags);
