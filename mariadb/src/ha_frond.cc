@@ -95,7 +95,8 @@ bool ha_frond::get_error_message(int error, String *text)
 }
 
 /* The server's words for damage name no place, and advise a repair that there is not. What UPDATE meets when it writes a row the server
-   takes for fatal, which no handler of a procedure hears of; of other transactions' locks it hears as when a row is read. */
+   takes for fatal, which no handler of a procedure hears of; of other transactions' locks it hears as when a row is read. Not by
+   is_fatal_error(): that also says what IGNORE passes over. */
 void ha_frond::print_error(int error, myf flags)
 {
   if (error == HA_ERR_LOCK_DEADLOCK || error == HA_ERR_LOCK_WAIT_TIMEOUT)
