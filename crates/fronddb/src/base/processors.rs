@@ -57,7 +57,7 @@ impl Processors {
         let own_micros = self.own_micros.load(Ordering::Relaxed);
         let sample = times().map(|times| Sample { micros: now, times, own_micros });
         let recent = last.filter(|last| now < last.micros + STALE_MICROS);
-        let usable = std::thread::available_parallelism().map_or(1, |count| count.get()) as f64;
+        let usable = usable() as f64;
         *are_idle = recent.zip(sample).is_some_and(|(last, sample)| idle_between(&last, &sample, usable) >= IDLE_MIN);
         *last = sample;
         *are_idle
@@ -67,6 +67,11 @@ impl Processors {
     pub fn count_own(&self, micros: u64) {
         self.own_micros.fetch_add(micros, Ordering::Relaxed);
     }
+}
+
+/// How many processors this process may use, now; 1 where the system does not say. Takes some microseconds.
+pub fn usable() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Processors that this process, which may use `usable`, could have used as well, or used only because they were idle.
@@ -157,7 +162,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(20));
         assert!(watch.lap() >= Duration::from_millis(10), "sleep is not such a wait");
         // More threads than processors, so that each has to wait for its turns: together they cannot have had more than there is.
-        let threads = 4 * std::thread::available_parallelism().map_or(1, |count| count.get());
+        let threads = 4 * usable();
         let begun = Instant::now();
         let (measured, waited) = std::thread::scope(|scope| {
             let spin = || {

@@ -15,7 +15,8 @@
 //! is, takes all complete frames out of the ring, writes them in one piece and, if durability is waited for, syncs.
 //! Who comes meanwhile waits, and one of those becomes the next: group commit (DeWitt et al., SIGMOD 1984) that clocks
 //! itself, without timers, also for commits that wait for the write alone. A sync wakes those whom it served and one of
-//! those who came after it began, who becomes the next leader. The write and the sync are separate roles, so that while
+//! those who came after it began, who becomes the next leader. Where more threads commit than there are processors, a leader of
+//! syncs lets others run before it writes ([`Log::let_others_come`]). The write and the sync are separate roles, so that while
 //! one thread syncs another can write on.
 //!
 //! *Rotate.* The log is cut at its end: the next record begins a new segment. Only the position is noted; the writer
@@ -83,6 +84,7 @@ use self::waiters::Waiters;
 use self::writer::Writer;
 use crate::base::compress::Codec;
 use crate::base::memory::Purpose;
+use crate::base::processors;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::{Error, ErrorKind, Lsn, Result};
@@ -149,6 +151,8 @@ pub struct Log {
     /// Those who wait for a sync, and those who wait for the write alone.
     wait_sync: Waiters,
     wait_write: Waiters,
+    /// How many this process could use when the log was opened.
+    processors: usize,
     pool: Pool,
     compressors: Mutex<Vec<Compression>>,
     trials: Trials,
@@ -257,6 +261,7 @@ impl Log {
             syncing: Mutex::new(()),
             wait_sync: Waiters::default(),
             wait_write: Waiters::default(),
+            processors: processors::usable(),
             pool,
             compressors: Mutex::new(Vec::new()),
             trials: Trials::new(),
@@ -424,6 +429,7 @@ impl Log {
             match self.sync_role.try_lock() {
                 Some(role) => {
                     turn.begin();
+                    self.let_others_come();
                     let result = self.write_up_to(end).and_then(|()| self.sync_pass());
                     drop(role);
                     turn.end();
@@ -436,6 +442,15 @@ impl Log {
             }
         }
         Ok(())
+    }
+
+    /// A processor that a leader uses while more threads commit than there are processors is one that a thread which has yet to commit
+    /// waits for. It is let have it, and is then served by this sync instead of waiting for the next. With fewer
+    /// threads nobody waits for a processor, and the leader loses no time.
+    fn let_others_come(&self) {
+        if self.wait_sync.crowd() > self.processors {
+            crate::base::sync::yield_now();
+        }
     }
 
     /// Writes everything below `end`, beside whoever else writes.

@@ -16,13 +16,15 @@
 
 use std::sync::Arc;
 
-use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::base::sync::{Mutex, Parker, Unparker};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     queue: Mutex<Vec<Waiting>>,
+    /// How many waited when the last pass ended, served or not, and who led it.
+    crowd: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -85,11 +87,18 @@ impl Waiters {
     /// Wakes all who wait for no more than `reached`, and one of the others.
     pub(super) fn served(&self, reached: u64) {
         let mut queue = self.queue.lock();
+        // Ordering: a hint.
+        self.crowd.store(queue.len() + 1, Ordering::Relaxed);
         let next = queue.iter().position(|waiting| waiting.end > reached).map(|at| queue.remove(at));
         let served: Vec<Waiting> = queue.extract_if(.., |waiting| waiting.end <= reached).collect();
         drop(queue);
         next.iter().for_each(|next| next.is_next.store(true, Ordering::Release));
         next.iter().chain(&served).for_each(|waiting| waiting.unparker.unpark());
+    }
+
+    /// How many threads were here when the last pass ended.
+    pub(super) fn crowd(&self) -> usize {
+        self.crowd.load(Ordering::Relaxed)
     }
 
     /// How many wait.

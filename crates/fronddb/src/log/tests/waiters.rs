@@ -49,3 +49,25 @@ fn who_is_woken_to_lead_and_need_not_wakes_another() {
         }
     }
 }
+
+#[test]
+fn a_crowd_is_who_waited_and_who_led() {
+    let (waiters, reached) = (Waiters::default(), AtomicU64::new(0));
+    assert_eq!(waiters.crowd(), 0, "nobody has led");
+    std::thread::scope(|scope| {
+        for end in [1, 2] {
+            let (waiters, reached) = (&waiters, &reached);
+            // Who is not served is woken to lead; it leads nothing here.
+            scope.spawn(move || {
+                let mut turn = waiters.turn(reached);
+                turn.wait(end, || true);
+                std::mem::forget(turn);
+            });
+        }
+        while waiters.count() < 2 {
+            std::thread::yield_now();
+        }
+        waiters.served(1);
+    });
+    assert_eq!((waiters.crowd(), waiters.count()), (3, 0));
+}
