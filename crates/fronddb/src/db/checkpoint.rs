@@ -389,7 +389,6 @@ mod tests {
     use crate::db::options::{Durability, Options, TreeOptions, TxnOptions};
     use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
     use crate::memtable::ChunkPool;
-    use std::time::Duration;
 
     /// Poisoned before it begins, and while it waits for the log's sync: by another thread, which panicked or met what is fatal.
     #[test]
@@ -409,14 +408,12 @@ mod tests {
             let (engine, generation) = (db.engine(), db.statistics().expect("open").generation);
             let poison = || kind(engine.whole(Err(Error::internal("found by another thread"))));
             if while_it_waits {
-                let before = plan.calls(CallClass::Sync);
-                plan.add(FaultRule::once(CallClass::Sync, 1, Fault::Latency(Duration::from_secs(1))).on("log"));
+                plan.add(FaultRule::once(CallClass::Sync, 1, Fault::Hold).on("log"));
                 std::thread::scope(|scope| {
                     let publishing = scope.spawn(|| kind(engine.publish()));
-                    while plan.calls(CallClass::Sync) == before {
-                        std::thread::yield_now();
-                    }
+                    let held = plan.wait_held();
                     assert_eq!(poison(), Err(ErrorKind::Poisoned));
+                    drop(held);
                     assert_eq!(publishing.join().expect("no panic"), Err(ErrorKind::Poisoned));
                 });
             } else {

@@ -8,7 +8,8 @@
 //! What a fired fault does: `Error` and `NoSpace` fail the call without effect. `ShortWrite` writes the first half
 //! (whole pages) and fails; `BitFlip` inverts one bit of what is read or written, drawn from the plan's seed, and reports
 //! success; on calls without data both act as `Error`. `NoMemory` and `NoDescriptor` fail the call without effect, and say nothing about
-//! what is stored. `Latency` sleeps, then lets the call go on. A bad sector is a rule for the reads that touch a range of a file
+//! what is stored. `Latency` sleeps, then lets the call go on. `Hold` lets it wait until the test says
+//! so ([`FaultPlan::wait_held`]), which then knows what happens meanwhile however slow the machine is. A bad sector is a rule for the reads that touch a range of a file
 //! ([`FaultRule::unreadable`]).
 
 use std::ops::Range;
@@ -18,13 +19,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 // Not the facade's: in tests of schedules a call to the simulated disk is one step.
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 
 use super::{Directory, File, OpenMode, Storage, failed};
 use crate::base::Result;
 use crate::base::page_buf::{ALIGNMENT, PageBuf};
 use crate::base::random;
+
+/// So that what waits for a held call to end by itself fails instead of going on for ever.
+const HOLD_MAX: Duration = Duration::from_secs(60);
 
 /// Groups of calls that a rule can watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +92,8 @@ pub enum Fault {
     BitFlip,
     /// It takes this much longer.
     Latency(Duration),
+    /// It waits to be let go ([`Held`]), for a minute at most, then goes on.
+    Hold,
     /// It panics, as a broken invariant does.
     Panic,
 }
@@ -151,6 +157,28 @@ struct Plan {
     calls: [AtomicU64; CallClass::ALL.len()],
     fired: AtomicU64,
     rules: Mutex<Vec<(FaultRule, u64)>>,
+    holds: Mutex<Holds>,
+    holds_changed: Condvar,
+}
+
+/// Calls that were held, and that were let go, since the plan was made.
+#[derive(Debug, Default)]
+struct Holds {
+    held: u64,
+    let_go: u64,
+}
+
+/// Calls wait as long as this is there; dropping it lets go all that are held by then.
+#[derive(Debug)]
+#[must_use = "lets the call go when dropped"]
+pub struct Held<'a>(&'a FaultPlan);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut holds = self.0.0.holds.lock();
+        holds.let_go = holds.held;
+        self.0.0.holds_changed.notify_all();
+    }
 }
 
 impl FaultPlan {
@@ -194,7 +222,28 @@ impl FaultPlan {
         self.0.fired.load(Ordering::Relaxed)
     }
 
-    /// Counts a call, which touches these bytes of the file, and says what shall happen to it. Latency is served here.
+    /// Waits until a call is held that has not been let go.
+    ///
+    /// # Panics
+    /// When there is none for a minute.
+    pub fn wait_held(&self) -> Held<'_> {
+        let mut holds = self.0.holds.lock();
+        while holds.held == holds.let_go {
+            let waited = self.0.holds_changed.wait_for(&mut holds, HOLD_MAX);
+            assert!(!waited.timed_out(), "no call came to be held");
+        }
+        Held(self)
+    }
+
+    fn hold(&self) {
+        let mut holds = self.0.holds.lock();
+        holds.held += 1;
+        let number = holds.held;
+        self.0.holds_changed.notify_all();
+        self.0.holds_changed.wait_while_for(&mut holds, |holds| holds.let_go < number, HOLD_MAX);
+    }
+
+    /// Counts a call, which touches these bytes of the file, and says what shall happen to it. Latency and holds are served here.
     fn enter(&self, class: CallClass, path: &Path, touched: Range<u64>) -> Option<Fault> {
         self.0.calls[class as usize].fetch_add(1, Ordering::Relaxed);
         if self.0.off.load(Ordering::Relaxed) {
@@ -215,12 +264,13 @@ impl FaultPlan {
         if chosen.is_some() {
             self.0.fired.fetch_add(1, Ordering::Relaxed);
         }
-        if let Some(Fault::Latency(time)) = chosen {
-            std::thread::sleep(time);
-            return None;
+        match chosen {
+            Some(Fault::Latency(time)) => std::thread::sleep(time),
+            Some(Fault::Hold) => self.hold(),
+            Some(Fault::Panic) => panic!("injected panic, class={class:?} path={}", path.display()),
+            other => return other,
         }
-        assert!(chosen != Some(Fault::Panic), "injected panic, class={class:?} path={}", path.display());
-        chosen
+        None
     }
 
     /// For calls without data: fails or not.

@@ -32,7 +32,7 @@ pub mod memory;
 pub mod trace;
 
 pub use disk::DiskStorage;
-pub use fault::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage};
+pub use fault::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, Held};
 pub use memory::{CrashMode, MemoryStorage};
 pub use trace::{Event, Replay, TraceStorage};
 

@@ -968,15 +968,12 @@ fn no_node_is_read_under_the_latch() {
         let plan = FaultPlan::new();
         harness.reopen_on(&|storage| Arc::new(FaultStorage::new(storage, plan.clone())));
         assert!(harness.tree.version().root.height() > 1);
-        let before = plan.calls(CallClass::Read);
-        plan.add(FaultRule::once(CallClass::Read, 1, Fault::Latency(std::time::Duration::from_millis(500))));
+        plan.add(FaultRule::once(CallClass::Read, 1, Fault::Hold));
         std::thread::scope(|scope| {
             let retention = harness.retention();
             let tree = &harness.tree;
             scope.spawn(move || step(tree, &retention));
-            while plan.calls(CallClass::Read) == before {
-                std::thread::yield_now();
-            }
+            let _held = plan.wait_held();
             assert!(harness.tree.state.try_lock().is_some(), "step {number} reads while it holds the latch");
         });
     }

@@ -130,6 +130,22 @@ fn latency_delays_and_succeeds() {
 }
 
 #[test]
+fn a_held_call_waits_to_be_let_go() {
+    let (plan, storage) = setup();
+    plan.add(FaultRule::from(CallClass::Names, 1, Fault::Hold));
+    for dir in ["/d", "/e"] {
+        std::thread::scope(|scope| {
+            let made = scope.spawn(|| storage.create_dir_all(dir.as_ref()));
+            let held = plan.wait_held();
+            assert!(!made.is_finished() && !storage.exists(dir.as_ref()).unwrap());
+            drop(held);
+            made.join().unwrap().unwrap();
+        });
+        assert!(storage.exists(dir.as_ref()).unwrap());
+    }
+}
+
+#[test]
 fn every_class_of_call_can_fail() {
     for class in CallClass::ALL {
         let (plan, storage) = setup();

@@ -6,7 +6,6 @@ use crate::base::key::KeyRange;
 use crate::base::memory::Purpose;
 use crate::run::{Goal, RunCursor};
 use std::ops::Range;
-use std::time::Duration;
 
 const ASKING: CursorMode = CursorMode { fill_cache: true, read_ahead_bytes: 32 << 10, is_long: true, asks_ahead: true };
 
@@ -185,13 +184,10 @@ fn dropping_a_cursor_waits_for_no_read_and_gives_the_memory_back() {
     // Being read.
     world.forget_cached(&meta);
     let standing = cursor(&world);
-    let calls = world.plan.calls(CallClass::Read);
-    world.plan.add(FaultRule::once(CallClass::Read, 1, Fault::Latency(Duration::from_millis(500))));
+    world.plan.add(FaultRule::once(CallClass::Read, 1, Fault::Hold));
     std::thread::scope(|scope| {
         scope.spawn(|| world.store.serve_ask());
-        while world.plan.calls(CallClass::Read) == calls {
-            std::thread::yield_now();
-        }
+        let _held = world.plan.wait_held();
         drop(standing);
         assert!(work_bytes(&world) > idle, "the read goes on");
     });
