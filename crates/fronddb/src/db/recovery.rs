@@ -36,7 +36,7 @@ use crate::base::clock::Clock;
 use crate::base::compress::Codec;
 use crate::base::helpers::with_helpers;
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
-use crate::base::processors::Processors;
+use crate::base::processors::{self, Processors};
 use crate::base::space::PAGE_BYTES;
 use crate::base::striped::Spread;
 use crate::base::sync::Mutex;
@@ -341,7 +341,7 @@ impl Recovery<'_> {
             self.events.tell(LogLevel::Note, || format!("recovery begins, generation={generation} directory={shown}"));
         }
         let reader = Mutex::new(reader);
-        let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(READERS));
+        let threads = processors::usable().min(READERS);
         let threads = if self.options.manual_background { 1 } else { threads };
         let failed = AtomicBool::new(false);
         let read = |tell: bool| -> Result<Reading> {

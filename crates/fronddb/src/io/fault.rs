@@ -241,6 +241,7 @@ impl FaultPlan {
         let number = holds.held;
         self.0.holds_changed.notify_all();
         self.0.holds_changed.wait_while_for(&mut holds, |holds| holds.let_go < number, HOLD_MAX);
+        holds.let_go = holds.let_go.max(number);
     }
 
     /// Counts a call, which touches these bytes of the file, and says what shall happen to it. Latency and holds are served here.
