@@ -169,15 +169,25 @@ struct Holds {
 }
 
 /// Calls wait as long as this is there; dropping it lets go all that are held by then.
+///
+/// # Panics
+/// When dropped after the call went on by itself: then what was done meanwhile may have waited for that.
 #[derive(Debug)]
 #[must_use = "lets the call go when dropped"]
-pub struct Held<'a>(&'a FaultPlan);
+pub struct Held<'a> {
+    plan: &'a FaultPlan,
+    /// Of the call that is held.
+    number: u64,
+}
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let mut holds = self.0.0.holds.lock();
+        let mut holds = self.plan.0.holds.lock();
+        let in_time = holds.let_go < self.number;
         holds.let_go = holds.held;
-        self.0.0.holds_changed.notify_all();
+        self.plan.0.holds_changed.notify_all();
+        drop(holds);
+        assert!(in_time || std::thread::panicking(), "the call has waited for as long as it may");
     }
 }
 
@@ -232,7 +242,7 @@ impl FaultPlan {
             let waited = self.0.holds_changed.wait_for(&mut holds, HOLD_MAX);
             assert!(!waited.timed_out(), "no call came to be held");
         }
-        Held(self)
+        Held { plan: self, number: holds.held }
     }
 
     fn hold(&self) {
