@@ -2,8 +2,9 @@
 //!
 //! The report measures each engine by itself for half a minute before it comes to the next, soon after a start, and a machine that
 //! others share may be a third faster by then. Here the servers of all engines are up all the time, and each round of a test runs it for
-//! a second on one engine after the other, beginning with another one each time. What is compared is what was measured within seconds, and
-//! of many such pairs the median is told, with the quartiles beside it.
+//! a second on one engine after the other. What an engine leaves behind, work in the background and a disk that is awake, the next one
+//! feels, so the order changes from round to round in such a way that each engine comes after each other one equally often ([`order`]).
+//! What is compared is what was measured within seconds, and of many such pairs the median is told, with the quartiles beside it.
 
 use std::fs;
 
@@ -93,14 +94,25 @@ fn measure(
     // Not measured: what the test before has left to do in the background.
     contestants.iter().try_for_each(|one| run(one).map(drop))?;
     for round in 0..rounds {
-        for turn in 0..contestants.len() {
-            let at = (turn + round) % contestants.len();
+        for at in order(round, contestants.len()) {
             let work: Work = run(&contestants[at])?;
             series[at].rates.push(work.rate());
             series[at].cpu_us.push(work.cpu_us_per_unit());
         }
     }
     Ok(Cell { test: test.into(), threads, series })
+}
+
+/// Who comes when in a round, of `count`. In `count` rounds, twice as many where `count` is odd, each comes at each place equally often, and
+/// directly after each other one equally often: the design of E. J. Williams, "Experimental designs balanced for the estimation of residual
+/// effects of treatments", Australian Journal of Scientific Research A 2 (1949).
+fn order(round: usize, count: usize) -> Vec<usize> {
+    let zigzag = (0..count).map(|turn| if turn % 2 == 1 { turn.div_ceil(2) } else { count - turn / 2 });
+    let mut order: Vec<usize> = zigzag.map(|at| (at + round) % count).collect();
+    if count % 2 == 1 && round / count % 2 == 1 {
+        order.reverse();
+    }
+    order
 }
 
 impl Cell {
@@ -147,6 +159,28 @@ fn line(cell: &Cell) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_comes_at_each_place_and_after_each_other_equally_often() {
+        for count in 1..=7 {
+            let rounds = if count % 2 == 0 { count } else { 2 * count };
+            let each = rounds / count;
+            let (mut places, mut after) = (vec![vec![0; count]; count], vec![vec![0; count]; count]);
+            for round in 0..rounds {
+                let order = order(round, count);
+                order.iter().enumerate().for_each(|(place, &at)| places[place][at] += 1);
+                order.windows(2).for_each(|pair| after[pair[0]][pair[1]] += 1);
+            }
+            assert!(places.iter().flatten().all(|&times| times == each), "{count}: {places:?}");
+            let expected = |one, other| if one == other { 0 } else { each };
+            for (one, row) in after.iter().enumerate() {
+                assert!(
+                    row.iter().enumerate().all(|(other, &times)| times == expected(one, other)),
+                    "{count}: {after:?}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn what_was_measured_in_one_round_is_compared() {
