@@ -1,14 +1,12 @@
 //! What each durability promises, what the period of syncs adds, and that commits share syncs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fronddb::base::clock::Clock;
 use fronddb::io::{CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
 use fronddb::{Database, Durability, ErrorKind, Options, Tree, TreeOptions, TxnOptions, WriteBatch};
 
-use crate::support::hooked::{Hook, HookedStorage};
 use crate::support::{DIRECTORY, fresh, open, options};
 
 fn with(durability: Durability) -> TxnOptions {
@@ -109,61 +107,38 @@ fn the_period_may_be_changed_at_any_time() {
     assert_eq!(rows_after(4, 0, 60_000), 4, "off again");
 }
 
-/// Syncs of some files wait while it is closed, and are counted.
-#[derive(Debug, Default)]
-struct Gate {
-    is_closed: AtomicBool,
-    has_stopped: AtomicBool,
-    syncs: AtomicU64,
-}
-
-impl Gate {
-    fn sync(&self) {
-        while self.is_closed.load(Ordering::Acquire) {
-            self.has_stopped.store(true, Ordering::Release);
-            std::thread::yield_now();
-        }
-        self.syncs.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Gates files whose names end like this.
-    fn before(self: &Arc<Gate>, memory: &MemoryStorage, extension: &'static str) -> Arc<dyn Storage> {
-        let gate = self.clone();
-        let hook = Hook::new(move |class| {
-            if class == CallClass::Sync {
-                gate.sync();
-            }
-        });
-        Arc::new(HookedStorage(memory.clone(), extension, hook))
-    }
+/// Options of a database whose calls the plan watches.
+fn watched(memory: &MemoryStorage, plan: &FaultPlan) -> Options {
+    options(memory).storage(Some(Arc::new(FaultStorage::new(Arc::new(memory.clone()), plan.clone()))))
 }
 
 #[test]
 fn commits_that_come_during_a_sync_share_the_next() {
     const THREADS: u32 = 8;
     const ROUNDS: u32 = 5;
-    let (memory, gate) = (MemoryStorage::new(), Arc::new(Gate::default()));
-    let db = Database::open(DIRECTORY, options(&memory).storage(Some(gate.before(&memory, "log")))).unwrap();
+    let (memory, plan) = (MemoryStorage::new(), FaultPlan::new());
+    let db = Database::open(DIRECTORY, watched(&memory, &plan)).unwrap();
     let tree = db.create_tree("t", &Default::default()).unwrap();
-    let synced = gate.syncs.load(Ordering::Acquire);
+    let synced = plan.calls(CallClass::Sync);
     for round in 0..ROUNDS {
         let records = || db.statistics().unwrap().log_records;
         let before = records();
-        gate.is_closed.store(true, Ordering::Release);
+        plan.add(FaultRule::once(CallClass::Sync, 1, Fault::Hold).on("log"));
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
                 let (db, tree) = (&db, &tree);
                 scope.spawn(move || put(db, tree, round * THREADS + thread, Durability::Sync));
             }
+            let _held = plan.wait_held();
             // One of them syncs; all others append meanwhile. Were they kept from it, this would end nevertheless.
             let deadline = Instant::now() + Duration::from_secs(20);
             while records() < before + u64::from(THREADS) && Instant::now() < deadline {
                 std::thread::yield_now();
             }
-            gate.is_closed.store(false, Ordering::Release);
         });
+        plan.clear();
     }
-    let syncs = gate.syncs.load(Ordering::Acquire) - synced;
+    let syncs = plan.calls(CallClass::Sync) - synced;
     assert!(syncs <= u64::from(2 * ROUNDS), "syncs={syncs} commits={}", ROUNDS * THREADS);
     assert_eq!(rows(&memory.crash_with(CrashMode::Lost, 0), ROUNDS * THREADS), ROUNDS * THREADS);
 }
@@ -171,8 +146,8 @@ fn commits_that_come_during_a_sync_share_the_next() {
 #[test]
 fn the_period_syncs_while_a_publication_waits_for_the_disk() {
     const ROWS: u32 = 5;
-    let (memory, gate, clock) = (MemoryStorage::new(), Arc::new(Gate::default()), Clock::manual());
-    let options = options(&memory).storage(Some(gate.before(&memory, "frond"))).clock(Some(clock.clone()));
+    let (memory, plan, clock) = (MemoryStorage::new(), FaultPlan::new(), Clock::manual());
+    let options = watched(&memory, &plan).clock(Some(clock.clone()));
     let db = Database::open(DIRECTORY, options.log_sync_period_ms(100).manual_background(false)).unwrap();
     let tree = db.create_tree("t", &Default::default()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -182,10 +157,10 @@ fn the_period_syncs_while_a_publication_waits_for_the_disk() {
         }
         is_so()
     };
-    gate.is_closed.store(true, Ordering::Release);
+    plan.add(FaultRule::once(CallClass::Sync, 1, Fault::Hold).on("data.frond"));
     let synced = std::thread::scope(|scope| {
         scope.spawn(|| db.checkpoint().unwrap());
-        becomes(&|| gate.has_stopped.load(Ordering::Acquire));
+        let _held = plan.wait_held();
         // For the sake of what the checkpoint replaces another publication is due, which waits for this one.
         clock.advance_micros(10_000_000);
         let synced = (0..ROWS).filter(|row| {
@@ -193,9 +168,7 @@ fn the_period_syncs_while_a_publication_waits_for_the_disk() {
             clock.advance_micros(100_000);
             becomes(&|| rows(&memory.crash_with(CrashMode::Lost, 0), row + 1) == row + 1)
         });
-        let synced = synced.count();
-        gate.is_closed.store(false, Ordering::Release);
-        synced
+        synced.count()
     });
     assert_eq!(synced, ROWS as usize);
 }
