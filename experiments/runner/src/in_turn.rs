@@ -3,7 +3,8 @@
 //! The report measures each engine by itself for half a minute before it comes to the next, soon after a start, and a machine that
 //! others share may be a third faster by then. Here the servers of all engines are up all the time, and each round of a test runs it for
 //! a second on one engine after the other. What an engine leaves behind, work in the background and a disk that is awake, the next one
-//! feels, so the order changes from round to round in such a way that each engine comes after each other one equally often ([`order`]).
+//! feels, so the order changes from round to round in such a way that within rounds each engine comes after each other one equally often ([`order`]), or nearly, if the
+//! number of rounds is none of those that make it so.
 //! What is compared is what was measured within seconds, and of many such pairs the median is told, with the quartiles beside it.
 
 use std::fs;
