@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "../../fronddb-capi/ctest/open_file.h"
@@ -43,4 +44,12 @@ int fdatasync(int fd)
   int (*next)(int);
   *(void **) &next = dlsym(RTLD_NEXT, "fdatasync");
   return fails("sync", fd) ? -1 : next(fd);
+}
+
+/* A durable write is a write and a sync. */
+ssize_t pwritev64v2(int fd, const struct iovec *pieces, int count, off64_t offset, int flags)
+{
+  ssize_t (*next)(int, const struct iovec *, int, off64_t, int);
+  *(void **) &next = dlsym(RTLD_NEXT, "pwritev64v2");
+  return fails("write", fd) || fails("sync", fd) ? -1 : next(fd, pieces, count, offset, flags);
 }

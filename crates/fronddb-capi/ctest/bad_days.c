@@ -1,10 +1,11 @@
-/* Statuses of bad days: damage, a newer format, a full disk, a disk that fails. The program's own pwrite64 and pread64 take
- * the place of the system's, and fail when a test says so. */
+/* Statuses of bad days: damage, a newer format, a full disk, a disk that fails. The program's own pwrite64, pwritev64v2 and
+ * pread64 take the place of the system's, and fail when a test says so. */
 #ifdef __linux__
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "open_file.h"
@@ -32,6 +33,11 @@ static int fails(int fd, int writes)
 ssize_t pwrite64(int fd, const void *data, size_t size, off64_t offset)
 {
   return fails(fd, 1) ? -1 : syscall(SYS_pwrite64, fd, data, size, offset);
+}
+
+ssize_t pwritev64v2(int fd, const struct iovec *pieces, int count, off64_t offset, int flags)
+{
+  return fails(fd, 1) ? -1 : syscall(SYS_pwritev2, fd, pieces, count, offset, 0L, flags);
 }
 
 ssize_t pread64(int fd, void *data, size_t size, off64_t offset)

@@ -899,7 +899,7 @@ typedef struct frond_statistics {
   frond_distribution commit;   /* time of commits, from the call to the acknowledgement */
   frond_distribution read;     /* time of point reads; one in sixteen is measured */
   frond_distribution stall;    /* time that writers were slowed or stopped by admission */
-  frond_distribution log_sync; /* time of syncs of the log */
+  frond_distribution log_sync; /* time of syncs of the log, and of durable writes to it */
   uint64_t uptime_micros;          /* time since opening, in microseconds */
   uint64_t begins;                 /* transactions begun */
   uint64_t commits;                /* transactions committed that had written */
@@ -914,7 +914,7 @@ typedef struct frond_statistics {
   uint64_t log_bytes;              /* bytes of records put into the log */
   uint64_t log_bytes_written;      /* bytes written to log files, but for the zeros that fill new ones */
   uint64_t log_records;            /* records put into the log */
-  uint64_t log_syncs;              /* syncs of the log */
+  uint64_t log_syncs;              /* syncs of the log, and durable writes to it */
   uint64_t blob_bytes;             /* bytes of values written as blobs */
   uint64_t seal_bytes;             /* bytes written by sealing memtables */
   uint64_t flush_bytes;            /* bytes written by flushes to lower nodes */

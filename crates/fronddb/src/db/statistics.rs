@@ -57,7 +57,7 @@ macro_rules! statistics {
             pub read: Distribution,
             /// Time that writers were slowed or stopped by admission.
             pub stall: Distribution,
-            /// Time of syncs of the log; only count, sum and largest.
+            /// Time of syncs of the log, and of writes that were durable when they returned; only count, sum and largest.
             pub log_sync: Distribution,
         }
 
@@ -99,7 +99,7 @@ statistics! {
     log_bytes_written,
     /// Records put into the log.
     log_records,
-    /// Syncs of the log.
+    /// Syncs of the log, and writes that were durable when they returned.
     log_syncs,
     /// Bytes of values written as blobs.
     blob_bytes,

@@ -3,16 +3,18 @@
 //! Reads and writes are `pread`/`pwrite` loops. A file is opened with `O_DIRECT` when asked, and through the page
 //! cache where the file system refuses that (tmpfs, some network and FUSE file systems). `write_cached_at` goes through a
 //! second descriptor without it, which is opened by way of `/proc`, because the file may have been renamed; where that
-//! fails it is a `write_at`. `allocate` is `fallocate`; file systems without it only get the length. `punch` falls back to
-//! writing zeros.
+//! fails it is a `write_at`. `write_durable_at` is `pwritev2` with `RWF_DSYNC`, and a `pwrite` and an `fdatasync` where that is not known. `allocate` is
+//! `fallocate`; file systems without it only get the length. `punch` falls back to writing zeros. All go through libc, where tests
+//! that preload a library make them fail.
 
+use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Directory, File, OpenMode, Storage, check_named, failed};
 use crate::base::page_buf::PageBuf;
@@ -251,6 +253,27 @@ impl File for DiskFile {
     fn write_cached_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         let cached = self.cached.get_or_init(|| self.open_cached()).as_ref();
         self.write_through(cached.unwrap_or(&self.file), buf, offset)
+    }
+
+    fn write_durable_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let (rest, offset) = (&buf[done..], offset + done as u64);
+            match rustix::io::pwritev2(&self.file, &[IoSlice::new(rest)], offset, ReadWriteFlags::DSYNC) {
+                Ok(count) if count > 0 => done += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    self.write_at(rest, offset)?;
+                    return self.sync_data();
+                }
+                result => {
+                    let error: std::io::Error =
+                        result.map_or_else(Into::into, |_| std::io::ErrorKind::WriteZero.into());
+                    return Err(failed("durable write", &self.path, error).context(at(offset)));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn sync_data(&self) -> Result<()> {

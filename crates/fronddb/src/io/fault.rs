@@ -7,7 +7,7 @@
 //!
 //! What a fired fault does: `Error` and `NoSpace` fail the call without effect. `ShortWrite` writes the first half
 //! (whole pages) and fails; `BitFlip` inverts one bit of what is read or written, drawn from the plan's seed, and reports
-//! success; on calls without data both act as `Error`. `NoMemory` and `NoDescriptor` fail the call without effect, and say nothing about
+//! success; on calls without data both act as `Error`. A durable write is a write and a sync: what fails the sync alone leaves it written, but not durable. `NoMemory` and `NoDescriptor` fail the call without effect, and say nothing about
 //! what is stored. `Latency` sleeps, then lets the call go on. `Hold` lets it wait until the test says
 //! so ([`FaultPlan::wait_held`]), which then knows what happens meanwhile however slow the machine is. A bad sector is a rule for the reads that touch a range of a file
 //! ([`FaultRule::unreadable`]).
@@ -38,9 +38,9 @@ pub enum CallClass {
     Open = 0,
     /// [`File::read_at`].
     Read = 1,
-    /// [`File::write_at`].
+    /// [`File::write_at`], [`File::write_durable_at`].
     Write = 2,
-    /// [`File::sync_data`].
+    /// [`File::sync_data`], [`File::write_durable_at`].
     Sync = 3,
     /// [`File::set_len`].
     SetLen = 4,
@@ -407,6 +407,30 @@ struct FaultFile {
     path: PathBuf,
 }
 
+impl FaultFile {
+    /// A write, by `write` unless it fails before that.
+    fn write_by(&self, buf: &[u8], offset: u64, write: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
+        match self.plan.enter(CallClass::Write, &self.path, touched(buf, offset)) {
+            None => write(buf),
+            Some(Fault::BitFlip) => {
+                let mut copy = PageBuf::from_slice(buf);
+                let (byte, bit) = self.plan.bit(buf.len());
+                if let Some(byte) = copy.get_mut(byte) {
+                    *byte ^= bit;
+                }
+                write(&copy)
+            }
+            Some(fault) => {
+                if fault == Fault::ShortWrite {
+                    let half = if buf.len() > ALIGNMENT { buf.len() / 2 / ALIGNMENT * ALIGNMENT } else { 0 };
+                    self.below.write_at(&buf[..half], offset)?;
+                }
+                Err(injected(fault, CallClass::Write, &self.path))
+            }
+        }
+    }
+}
+
 impl File for FaultFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         match self.plan.enter(CallClass::Read, &self.path, touched(buf, offset)) {
@@ -426,24 +450,14 @@ impl File for FaultFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        match self.plan.enter(CallClass::Write, &self.path, touched(buf, offset)) {
-            None => self.below.write_at(buf, offset),
-            Some(Fault::BitFlip) => {
-                let mut copy = PageBuf::from_slice(buf);
-                let (byte, bit) = self.plan.bit(buf.len());
-                if let Some(byte) = copy.get_mut(byte) {
-                    *byte ^= bit;
-                }
-                self.below.write_at(&copy, offset)
-            }
-            Some(fault) => {
-                if fault == Fault::ShortWrite {
-                    let half = if buf.len() > ALIGNMENT { buf.len() / 2 / ALIGNMENT * ALIGNMENT } else { 0 };
-                    self.below.write_at(&buf[..half], offset)?;
-                }
-                Err(injected(fault, CallClass::Write, &self.path))
-            }
-        }
+        self.write_by(buf, offset, |buf| self.below.write_at(buf, offset))
+    }
+
+    fn write_durable_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.write_by(buf, offset, |buf| match self.plan.check(CallClass::Sync, &self.path) {
+            Ok(()) => self.below.write_durable_at(buf, offset),
+            Err(error) => self.below.write_at(buf, offset).and(Err(error)),
+        })
     }
 
     fn sync_data(&self) -> Result<()> {

@@ -431,6 +431,12 @@ impl File for MemoryFile {
         }
     }
 
+    fn write_durable_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.write_at(buf, offset)?;
+        self.inode.persist(offset, buf.len() as u64);
+        Ok(())
+    }
+
     fn sync_data(&self) -> Result<()> {
         self.inode.sync();
         Ok(())

@@ -8,10 +8,10 @@
 //! # What a caller may rely on
 //! - I1: [`File::write_at`] and [`File::set_len`] are visible to reads at once, and durable after the next
 //!   successful [`File::sync_data`] on any handle of the file. Without it a crash keeps any subset, in
-//!   any order, torn at 512 bytes.
+//!   any order, torn at 512 bytes. A [`File::write_durable_at`] is durable when it returns, and makes nothing else so.
 //! - I2: a created, renamed or removed name is durable after [`Storage::sync_dir`], or [`Directory::sync`], on its directory.
 //!   [`Storage::create_dir_all`] is durable when it returns.
-//! - I3: after a failed sync nothing is known about what was written since the last successful one: never
+//! - I3: after a failed sync or durable write nothing is known about what was written since the last successful sync: never
 //!   retry it (the kernel forgets the error and the data).
 //! - I4: a failed write leaves any mixture of old and new in its range, and nothing else changed.
 //! - I5: direct files need offset, length and memory aligned to 4 KiB; [`crate::base::page_buf::PageBuf`] is. The
@@ -114,6 +114,14 @@ pub trait File: Send + Sync + Debug {
     /// the disk is told by the next `sync_data`. Of whole pages.
     fn write_cached_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         self.write_at(buf, offset)
+    }
+
+    /// Writes as [`File::write_at`], and has it durable, with the length that the file needs for it, when it returns. Says nothing of what was
+    /// written before, which a disk may still have in a cache that this write goes past. One call, and with such a disk one
+    /// request, in place of two.
+    fn write_durable_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.write_at(buf, offset)?;
+        self.sync_data()
     }
 
     /// Makes what was written, and the length, durable.

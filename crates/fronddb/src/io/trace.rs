@@ -53,6 +53,8 @@ pub enum Event {
     Write { file: u64, offset: u64, data: Arc<PageBuf> },
     /// [`File::sync_data`].
     Sync { file: u64 },
+    /// [`File::write_durable_at`]: what the [`Event::Write`] before it wrote there is durable from now on.
+    Persist { file: u64, offset: u64, data: Arc<PageBuf> },
     /// [`File::set_len`].
     SetLen { file: u64, length: u64 },
     /// [`File::allocate`].
@@ -171,6 +173,7 @@ impl Replay {
             Event::Read { .. } => Ok(()),
             Event::Write { file, offset, data } => on(file, &|file| file.write_at(&data, offset)),
             Event::Sync { file } => on(file, &|file| file.sync_data()),
+            Event::Persist { file, offset, data } => on(file, &|file| file.write_durable_at(&data, offset)),
             Event::SetLen { file, length } => on(file, &|file| file.set_len(length)),
             Event::Allocate { file, offset, length } => on(file, &|file| file.allocate(offset, length).map(drop)),
             Event::Punch { file, offset, length } => on(file, &|file| file.punch(offset, length)),
@@ -242,6 +245,13 @@ impl File for TraceFile {
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         let event = Event::Write { file: self.number, offset, data: Arc::new(PageBuf::from_slice(buf)) };
         self.storage.run(event, |_| self.file.write_at(buf, offset))
+    }
+
+    /// Two events: a crash between them finds any part of it.
+    fn write_durable_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.write_at(buf, offset)?;
+        let event = Event::Persist { file: self.number, offset, data: Arc::new(PageBuf::from_slice(buf)) };
+        self.storage.run(event, |_| self.file.write_durable_at(buf, offset))
     }
 
     fn sync_data(&self) -> Result<()> {

@@ -4,20 +4,21 @@
 //! ([`crate::format::record`]), nor which memtable a segment belongs to.
 //!
 //! Rooms, in reading order: this file (what a writer of records calls), [`compression`] (of long records), [`frame`] (one
-//! record's wrapping), [`ring`] (where records are copied in parallel), [`writer`] (from the ring to the files), [`waiters`] (who waits for that),
-//! [`segment`] (one file), [`pool`] (which files there are), [`room`] (space in them for what comes), [`reader`] (what
-//! recovery and `frond log` call), [`evidence`] (torn end or damage?).
+//! record's wrapping), [`ring`] (where records are copied in parallel), [`passes`] (who writes and syncs for all), [`waiters`] (who waits for
+//! that), [`writer`] (from the ring to the files), [`segment`] (one file), [`pool`] (which files there are), [`room`] (space in them for what
+//! comes), [`reader`] (what recovery and `frond log` call), [`evidence`] (torn end or damage?).
 //!
 //! # How it works
 //!
 //! *Append.* One atomic exchange reserves the record's position, which is its LSN and its place in the ring. The copy runs
 //! in parallel with other copies. No thread of its own writes: whoever waits for a record becomes the writer if nobody
-//! is, takes all complete frames out of the ring, writes them in one piece and, if durability is waited for, syncs.
+//! is, takes all complete frames out of the ring, writes them in one piece and, if durability is waited for, syncs; mostly by one
+//! call ([`writer`]).
 //! Who comes meanwhile waits, and one of those becomes the next: group commit (DeWitt et al., SIGMOD 1984) that clocks
 //! itself, without timers, also for commits that wait for the write alone. A sync wakes those whom it served and one of
 //! those who came after it began, who becomes the next leader. Where more threads commit than there are processors, a leader of
-//! syncs lets others run before it writes ([`Log::let_others_come`]). The write and the sync are separate roles, so that while
-//! one thread syncs another can write on.
+//! syncs lets others run before it writes ([`passes`]). The write and the sync are separate roles, so that while
+//! one thread syncs another can write on. Where nobody does they are one step.
 //!
 //! *Rotate.* The log is cut at its end: the next record begins a new segment. Only the position is noted; the writer
 //! changes files when it comes there. Positions go on without a gap.
@@ -35,7 +36,8 @@
 //!
 //! - G1: durable <= written <= consumed <= end, and each only grows.
 //! - G2: a position is given out once per epoch; frames are checked against both.
-//! - G3: `durable` moves only after a successful sync of every file that holds bytes below it.
+//! - G3: `durable` moves only after a successful sync of every file that holds bytes below it and above where it was, or after a
+//!   durable write of all of these bytes.
 //! - G4: what is appended ends below `room_end`, up to where segments are there, whatever the disk does.
 //!
 //! Latches, in the order in which they may be taken: sync role, write role, writer, syncing, boundaries, pool (`preparing`, `is_closed`, `state`),
@@ -54,6 +56,7 @@ mod compression;
 mod evidence;
 mod frame;
 mod options;
+mod passes;
 mod pool;
 pub mod reader;
 mod ring;
@@ -79,7 +82,6 @@ use self::compression::{Compression, Trials};
 use self::frame::Header;
 use self::pool::Pool;
 use self::ring::Ring;
-use self::segment::Segment;
 use self::waiters::Waiters;
 use self::writer::Writer;
 use crate::base::compress::Codec;
@@ -340,6 +342,7 @@ impl Log {
         while !self.ring.has_room_for(end) {
             self.check_poison()?;
             if let Some(mut writer) = self.writer.try_lock() {
+                writer.sync_apart();
                 self.drain(&mut writer)?;
             }
             if !self.ring.has_room_for(end) {
@@ -354,6 +357,7 @@ impl Log {
     #[cold]
     fn append_large(&self, header: Header, stored: &[u8], bytes: u64) -> Result<Appended> {
         let mut writer = self.writer.lock();
+        writer.sync_apart();
         self.check_poison()?;
         let alone = self.append_alone();
         let lsn = loop {
@@ -379,101 +383,6 @@ impl Log {
         Ok(Appended { lsn: Lsn(lsn), end: Lsn(lsn + bytes) })
     }
 
-    /// Waits until everything below `end` is handed to the operating system: it then survives the process.
-    ///
-    /// # Errors
-    /// `Poisoned`; `InvalidArgument` for a position above the end.
-    pub fn wait_written(&self, end: Lsn) -> Result<()> {
-        let mut turn = self.wait_write.turn(&self.written);
-        while self.is_unwritten(end)? {
-            match self.write_role.try_lock() {
-                Some(role) => {
-                    turn.begin();
-                    let result = self.write_pass(Wanted::Write);
-                    drop(role);
-                    turn.end();
-                    result?;
-                    if self.is_unwritten(end)? {
-                        crate::base::sync::yield_now();
-                    }
-                }
-                None => {
-                    let is_unwritten = || self.written.load(Ordering::Acquire) < end.0;
-                    turn.wait(end.0, || is_unwritten() && self.write_role.is_locked());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether something below `end` is still in the ring.
-    fn is_unwritten(&self, end: Lsn) -> Result<bool> {
-        if self.written.load(Ordering::Acquire) >= end.0 {
-            return Ok(false);
-        }
-        self.check_poison()?;
-        if end > self.end_lsn() {
-            return Err(Error::invalid(format!("nothing was appended there, lsn={end} end={}", self.end_lsn())));
-        }
-        Ok(true)
-    }
-
-    /// Waits until everything below `end` is durable.
-    ///
-    /// # Errors
-    /// `Poisoned`: whether it is durable is then not known.
-    pub fn wait_durable(&self, end: Lsn) -> Result<()> {
-        let mut turn = self.wait_sync.turn(&self.durable);
-        while self.durable.load(Ordering::Acquire) < end.0 {
-            self.check_poison()?;
-            match self.sync_role.try_lock() {
-                Some(role) => {
-                    turn.begin();
-                    self.let_others_come();
-                    let result = self.write_up_to(end).and_then(|()| self.sync_pass());
-                    drop(role);
-                    turn.end();
-                    result?;
-                }
-                None => {
-                    let is_lost = || self.durable.load(Ordering::Acquire) < end.0;
-                    turn.wait(end.0, || is_lost() && self.sync_role.is_locked());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A processor that a leader uses while more threads commit than there are processors is one that a thread which has yet to commit
-    /// waits for. It is let have it, and is then served by this sync instead of waiting for the next. With fewer
-    /// threads nobody waits for a processor, and the leader loses no time.
-    fn let_others_come(&self) {
-        if self.wait_sync.crowd() > self.processors {
-            crate::base::sync::yield_now();
-        }
-    }
-
-    /// Writes everything below `end`, beside whoever else writes.
-    fn write_up_to(&self, end: Lsn) -> Result<()> {
-        while self.is_unwritten(end)? {
-            self.write_pass(Wanted::Sync)?;
-            if self.is_unwritten(end)? {
-                crate::base::sync::yield_now();
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes everything appended so far durable, and returns its end.
-    ///
-    /// # Errors
-    /// `Poisoned`.
-    pub fn sync(&self) -> Result<Lsn> {
-        let end = self.end_lsn();
-        self.wait_durable(end)?;
-        Ok(end)
-    }
-
     /// Makes everything durable and cuts the last file off behind it: the last thing that is done with the log. A restart
     /// then has nothing to look through for records after the end.
     ///
@@ -494,46 +403,6 @@ impl Log {
     fn wake_all(&self) {
         self.wait_sync.wake_all();
         self.wait_write.wake_all();
-    }
-
-    fn write_pass(&self, wanted: Wanted) -> Result<()> {
-        let mut writer = self.writer.lock();
-        writer.choose_way(wanted);
-        self.drain(&mut writer)
-    }
-
-    fn drain(&self, writer: &mut Writer) -> Result<()> {
-        self.check_poison()?;
-        let limit = self.tail.load(Ordering::Relaxed);
-        self.or_poison(writer.drain(self, limit))
-    }
-
-    /// Syncs what is written; under the sync role.
-    fn sync_pass(&self) -> Result<()> {
-        let (segments, written) = {
-            let writer = self.writer.lock();
-            (writer.unsynced(), self.written.load(Ordering::Acquire))
-        };
-        self.sync_segments(&segments, written)?;
-        self.writer.lock().forget_synced(&segments);
-        Ok(())
-    }
-
-    /// Syncs `segments`, which are all that hold bytes below `written` that are not durable (G3). One thread at a time,
-    /// because the system reports a lost write to one sync only: the other must not believe its own success.
-    fn sync_segments(&self, segments: &[Arc<Segment>], written: u64) -> Result<()> {
-        let _syncing = self.syncing.lock();
-        self.check_poison()?;
-        let start = self.options.clock.micros();
-        for segment in segments {
-            self.or_poison(segment.file.sync_data())?;
-        }
-        let micros = self.options.clock.micros().saturating_sub(start);
-        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-        self.counters.sync_micros.fetch_add(micros, Ordering::Relaxed);
-        self.counters.sync_micros_max.fetch_max(micros, Ordering::Relaxed);
-        self.durable.fetch_max(written, Ordering::Release);
-        Ok(())
     }
 
     /// The position after the last record.

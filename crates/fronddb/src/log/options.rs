@@ -84,11 +84,11 @@ pub struct LogStatistics {
     pub written_bytes: u64,
     /// Writes.
     pub batches: u64,
-    /// Syncs.
+    /// Syncs, and writes that were durable when they returned.
     pub syncs: u64,
-    /// Time that syncs took, in microseconds.
+    /// Time that these took, in microseconds.
     pub sync_micros: u64,
-    /// Longest sync, in microseconds.
+    /// The longest of them, in microseconds.
     pub sync_micros_max: u64,
     /// Appends that found the ring full.
     pub ring_waits: u64,

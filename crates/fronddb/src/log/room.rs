@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::pool::Live;
 use super::segment::Segment;
-use super::{Boundaries, Log, NO_BOUNDARY, frame};
+use super::{Boundaries, Log, NO_BOUNDARY, Wanted, frame};
 use crate::base::sync::atomic::Ordering;
 use crate::base::{ErrorKind, Lsn, Result};
 
@@ -34,7 +34,7 @@ impl Log {
         let at = self.tail.load(Ordering::Acquire);
         if self.is_overflowing() {
             // It is to have another segment than what follows.
-            self.write_up_to(Lsn(at))?;
+            self.write_up_to(Lsn(at), Wanted::Write)?;
         }
         let mut boundaries = self.boundaries.lock();
         if at != boundaries.latest {

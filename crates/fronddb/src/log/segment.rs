@@ -153,6 +153,17 @@ pub(super) fn path_of(dir: &Path, number: u64) -> PathBuf {
     dir.join(file_name(number))
 }
 
+/// How records are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Past the page cache.
+    Direct,
+    /// Into the page cache.
+    Cached,
+    /// Past the page cache, and durable when the call returns.
+    Durable,
+}
+
 /// An open segment, prepared or begun.
 #[derive(Debug)]
 pub(super) struct Segment {
@@ -195,14 +206,19 @@ impl Segment {
         HEADER_BYTES + self.capacity
     }
 
-    /// Writes records, and zeros after them where the file ends to have been written; aligned. `cached`: into the page cache.
-    pub(super) fn write(&self, bytes: &[u8], offset: u64, fill_bytes: u64, cached: bool) -> Result<()> {
+    /// Writes records, and zeros after them where the file ends to have been written; aligned.
+    pub(super) fn write(&self, bytes: &[u8], offset: u64, fill_bytes: u64, way: Way) -> Result<()> {
+        let write = |way| match way {
+            Way::Direct => self.file.write_at(bytes, offset),
+            Way::Cached => self.file.write_cached_at(bytes, offset),
+            Way::Durable => self.file.write_durable_at(bytes, offset),
+        };
         let end = offset + bytes.len() as u64;
         if end <= self.filled() {
-            return if cached { self.file.write_cached_at(bytes, offset) } else { self.file.write_at(bytes, offset) };
+            return write(way);
         }
         let _filling = self.filling.latch.lock();
-        self.file.write_at(bytes, offset)?;
+        write(if way == Way::Cached { Way::Direct } else { way })?;
         self.fill(end.max(self.filled()), fill_bytes)
     }
 

@@ -10,6 +10,11 @@
 //! Frames know nothing of segments. A record that is too large for the ring gets a segment to itself, and is copied
 //! through the staging buffer; it is made durable before the next segment is begun, whose header then vouches for it.
 //!
+//! A pass for commits that wait for a sync writes durably where it can: one call, and one request to a disk that can write past its
+//! cache, in place of a write and a sync. That is so where nothing else is to become durable with it, as such a write says
+//! nothing of those before. It keeps the writer for the time of a sync, so it is not done among those who would
+//! write meanwhile.
+//!
 //! - W1: `staging[..staged]` is what the file holds, or will hold after the next write, at `offset`.
 //! - W2: `position` = `consumed` of the ring; below `written`, all is handed to the operating system.
 //! - W3: every segment with bytes below `written` and not durable is in `unsynced`. It goes by their numbers: the file of one
@@ -21,7 +26,7 @@
 use std::sync::Arc;
 
 use super::frame::{self, Header};
-use super::segment::{self, HEADER_BYTES, Segment};
+use super::segment::{self, HEADER_BYTES, Segment, Way};
 use super::{Log, RING_SHARE, Wanted};
 use crate::base::Result;
 use crate::base::page_buf::PageBuf;
@@ -30,6 +35,10 @@ use crate::base::sync::atomic::Ordering;
 const PAGE: usize = 4096;
 /// So many passes for commits that do not sync go past the page cache after one for a commit that does.
 const DIRECT_PASSES: u32 = 8;
+/// So many passes for commits that sync leave the sync to itself after one for somebody else.
+const APART_PASSES: u32 = 64;
+/// More is not written durably: others may need the ring's room before that has ended.
+const DURABLE_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -44,8 +53,10 @@ pub(super) struct Writer {
     begin_next: bool,
     /// Passes to come that go past the page cache although nobody waits for a sync.
     direct_passes: u32,
-    /// Records go into the page cache.
-    cached: bool,
+    /// Passes to come that do not write durably although somebody waits for a sync.
+    apart_passes: u32,
+    /// Of this pass; `Durable` where that can be.
+    way: Way,
     unsynced: Vec<Arc<Segment>>,
 }
 
@@ -67,19 +78,38 @@ impl Writer {
             position,
             begin_next: false,
             direct_passes: 0,
-            cached: false,
+            apart_passes: 0,
+            way: Way::Direct,
             unsynced,
         }
     }
 
+    /// Called when a pass begins.
+    ///
     /// A commit that waits for the write alone is quicker through the page cache; a sync after it has then to write the
     /// page. Among commits that sync, all write past it, as a direct write has to clean the page first.
     pub(super) fn choose_way(&mut self, wanted: Wanted) {
-        self.cached = wanted == Wanted::Write && self.direct_passes == 0;
-        self.direct_passes = match wanted {
-            Wanted::Write => self.direct_passes.saturating_sub(1),
-            Wanted::Sync => DIRECT_PASSES,
+        self.way = match wanted {
+            Wanted::Sync if self.apart_passes == 0 => Way::Durable,
+            Wanted::Write if self.direct_passes == 0 => Way::Cached,
+            _ => Way::Direct,
         };
+        match wanted {
+            Wanted::Sync => {
+                self.direct_passes = DIRECT_PASSES;
+                self.apart_passes = self.apart_passes.saturating_sub(1);
+            }
+            Wanted::Write => {
+                self.direct_passes = self.direct_passes.saturating_sub(1);
+                self.apart_passes = APART_PASSES;
+            }
+        }
+    }
+
+    /// Somebody writes who waits for nothing but room for records, as the pass before did.
+    pub(super) fn sync_apart(&mut self) {
+        self.way = self.way_apart();
+        self.apart_passes = APART_PASSES;
     }
 
     /// Bytes of this writer's memory.
@@ -128,7 +158,7 @@ impl Writer {
             self.position += bytes;
             log.ring.consume(self.position);
         }
-        if self.position > before { self.write_out(log) } else { Ok(()) }
+        if self.position > before { self.write_last(log) } else { Ok(()) }
     }
 
     /// Writes a record that is too large for the ring, at `position`, which everything below was drained up to.
@@ -152,7 +182,7 @@ impl Writer {
     fn stage(&mut self, log: &Log, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             if self.staged + PAGE >= self.staging.len() {
-                self.write_staging(log)?;
+                self.write_staging(log, self.way_apart())?;
             }
             let room = self.staging.len() - PAGE - self.staged;
             let (now, later) = bytes.split_at(bytes.len().min(room));
@@ -195,12 +225,32 @@ impl Writer {
         if self.position == log.written.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.write_staging(log)?;
+        self.write_staging(log, self.way_apart())?;
         log.written.store(self.position, Ordering::Release);
         Ok(())
     }
 
-    fn write_staging(&mut self, log: &Log) -> Result<()> {
+    /// The same at the end of a pass; durably where it may be, and everything before is.
+    fn write_last(&mut self, log: &Log) -> Result<()> {
+        let is_alone = log.durable.load(Ordering::Acquire) == log.written.load(Ordering::Relaxed);
+        if self.way != Way::Durable || !is_alone || self.staged > DURABLE_BYTES_MAX {
+            return self.write_out(log);
+        }
+        let start = log.options.clock.micros();
+        self.write_staging(log, Way::Durable)?;
+        log.written.store(self.position, Ordering::Release);
+        log.synced(self.position, start);
+        // All but the current one were durable before.
+        self.unsynced.drain(..self.unsynced.len().saturating_sub(1));
+        Ok(())
+    }
+
+    /// How a pass writes what is not made durable by that.
+    fn way_apart(&self) -> Way {
+        if self.way == Way::Cached { Way::Cached } else { Way::Direct }
+    }
+
+    fn write_staging(&mut self, log: &Log, way: Way) -> Result<()> {
         if self.unsynced_bytes(log) > log.options.unsynced_bytes_max {
             self.sync(log)?;
         }
@@ -208,7 +258,7 @@ impl Writer {
         let length = self.staged.next_multiple_of(PAGE);
         self.staging[self.staged..length].fill(0);
         let _pass = log.pool.changing()?;
-        segment.write(&self.staging[..length], self.offset, log.options.fill_bytes, self.cached)?;
+        segment.write(&self.staging[..length], self.offset, log.options.fill_bytes, way)?;
         log.counters.batches.fetch_add(1, Ordering::Relaxed);
         log.counters.written_bytes.fetch_add(length as u64, Ordering::Relaxed);
         let whole = self.staged / PAGE * PAGE;

@@ -25,7 +25,7 @@ fn traced(trace: &TraceStorage, part: &str) -> (u64, u64) {
             Event::Write { file, data, .. } if is_meant(&file) && data.iter().any(|byte| *byte != 0) => {
                 bytes += data.len() as u64;
             }
-            Event::Sync { file } if is_meant(&file) => syncs += 1,
+            Event::Sync { file } | Event::Persist { file, .. } if is_meant(&file) => syncs += 1,
             _ => {}
         }
     }

@@ -51,6 +51,27 @@ fn a_directory_that_is_held_open_is_synced_without_its_path() {
 }
 
 #[test]
+fn a_durable_write_writes_past_the_page_cache_and_into_it() {
+    let (dir, storage) = (Dir::new("durable"), DiskStorage::new());
+    storage.create_dir_all(&dir.0).unwrap();
+    for direct in [false, true] {
+        let path = dir.0.join(if direct { "direct" } else { "cached" });
+        let file = storage.open(&path, OpenMode { direct, ..CREATE }).unwrap();
+        let page = |byte: u8| PageBuf::from_slice(&[byte; 4096]);
+        file.write_durable_at(&page(1), 0).unwrap();
+        file.write_durable_at(&page(2), 8192).unwrap();
+        file.write_durable_at(&page(3), 0).unwrap();
+        file.write_durable_at(&[], 0).unwrap();
+        let expected = [vec![3; 4096], vec![0; 4096], vec![2; 4096]].concat();
+        assert!(read_file(&storage, &path).unwrap() == expected, "direct={direct}");
+        let reading = storage.open(&path, OpenMode { read_only: true, ..OpenMode::default() }).unwrap();
+        let error = reading.write_durable_at(&page(4), 4096).unwrap_err();
+        assert!(error.message().contains("durable write failed") && error.message().contains("offset=4096"), "{error}");
+        assert!(read_file(&storage, &path).unwrap() == expected, "direct={direct}");
+    }
+}
+
+#[test]
 fn files_are_created_renamed_listed_and_removed() {
     let (dir, storage) = (Dir::new("names"), DiskStorage::new());
     let deep = dir.0.join("a/b");

@@ -34,6 +34,27 @@ fn the_nth_call_fails_once_or_from_then_on() {
 }
 
 #[test]
+fn a_durable_write_is_a_write_and_a_sync() {
+    let memory = MemoryStorage::new();
+    let plan = FaultPlan::new();
+    let storage = FaultStorage::new(Arc::new(memory.clone()), plan.clone());
+    let file = storage.open("/f".as_ref(), CREATE).unwrap();
+    file.write_at(b"old", 0).unwrap();
+    file.sync_data().unwrap();
+    storage.sync_dir("/".as_ref()).unwrap();
+    let left = |mode| crate::io::read_file(&memory.crash_with(mode, 1), "/f".as_ref()).unwrap();
+    use crate::io::CrashMode::{Kept, Lost};
+    for (class, kept) in [(CallClass::Write, b"old"), (CallClass::Sync, b"new")] {
+        plan.add(FaultRule::once(class, 1, Fault::Error));
+        assert!(file.write_durable_at(b"new", 0).is_err());
+        assert_eq!((left(Lost), left(Kept)), (b"old".to_vec(), kept.to_vec()));
+    }
+    file.write_durable_at(b"newer", 0).unwrap();
+    assert_eq!(left(Lost), b"newer");
+    assert_eq!((plan.calls(CallClass::Write), plan.calls(CallClass::Sync)), (4, 3));
+}
+
+#[test]
 fn a_rule_may_watch_some_files_only_or_every_call() {
     let (plan, storage) = setup();
     plan.add(FaultRule::once(CallClass::Write, 1, Fault::Error).on("log"));

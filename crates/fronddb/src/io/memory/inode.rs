@@ -282,6 +282,25 @@ impl Inode {
         content.length_history.clear();
     }
 
+    /// Makes what the file holds in a range durable, with the length that it has, and nothing else.
+    pub(super) fn persist(&self, offset: u64, length: u64) {
+        let mut content = self.content.write();
+        let Content { pages, page_history, length_history, .. } = &mut *content;
+        for (number, within, bytes) in split(offset, length) {
+            if bytes == PAGE {
+                page_history.remove(&number);
+                continue;
+            }
+            // Whichever of its older versions a crash leaves has these bytes.
+            for older in page_history.get_mut(&number).into_iter().flatten() {
+                let page = Arc::make_mut(older.page.get_or_insert_with(|| Arc::new([0; PAGE])));
+                let now = pages.get(&number).map_or(&[0; PAGE][..], |page| &page[..]);
+                page[within..within + bytes].copy_from_slice(&now[within..within + bytes]);
+            }
+        }
+        length_history.clear();
+    }
+
     /// What is not durable passes for written: only what is written again becomes so.
     pub(super) fn forget_unsynced(&self) {
         let mut content = self.content.write();

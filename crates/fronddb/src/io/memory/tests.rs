@@ -153,6 +153,29 @@ fn a_crash_keeps_what_was_synced_and_reaches_every_subset_of_the_rest() {
 }
 
 #[test]
+fn a_durable_write_is_there_after_a_crash_and_takes_nothing_else_with_it() {
+    let storage = storage();
+    let file = durable_file(&storage, "f", &[0; 3 * 4096]);
+    file.write_at(&[1; 3 * 4096], 0).unwrap();
+    // A whole page, part of the next, and what makes the file longer.
+    file.write_durable_at(&[2; 4096 + 1024], 4096).unwrap();
+    file.write_durable_at(&[3; 512], 3 * 4096).unwrap();
+    let sectors = |left: &MemoryStorage| -> Vec<u8> {
+        let bytes = read_file(left, &path("f")).unwrap();
+        bytes.chunks(512).map(|sector| sector[0]).collect()
+    };
+    let durable = [vec![2; 10], vec![3]];
+    let left = |old: u8| [vec![old; 8], durable[0].clone(), vec![old; 6], durable[1].clone()].concat();
+    assert_eq!(sectors(&storage.crash_with(CrashMode::Lost, 1)), left(0));
+    assert_eq!(sectors(&storage.crash_with(CrashMode::Kept, 1)), left(1));
+    for seed in 0..100 {
+        let found = sectors(&storage.crash(seed));
+        assert_eq!([found[8..18].to_vec(), found[24..].to_vec()], durable);
+    }
+    assert!(storage.has_unsynced());
+}
+
+#[test]
 fn unsynced_writes_overtake_each_other() {
     let storage = storage();
     let file = durable_file(&storage, "f", &[0; 8192]);

@@ -29,6 +29,15 @@ fn every_prefix_can_be_rebuilt_with_its_volatile_state() {
     note();
     file.write_at(&[5; 5000], 10).unwrap();
     note();
+    // Two events: what is written, and that it is durable.
+    file.write_durable_at(&[6; 5000], 10).unwrap();
+    images.push(content(traced.storage()));
+    volatile.push(true);
+    let mut note = || {
+        images.push(content(traced.storage()));
+        volatile.push(traced.storage().has_unsynced());
+    };
+    note();
     file.allocate(0, 9000).unwrap();
     note();
     file.punch(0, 4096).unwrap();

@@ -378,6 +378,67 @@ fn an_opening_through_the_page_cache_writes_only_what_nothing_calls_durable_agai
     }
 }
 
+/// Events that write a log's files or make them durable, in short; zeros ahead are left out.
+fn ways(traced: &TraceStorage, from: usize) -> String {
+    let way = |event: &Event| match event {
+        Event::Write { data, .. } if data.iter().any(|byte| *byte != 0) => Some('w'),
+        Event::Persist { .. } => Some('p'),
+        Event::Sync { .. } => Some('s'),
+        _ => None,
+    };
+    traced.events()[from..].iter().filter_map(way).collect()
+}
+
+/// Writes that say nothing of others make durable what nobody else has written to.
+#[test]
+fn a_commit_is_one_durable_write_unless_others_write_beside_it() {
+    let traced = TraceStorage::new(&MemoryStorage::new());
+    let storage: Arc<dyn Storage> = Arc::new(traced.clone());
+    let options = LogOptions { unsynced_bytes_max: 1 << 20, ..options() };
+    let log = Log::create(Arc::clone(&storage), &dir(), options, Lsn(0)).expect("create");
+    let mut records = 0;
+    let mut ways_of = |records_now: &[usize], wait: &dyn Fn(&Log) -> Result<()>| {
+        let from = traced.events().len();
+        for bytes in records_now {
+            log.append(&vec![7; *bytes]).expect("append");
+        }
+        records += records_now.len();
+        wait(&log).expect("wait");
+        (
+            ways(&traced, from),
+            records,
+            read_from(&traced.storage().crash_with(CrashMode::Lost, 1), Lsn(0)).expect("read").0.len(),
+        )
+    };
+    let sync = |log: &Log| log.sync().map(drop);
+    let write = |log: &Log| log.wait_written(log.end_lsn());
+    // The first one's segment begins with it.
+    assert_eq!(ways_of(&[100], &sync), ("wp".into(), 1, 1));
+    assert_eq!(ways_of(&[100, 200], &sync), ("wp".into(), 3, 3));
+    assert_eq!(log.statistics().syncs, 2);
+    // Somebody writes and does not sync: what is synced next holds that, too.
+    assert_eq!(ways_of(&[100], &write), ("w".into(), 4, 3));
+    assert_eq!(ways_of(&[100], &sync), ("ws".into(), 5, 5));
+    for count in 6..6 + 63 {
+        assert_eq!(
+            ways_of(&[100], &sync),
+            ("ws".into(), count, count),
+            "who writes beside it is not forgotten at once"
+        );
+    }
+    assert_eq!(ways_of(&[100], &sync), ("wp".into(), 69, 69));
+    // In the next segment as well, if nothing is left for the one before.
+    log.rotate(false).expect("rotate");
+    assert_eq!(ways_of(&[100], &sync), ("wp".into(), 70, 70));
+    log.append(&[7; 100]).expect("append");
+    log.rotate(false).expect("rotate");
+    assert_eq!(ways_of(&[100], &sync), ("wwss".into(), 71, 72));
+    // Nor if it takes more than one write.
+    assert_eq!(ways_of(&[1900; 8], &sync).0, "wws");
+    assert_eq!(ways_of(&[100], &sync), ("wp".into(), 80, 81));
+    assert_eq!(log.statistics().syncs, 71);
+}
+
 /// Who fills ahead stands still between choosing a segment and filling it, until its file has been released and taken again.
 #[test]
 fn zeros_ahead_in_a_released_segment_do_not_cover_the_records_of_the_next_one_in_its_file() {
@@ -390,7 +451,7 @@ fn zeros_ahead_in_a_released_segment_do_not_cover_the_records_of_the_next_one_in
     let new = pool.take(2 * SEGMENT).expect("take");
     assert!(Arc::ptr_eq(&old.file, &new.file) && old.number < new.number);
     let record = [7; 4096];
-    new.write(&record, 4096, 4096, false).expect("write");
+    new.write(&record, 4096, 4096, segment::Way::Direct).expect("write");
     while old.fill_ahead(0, SEGMENT, 4096).expect("fill") {}
     let mut found = [0; 4096];
     new.file.read_at(&mut found, 4096).expect("read");

@@ -31,7 +31,7 @@ fn two_wait(wanted: Wanted, fails: bool) {
         // As for two that had seen no failure yet and began to wait after those who did so were woken.
         log.poisoned.store(true, Ordering::Release);
     } else {
-        log.write_up_to(ends[1]).and_then(|()| log.sync_pass()).expect("sync");
+        log.write_up_to(ends[1], Wanted::Sync).and_then(|()| log.sync_pass()).expect("sync");
     }
     drop(leads);
     waiters.served(0);
