@@ -46,8 +46,10 @@ const GATHER_RUNS_MIN: usize = 4;
 const GATHER_PART: u64 = 2;
 /// What a run costs a read that positions a cursor in it.
 const SEEK_NANOS: u64 = 1500;
-/// What a run costs a point read, which mostly asks its filter alone.
-const PROBE_NANOS: u64 = 100;
+/// What a run costs a point read, which mostly asks its filter alone: the run, the filter and its line are in no cache of the processor.
+const PROBE_NANOS: u64 = 500;
+/// The same where the cache is full: next to nothing, beside the block that is read from the file.
+const PROBE_NANOS_FULL: u64 = 100;
 /// What each message of a run costs a long scan that merges it.
 const MERGE_NANOS: u64 = 50;
 /// What each key costs a cursor that has just begun and goes through it: where it lies is in no cache of the processor, and it ends a stretch of rows
@@ -225,6 +227,7 @@ impl BeTree {
         let runs = slot.runs_spared();
         if runs > 0 {
             let nanos = match read {
+                Read::Probes if self.env.cache.is_full() => runs * PROBE_NANOS_FULL * PROBES_PER_CHARGE,
                 Read::Probes => runs * PROBE_NANOS * PROBES_PER_CHARGE,
                 Read::Seek => runs * SEEK_NANOS,
                 Read::Scan => runs * SEEK_NANOS + slot.messages_per_leaf() * MERGE_NANOS,
