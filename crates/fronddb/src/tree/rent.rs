@@ -227,8 +227,10 @@ impl BeTree {
         let runs = slot.runs_spared();
         if runs > 0 {
             let nanos = match read {
-                Read::Probes if self.env.cache.is_full() => runs * PROBE_NANOS_FULL * PROBES_PER_CHARGE,
-                Read::Probes => runs * PROBE_NANOS * PROBES_PER_CHARGE,
+                Read::Probes => {
+                    let probe = if self.env.cache.is_full() { PROBE_NANOS_FULL } else { PROBE_NANOS };
+                    runs * probe * PROBES_PER_CHARGE
+                }
                 Read::Seek => runs * SEEK_NANOS,
                 Read::Scan => runs * SEEK_NANOS + slot.messages_per_leaf() * MERGE_NANOS,
             };

@@ -128,7 +128,8 @@ fn a_bad_sector_anywhere_in_the_data_file_is_damage_of_what_lies_there() {
         let is_refused = |when: &str| {
             let Err(error) = open(&storage) else { return false };
             let is_root = error.kind() == ErrorKind::Corruption && error.message().contains("node");
-            assert!(is_root && is_named(), "{context} {when}: {error}");
+            let is_here = error.message().contains(&format!("offset={} ", page * PAGE));
+            assert!(is_root && is_here && is_named(), "{context} {when}: {error}");
             true
         };
         if is_refused("at first") {
