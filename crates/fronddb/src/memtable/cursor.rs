@@ -73,6 +73,15 @@ impl Level0Cursor {
         }
     }
 
+    /// Goes to the newest message of the next key; from nowhere it stays there.
+    #[inline]
+    pub fn next_key(&mut self) {
+        match &mut self.0 {
+            Inner::Active(cursor) => cursor.next_key(),
+            Inner::Sorted(memtable, at) => *at = memtable.next_key(*at),
+        }
+    }
+
     /// Goes one message back; from nowhere it stays there.
     pub fn prev(&mut self) {
         match &mut self.0 {

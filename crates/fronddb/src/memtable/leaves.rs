@@ -22,10 +22,13 @@
 //! - S7: a root is the first node of its level, and no node of the tree has a higher level.
 //!
 //! Latches: one node's at a time, taken with nothing else held.
+//!
+//! [`cursor`] walks the list and keeps it alive.
 #![allow(unsafe_code, reason = "leaves in an arena, linked by atomic pointers")]
 
+mod cursor;
+
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
@@ -37,11 +40,14 @@ use super::order;
 use crate::base::TxnId;
 use crate::base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use crate::format::Message;
+pub(super) use cursor::LeafCursor;
 
 /// Most links of a leaf: enough for 16 million trees, each with one more link with probability 1/4.
 const LINKS_MAX: usize = 13;
 /// Trees whose places are remembered at a time.
 const STARTS: usize = 64;
+/// Leaves that are gone through one by one to get past the messages of a key; further, the search is shorter.
+const LEAVES_NEAR: usize = 2;
 /// The tree of the head, which holds nothing, and above all trees.
 const NO_TREE: u64 = u64::MAX;
 
@@ -486,6 +492,40 @@ impl LeafList {
         }
     }
 
+    /// The newest message of the first key after that of the message at `position`; nowhere from nowhere.
+    #[inline]
+    fn next_key(&self, position: &Position) -> Position {
+        if position.node.is_null() {
+            return NOWHERE;
+        }
+        if let Some(next) = self.neighbour(position, |rank| rank.wrapping_add(1)) {
+            // Safety: nodes of this list.
+            if unsafe { node::key_of(next.node) != node::key_of(position.node) } {
+                self.prefetch(&next);
+                return next;
+            }
+        }
+        self.past_versions(position)
+    }
+
+    /// The same where the key has more messages.
+    fn past_versions(&self, position: &Position) -> Position {
+        // Behind the oldest that there can be.
+        // Safety: a node of this list.
+        let target = Target { seq: 0, turn: 0, ..unsafe { Target::of(position.node, true) } };
+        let mut from = position.leaf;
+        for _ in 0..LEAVES_NEAR {
+            // Safety: a leaf of this list; every leaf has level 0.
+            let next = unsafe { next_of(from, 0).load(Ordering::Acquire) };
+            // Safety: a link is null or to a leaf.
+            if next.is_null() || !unsafe { self.at(next) }.precedes(&target) {
+                return self.first_from(from, &target);
+            }
+            from = next;
+        }
+        self.first_from(self.search(&target), &target)
+    }
+
     /// Has the processor read the message at `position`, and the key of the one after it in its leaf: a walk comes there when it has done
     /// something else, in a merge mostly.
     #[inline]
@@ -545,61 +585,4 @@ impl LeafList {
 unsafe fn anchor_of(link: Link) -> (u64, Node) {
     // Safety: by contract.
     if link.is_null() { (0, null_mut()) } else { unsafe { ((*link).anchor_prefix(), (*link).anchor) } }
-}
-
-/// A place in a list, which it keeps alive.
-#[derive(Clone)]
-pub(super) struct LeafCursor {
-    list: Arc<LeafList>,
-    position: Position,
-}
-
-// Safety: the position points into the arenas of `list` (S3), which the cursor owns a share of.
-unsafe impl Send for LeafCursor {}
-// Safety: as above.
-unsafe impl Sync for LeafCursor {}
-
-impl LeafCursor {
-    pub(super) fn new(list: Arc<LeafList>) -> LeafCursor {
-        LeafCursor { list, position: NOWHERE }
-    }
-
-    #[inline]
-    pub(super) fn seek(&mut self, key: &[u8]) {
-        self.position = self.list.seek(key);
-    }
-
-    pub(super) fn seek_before(&mut self, key: &[u8]) {
-        self.position = self.list.last_before(&Target::new(key, u64::MAX));
-    }
-
-    pub(super) fn first(&mut self) {
-        // Safety: the head has level 0.
-        let first = unsafe { next_of(self.list.head(), 0).load(Ordering::Acquire) };
-        self.position = self.list.edge_of(first, |_| 0);
-    }
-
-    pub(super) fn last(&mut self) {
-        self.position = self.list.last_below(NO_TREE);
-    }
-
-    #[inline]
-    pub(super) fn next(&mut self) {
-        self.position = self.list.next(&self.position);
-    }
-
-    pub(super) fn prev(&mut self) {
-        self.position = self.list.prev(&self.position);
-    }
-
-    #[inline]
-    pub(super) fn valid(&self) -> bool {
-        !self.position.node.is_null()
-    }
-
-    #[inline]
-    pub(super) fn message(&self) -> Option<Message<'_>> {
-        // Safety: a node of the list (S3), alive as long as `self.list`.
-        self.valid().then(|| unsafe { node::message_of(self.position.node) })
-    }
 }

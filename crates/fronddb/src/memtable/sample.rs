@@ -7,7 +7,8 @@
 //!
 //! Inner nodes may lag behind the leaves (see [`super::leaves`]): what they do not know yet is not counted.
 //!
-//! A row that is written over and over is one row: of its puts only the oldest counts as one ([`counted_as`]).
+//! A row that is written over and over is one row: of its puts only the oldest counts as one ([`counted_as`]). Of a leaf that has nothing but
+//! messages of one row, what they come to is told from the first and the last.
 #![allow(unsafe_code, reason = "leaves in an arena, linked by atomic pointers")]
 
 use std::sync::atomic::Ordering;
@@ -42,14 +43,33 @@ impl RangeSample {
             self.bytes += (message.key.len() + message.payload.len()) as u64;
         }
     }
+
+    /// `count` messages of one key were met, of which the first, the last, and `older`, the one after that in order, are known. The row is there after
+    /// them or not, and was before them or not. What lies between adds up to the difference, as [`counted_as`] counts, and is not looked at, as each
+    /// message is in a place of its own.
+    fn look_at_row(&mut self, count: u64, newest: &Message<'_>, oldest: &Message<'_>, older: Option<&Message<'_>>) {
+        let was_there = match older.filter(|older| older.key == oldest.key) {
+            Some(older) => puts(older),
+            None => !puts(oldest),
+        };
+        self.kinds[0] += count - 1;
+        match (puts(newest), was_there) {
+            (true, false) => self.look_at(newest, None),
+            (false, true) => self.kinds[Kind::Delete as usize] += 1,
+            _ => self.kinds[0] += 1,
+        }
+    }
 }
 
 /// As what a message counts beside the next older one of the memtable, whatever its key: the number of its kind, or 0, which is none's, for a
 /// put of a key that has been put before and not been deleted since.
 fn counted_as(message: &Message<'_>, older: Option<&Message<'_>>) -> usize {
-    let puts = |kind| matches!(kind, Kind::Put | Kind::InsertIfAbsent | Kind::Update);
-    let is_put_before = older.is_some_and(|older| puts(older.kind) && older.key == message.key);
-    if puts(message.kind) && is_put_before { 0 } else { message.kind as usize }
+    let is_put_before = older.is_some_and(|older| puts(older) && older.key == message.key);
+    if puts(message) && is_put_before { 0 } else { message.kind as usize }
+}
+
+fn puts(message: &Message<'_>) -> bool {
+    matches!(message.kind, Kind::Put | Kind::InsertIfAbsent | Kind::Update)
 }
 
 struct Sampler<'l> {
@@ -132,7 +152,15 @@ impl Sampler<'_> {
             (!anchor.is_null()).then_some(anchor)
         };
         let mut older = follower.or_else(anchor_behind).map(message);
-        for node in nodes.into_iter().take(count).rev() {
+        let nodes = &nodes[..count];
+        if let [newest, .., oldest] = nodes {
+            let (newest, oldest) = (message(*newest), message(*oldest));
+            if newest.key == oldest.key {
+                self.found.look_at_row(count as u64, &newest, &oldest, older.as_ref());
+                return count as f64;
+            }
+        }
+        for &node in nodes.iter().rev() {
             let found = message(node);
             self.found.look_at(&found, older.as_ref());
             older = Some(found);
@@ -199,6 +227,35 @@ mod tests {
     }
 
     const COUNT_MAX: u64 = if cfg!(miri) { 200 } else { 30_000 };
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 8 } else { 256 }, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn what_is_done_to_a_row_comes_to_the_same_from_both_ends(
+            is_put in prop::collection::vec(any::<bool>(), 3..20),
+            older in prop::option::of((any::<bool>(), any::<bool>())),
+        ) {
+            let message = |key, is_put: bool| {
+                let kind = if is_put { Kind::Put } else { Kind::Delete };
+                Message { key, seq: 1, stamp: Stamp::Settled, kind, blob: false, payload: b"" }
+            };
+            let mut row: Vec<_> = is_put.into_iter().map(|is_put| message(b"row", is_put)).collect();
+            let older = older.map(|(is_same, is_put)| message(if is_same { b"row" } else { b"other" }, is_put));
+            // What is not there is not deleted.
+            row.dedup_by(|later, newer| later.kind == Kind::Delete && newer.kind == Kind::Delete);
+            let oldest = row[row.len() - 1];
+            let none_there = |older: &Message<'_>| older.key == b"row" && older.kind == Kind::Delete;
+            prop_assume!(row.len() > 1 && !(oldest.kind == Kind::Delete && older.as_ref().is_some_and(none_there)));
+            let (mut one_by_one, mut at_once) = (RangeSample::default(), RangeSample::default());
+            for at in 0..row.len() {
+                one_by_one.look_at(&row[at], row.get(at + 1).or(older.as_ref()));
+            }
+            at_once.look_at_row(row.len() as u64, &row[0], &oldest, older.as_ref());
+            let rows = |found: &RangeSample| found.kinds[Kind::Put as usize] as i64 - found.kinds[Kind::Delete as usize] as i64;
+            prop_assert_eq!(rows(&one_by_one), rows(&at_once));
+            prop_assert_eq!(one_by_one.kinds.iter().sum::<u64>(), at_once.kinds.iter().sum::<u64>());
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 24 }, failure_persistence: None, ..ProptestConfig::default() })]

@@ -310,6 +310,19 @@ impl SortedMemtable {
         Some(sample)
     }
 
+    /// Where the next key begins after the message there, looked for in steps that double.
+    pub(super) fn next_key(&self, at: usize) -> usize {
+        let Some(first) = self.entries.get(at) else { return at };
+        let key = self.chunks.key(first.place);
+        let is_same = |other: &Entry| other.prefix == first.prefix && self.chunks.key(other.place) == key;
+        let mut step = 1;
+        while self.entries.get(at + step).is_some_and(is_same) {
+            step *= 2;
+        }
+        let (from, end) = (at + step / 2, self.entries.len().min(at + step));
+        from + self.entries[from..end].partition_point(is_same)
+    }
+
     #[inline]
     pub(super) fn lower_bound(&self, key: &[u8]) -> usize {
         let prefix = prefix_of(key);

@@ -87,21 +87,22 @@ fn check(level0: &Level0, model: &Model, probes: &[Vec<u8>]) {
     let expected: Vec<_> = model.iter().map(|((key, ..), body)| (key.clone(), body.clone())).collect();
     let mut cursor = level0.cursor();
     assert_eq!(at(&cursor), None);
+    let walk = |cursor: &mut Level0Cursor, step: fn(&mut Level0Cursor)| -> Vec<_> {
+        let next = || {
+            let found = at(cursor);
+            step(cursor);
+            found
+        };
+        std::iter::from_fn(next).collect()
+    };
     cursor.first();
-    let forward: Vec<_> = std::iter::from_fn(|| {
-        let found = at(&cursor);
-        cursor.next();
-        found
-    })
-    .collect();
-    assert_eq!(forward, expected);
+    assert_eq!(walk(&mut cursor, Level0Cursor::next), expected);
+    cursor.first();
+    let mut expected_newest = expected.clone();
+    expected_newest.dedup_by(|later, first| later.0 == first.0);
+    assert_eq!(walk(&mut cursor, Level0Cursor::next_key), expected_newest);
     cursor.last();
-    let mut backward: Vec<_> = std::iter::from_fn(|| {
-        let found = at(&cursor);
-        cursor.prev();
-        found
-    })
-    .collect();
+    let mut backward = walk(&mut cursor, Level0Cursor::prev);
     backward.reverse();
     assert_eq!(backward, expected);
     for probe in probes {
@@ -112,6 +113,14 @@ fn check(level0: &Level0, model: &Model, probes: &[Vec<u8>]) {
         let before = index.checked_sub(1).map(|index| &expected[index]);
         if index < expected.len() {
             assert_eq!(at(&cursor).as_ref(), before, "prev {probe:?}");
+        }
+        // From the second message on as well, which may be of the next key.
+        cursor.seek(probe);
+        cursor.next();
+        if let Some((key, _)) = at(&cursor) {
+            cursor.next_key();
+            let beyond = expected.iter().find(|(other, _)| *other > key);
+            assert_eq!(at(&cursor).as_ref(), beyond, "next_key {probe:?}");
         }
         cursor.seek_before(probe);
         assert_eq!(at(&cursor).as_ref(), before, "seek_before {probe:?}");
@@ -315,4 +324,45 @@ fn threads_that_insert_and_read_see_whole_messages_in_order() {
     assert!(budget.used(Purpose::Level0) > 0, "the cursor keeps the messages");
     drop(cursor);
     assert_eq!(budget.used(Purpose::Level0), 0);
+}
+
+/// Readers pass over the versions of rows that writers add some to.
+#[test]
+fn keys_are_met_once_and_in_order_while_they_get_more_versions() {
+    let memtable = Arc::new(Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(1 << 30))));
+    let keys = 7u64;
+    let count = if cfg!(miri) { 60u64 } else { 20_000 };
+    let insert = |seq: u64| {
+        // Three keys share all that is compared as a number.
+        let key = inner(TreeId(1), &[&(seq % keys / 3).to_be_bytes()[..], &[(seq % keys % 3) as u8]].concat());
+        let body = (seq, 1, 0, Kind::Put, false, seq.to_be_bytes().to_vec());
+        memtable.insert(seq, TxnId(1), 0, &message(&key, &body));
+    };
+    (1..=keys).for_each(insert);
+    let done = AtomicU64::new(keys);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for seq in keys + 1..=count {
+                insert(seq);
+                done.store(seq, Ordering::Release);
+            }
+        });
+        let mut cursor = memtable.cursor();
+        loop {
+            let before = done.load(Ordering::Acquire);
+            let mut seen: Vec<(Vec<u8>, u64)> = Vec::new();
+            cursor.first();
+            while let Some(message) = cursor.get() {
+                seen.push((message.key.to_vec(), message.seq));
+                cursor.next_key();
+            }
+            assert_eq!(seen.len() as u64, keys);
+            assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0), "{seen:?}");
+            // Each is met at what is then its newest message.
+            assert!(seen.iter().all(|(_, seq)| *seq + keys > before), "before={before} {seen:?}");
+            if before == count {
+                break;
+            }
+        }
+    });
 }

@@ -47,8 +47,6 @@ pub use passing::check_stop;
 use scratch::Scratch;
 use undecided::Undecided;
 
-/// Messages of one key that are gone through one by one in a source. Past them lie rows that were written very often: there it seeks.
-const VERSIONS_MAX: usize = 8;
 /// A stretch of as many rows was worth looking for.
 const LONG_ROWS: usize = 2;
 /// No window is longer.
@@ -480,20 +478,10 @@ impl TreeCursor {
             leaf.order.pop();
             let Stream { source, passed, .. } = &mut leaf.streams[place.rank as usize];
             *passed = passed.saturating_add(1);
-            for versions in 0.. {
-                if versions == VERSIONS_MAX {
-                    source.seek(&successor(&self.key))?;
-                } else {
-                    source.next()?;
-                }
-                if !source.valid() {
-                    break;
-                }
-                let at = head(source.key());
-                if at != self.head || source.key() != self.key {
-                    leaf.place_ahead(Place { head: at, rank: place.rank })?;
-                    break;
-                }
+            source.next_key(&self.key)?;
+            if source.valid() {
+                let head = head(source.key());
+                leaf.place_ahead(Place { head, rank: place.rank })?;
             }
         }
         Ok(())

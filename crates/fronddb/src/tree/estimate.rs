@@ -198,7 +198,7 @@ fn add_sample(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, counted: Rang
 
 fn add(found: &RangeSample, sum: &mut Sum) {
     let each = found.messages / found.kinds.iter().sum::<u64>().max(1) as f64;
-    let scaled = |looked_at: u64| (looked_at as f64 * each) as u64;
+    let scaled = |looked_at: u64| (looked_at as f64 * each).round() as u64;
     sum.puts += scaled(puts(&found.kinds));
     sum.deletes += scaled(deletes(&found.kinds));
     sum.bytes += scaled(found.bytes);

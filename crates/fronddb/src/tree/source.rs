@@ -1,9 +1,13 @@
 //! One sorted stream of messages, whatever it lies in: a memtable or a run.
 
 use crate::base::Result;
+use crate::base::key::successor;
 use crate::format::message::Message;
 use crate::memtable::Level0Cursor;
 use crate::run::{Goal, RunCursor};
+
+/// Messages of one key that are gone through one by one. Past them lie rows that were written very often: there it seeks.
+pub(super) const VERSIONS_MAX: usize = 8;
 
 /// A cursor over a memtable or a run. Positioned at a message or at none.
 #[derive(Debug)]
@@ -53,6 +57,27 @@ impl Source {
         next();
         /// To the message before.
         prev();
+    }
+
+    /// To the newest message of the next key, past the versions of `key`, at which it is.
+    ///
+    /// # Errors
+    /// As [`RunCursor::seek`].
+    #[inline]
+    pub fn next_key(&mut self, key: &[u8]) -> Result<()> {
+        if let Source::Level0(cursor) = self {
+            #[cfg(test)]
+            MOVES.set(MOVES.get() + 1);
+            cursor.next_key();
+            return Ok(());
+        }
+        for _ in 0..VERSIONS_MAX {
+            self.next()?;
+            if !self.valid() || self.key() != key {
+                return Ok(());
+            }
+        }
+        self.seek(&successor(key))
     }
 
     /// Goes there.

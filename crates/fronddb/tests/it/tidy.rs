@@ -27,6 +27,7 @@ const UNSAFE: &[&str] = &[
     "memtable/arena.rs",
     "memtable/leaf.rs",
     "memtable/leaves.rs",
+    "memtable/leaves/cursor.rs",
     "memtable/node.rs",
     "memtable/sample.rs",
 ];

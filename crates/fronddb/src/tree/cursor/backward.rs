@@ -5,10 +5,11 @@
 
 use super::chain::Death;
 use super::leaf::{Direction, Stream};
-use super::{Current, TreeCursor, VERSIONS_MAX};
+use super::{Current, TreeCursor};
 use crate::base::Result;
 use crate::format::Message;
 use crate::format::resolve::Found;
+use crate::tree::source::VERSIONS_MAX;
 
 impl TreeCursor {
     /// Finds the last visible row at or before the positions of the sources, and moves them before it.
