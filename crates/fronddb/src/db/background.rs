@@ -38,7 +38,7 @@ const WORK_THRESHOLD: f32 = 1.0;
 const IDLE: Duration = Duration::from_millis(200);
 /// How long a thread pauses after a failure that may pass.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
-/// How often `frond-tick` and `frond-sync` look around.
+/// How often `frond-tick` looks around.
 const TICK: Duration = Duration::from_millis(20);
 /// Threads that read for cursors. One that finds none free reads for itself.
 const READERS: usize = 2;
@@ -162,7 +162,7 @@ impl Threads {
         })?;
         self.spawn(engine, "frond-sync".to_owned(), |engine| {
             engine.sync_by_period()?;
-            engine.wake.rest(TICK);
+            engine.wake.rest(engine.until_log_sync().map_or(IDLE, |left| left.min(IDLE)));
             Ok(())
         })?;
         let movers = engine.options.background_threads;

@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::checkpoint_times::{CheckpointCause, CheckpointSummary, CheckpointTimes};
 use super::engine::Engine;
@@ -367,16 +368,20 @@ impl Engine {
         self.checkpoints.state.lock().publish_micros
     }
 
+    /// How long it is until the periodic sync of the log is due; `None` where there is no such period.
+    pub(crate) fn until_log_sync(&self) -> Option<Duration> {
+        let period = self.log_sync_period_ms.load(Ordering::Relaxed).saturating_mul(1000);
+        let since = self.clock.micros().saturating_sub(self.checkpoints.state.lock().sync_micros);
+        (period > 0).then(|| Duration::from_micros(period.saturating_sub(since)))
+    }
+
     /// Whether the periodic sync of the log is due; the caller then does it.
     pub(crate) fn due_log_sync(&self) -> bool {
-        let period = self.log_sync_period_ms.load(Ordering::Relaxed).saturating_mul(1000);
-        let now = self.clock.micros();
-        let mut state = self.checkpoints.state.lock();
-        if period == 0 || now.saturating_sub(state.sync_micros) < period {
-            return false;
+        let is_due = self.until_log_sync().is_some_and(|left| left.is_zero());
+        if is_due {
+            self.checkpoints.state.lock().sync_micros = self.clock.micros();
         }
-        state.sync_micros = now;
-        true
+        is_due
     }
 }
 

@@ -357,6 +357,7 @@ impl Database {
         let engine = self.engine();
         engine.check_open()?;
         engine.log_sync_period_ms.store(period.as_millis() as u64, Ordering::Relaxed);
+        engine.wake.everybody();
         Ok(())
     }
 
