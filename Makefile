@@ -10,7 +10,7 @@ SEEDS ?= 20000
 SCHEDULES ?= 1000
 SECONDS_PER_TARGET ?= 60
 KILLS ?= 5
-ROUNDS ?= 15
+ROUNDS ?= 100
 CASES ?= 50
 client = $(CARGO) run --quiet --release -p frond-client --
 
@@ -83,7 +83,7 @@ experiments: plugin ## the published experiments on FROND, InnoDB and MyRocks; w
 	  $(if $(SCALE),--scale $(SCALE)) $(if $(ENGINES),--engines $(ENGINES)) $(if $(ONLY),--only $(ONLY)) \
 	  $(if $(IOPS),--iops $(IOPS)) $(if $(MEMORY),--memory $(MEMORY)) $(if $(FRESH),--fresh)
 
-in-turn: plugin ## sysbench in memory on FROND, InnoDB and MyRocks, servers up at once, ROUNDS=15 in turn; prints a table (20 minutes)
+in-turn: plugin ## sysbench in memory on FROND, InnoDB and MyRocks, in turn, ROUNDS=100 slices of 0.2 s each; prints a table (20 minutes)
 	@$(call need_sysbench,in-turn)
 	@FROND_SERVER_DIR=$(stock) $(CARGO) run --quiet --release -p frond-experiments -- --in-turn $(ROUNDS) \
 	  $(if $(SCALE),--scale $(SCALE)) $(if $(ENGINES),--engines $(ENGINES))

@@ -48,9 +48,13 @@ pub(crate) fn on_signals() -> Result<(), ctrlc::Error> {
 
 /// SIGKILL.
 pub(crate) fn kill(process: u32) {
-    if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
-        let _ = kill_process(pid, Signal::KILL);
-    }
+    let _ = signal(process, Signal::KILL);
+}
+
+/// Sends a signal; false if the process is not there.
+pub(crate) fn signal(process: u32, signal: Signal) -> bool {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
 }
 
 /// A killed child stays a zombie until its parent asks for it; then its resources are free already.

@@ -1,14 +1,24 @@
 //! sysbench in memory, engine against engine in turn: `--in-turn ROUNDS`.
 //!
 //! The report measures each engine by itself for half a minute before it comes to the next, soon after a start, and a machine that
-//! others share may be a third faster by then. Here the servers of all engines are up all the time, and each round of a test runs it for
-//! a second on one engine after the other. What an engine leaves behind, work in the background and a disk that is awake, the next one
-//! feels, so the order changes from round to round in such a way that within rounds each engine comes after each other one equally often ([`order`]), or nearly, if the
-//! number of rounds is none of those that make it so.
-//! What is compared is what was measured within seconds, and of many such pairs the median is told, with the quartiles beside it.
+//! others share may be a third faster by then. Here the servers and clients of all engines are there all the time, and all are stopped
+//! (SIGSTOP) but those of one engine, which has the machine for a fifth of a second. So what an engine does in the background it does in
+//! its own time, and what is compared was measured within a second. The order changes from round to round in such a way that within
+//! rounds each engine comes after each other one equally often ([`order`]), or nearly, if the number of rounds is none of those that make it so.
+//! Of the ratios of the rounds the geometric mean is told, with its standard error.
+//!
+//! Each client is a process of its own, and on the same processor as the session that serves it: the first on the first, the second on the
+//! second, and so on in turn. A message from one processor of a virtual machine to another takes longer than the statement itself, and which
+//! of the clients are on another than their session, the system leaves as it was when they came. By that alone a server was a fifth faster or slower
+//! from one start of the clients to the next, and with one client by twice. Whatever else the servers do has all processors.
 
+use std::collections::HashSet;
 use std::fs;
+use std::time::{Duration, Instant};
 
+use frond_load::wire::{self, Connection};
+use rustix::process::{Pid, Signal};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
 use crate::cleanup;
@@ -18,17 +28,24 @@ use crate::e4_sysbench::{cells, warm};
 use crate::engine::Engine;
 use crate::failure::{Failure, While};
 use crate::limits::Limits;
-use crate::measure::{Work, median, quartiles};
+use crate::measure::mean_ratio;
 use crate::server::Server;
 use crate::sysbench;
+use crate::tool::{self, Running};
 
-/// How long a test runs at once. Shorter, and starting the clients would be seen.
-const SECONDS: u64 = 1;
+/// How long an engine has the machine at once.
+const SLICE: Duration = Duration::from_millis(200);
+/// How long a test runs before it is measured: what the test before has left to do is under way.
+const WARM: Duration = Duration::from_secs(1);
+/// Clients that have not come or left by then never will.
+const BEGIN: Duration = Duration::from_secs(30);
 
-/// A server under measurement, with the directory that goes with it.
+/// A server under measurement, with the directory that goes with it. It is stopped but for its turn.
 struct Contestant {
     engine: Engine,
     server: Server,
+    /// For questions to the server.
+    connection: Connection,
     _directory: cleanup::Directory,
 }
 
@@ -36,9 +53,10 @@ struct Contestant {
 #[derive(Serialize)]
 struct Series {
     engine: Engine,
-    rates: Vec<f64>,
-    /// Processor time of the server for a transaction, in microseconds.
-    cpu_us: Vec<f64>,
+    statements: Vec<u64>,
+    seconds: Vec<f64>,
+    /// Processor time of the server in all rounds; it has none between them.
+    cpu_seconds: f64,
 }
 
 #[derive(Serialize)]
@@ -56,11 +74,13 @@ pub(crate) fn run(context: &Context, engines: &[Engine], rounds: usize, commit: 
         println!("in turn: {} is loaded and started", engine.title());
         contestants.push(start(context, engine)?);
     }
-    println!("in turn: {rounds} rounds of {SECONDS} s for each test on each engine, at {commit}");
+    println!("in turn: {rounds} rounds of {} s for each test on each engine, at {commit}", SLICE.as_secs_f64());
     println!("{}", header(engines));
     let mut cells_done = Vec::new();
-    for (test, threads) in cells(&context.sizing) {
-        let cell = measure(context, &contestants, test, threads, rounds)?;
+    for (number, (test, threads)) in cells(&context.sizing).into_iter().enumerate() {
+        // No two clients of all tests have the same keys; those of different engines have.
+        let seed = 1 + 1000 * number as u64;
+        let cell = measure(context, &mut contestants, test, threads, (rounds, seed))?;
         println!("{}", line(&cell));
         cells_done.push(cell);
     }
@@ -79,26 +99,143 @@ fn start(context: &Context, engine: Engine) -> Result<Contestant, Failure> {
     let settings = context.settings(engine, context.sizing.cache_large_bytes, Limits::default());
     let server = context.start(directory.path(), &settings, Kind::Sysbench.first_query())?;
     warm(&server)?;
-    Ok(Contestant { engine, server, _directory: directory })
+    let connection = server.connect("")?;
+    let contestant = Contestant { engine, server, connection, _directory: directory };
+    contestant.rest()?;
+    Ok(contestant)
+}
+
+impl Contestant {
+    fn rest(&self) -> Result<(), Failure> {
+        send(self.server.pid(), Signal::STOP)
+    }
+
+    fn go_on(&self) -> Result<(), Failure> {
+        send(self.server.pid(), Signal::CONT)
+    }
+
+    fn ask(&mut self, query: &str) -> Result<Vec<wire::Row>, Failure> {
+        self.connection.rows(query).map_err(|error| format!("{error}\n{}", self.server.last_words()))
+    }
+
+    /// Statements that the server was asked to execute, prepared or not; this question is one of them.
+    fn questions(&mut self) -> Result<u64, Failure> {
+        let rows = self.ask("SHOW GLOBAL STATUS LIKE 'Questions'")?;
+        let count = rows.first().and_then(|row| wire::text(row.get(1)?).parse().ok());
+        count.ok_or_else(|| "the server does not count statements".into())
+    }
+
+    /// The threads that serve clients.
+    fn sessions(&mut self) -> Result<HashSet<i32>, Failure> {
+        let rows = self.ask("SELECT TID FROM information_schema.PROCESSLIST WHERE DB = 'sbtest'")?;
+        Ok(rows.iter().filter_map(|row| wire::text(row.first()?).parse().ok()).collect())
+    }
+
+    /// Starts the clients of a test, and stops them when they have been at it for a moment.
+    fn begin(&mut self, context: &Context, test: &str, threads: u64, seed: u64) -> Result<Vec<Running>, Failure> {
+        self.go_on()?;
+        // The next client may be served by the thread that served one of the test before.
+        self.wait_for_sessions("leave", |sessions| sessions.is_empty().then_some(()))?;
+        let (mut clients, mut known, processors) = (Vec::new(), HashSet::new(), processors()?);
+        for number in 0..threads {
+            clients.push(sysbench::start(&self.server, test, context.sizing.sysbench_rows, seed + number)?);
+            let session = self.wait_for_sessions("come", |sessions| sessions.difference(&known).next().copied())?;
+            known.insert(session);
+            let mut one = CpuSet::new();
+            one.set(processors[number as usize % processors.len()]);
+            place(session, &one);
+            tasks(clients[number as usize].id())?.into_iter().for_each(|task| place(task, &one));
+        }
+        std::thread::sleep(WARM);
+        send_all(&clients, Signal::STOP)?;
+        self.rest()?;
+        Ok(clients)
+    }
+
+    /// Waits until the sessions are such that `find` finds something.
+    fn wait_for_sessions<T>(&mut self, what: &str, find: impl Fn(&HashSet<i32>) -> Option<T>) -> Result<T, Failure> {
+        let begin = Instant::now();
+        loop {
+            if let Some(found) = find(&self.sessions()?) {
+                return Ok(found);
+            }
+            if begin.elapsed() > BEGIN {
+                let words = self.server.last_words();
+                return Err(format!("clients of {} do not {what}\n{words}", self.engine.title()));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Lets it and its clients go on for the time of a turn.
+    fn turn(&mut self, clients: &mut [Running], series: &mut Series) -> Result<(), Failure> {
+        let cpu = self.server.counters().cpu_seconds;
+        self.go_on()?;
+        let before = self.questions()?;
+        let begin = Instant::now();
+        send_all(clients, Signal::CONT)?;
+        std::thread::sleep(SLICE);
+        send_all(clients, Signal::STOP)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let executed = self.questions()? - before - 1;
+        self.rest()?;
+        for client in clients {
+            if client.has_ended() {
+                return Err(format!("a client of {} ended:\n{}", self.engine.title(), tool::text(&client.lines())));
+            }
+        }
+        if executed == 0 {
+            return Err(format!("{} did nothing in its turn", self.engine.title()));
+        }
+        series.statements.push(executed);
+        series.seconds.push(seconds);
+        series.cpu_seconds += self.server.counters().cpu_seconds - cpu;
+        Ok(())
+    }
+}
+
+fn send(process: u32, signal: Signal) -> Result<(), Failure> {
+    if cleanup::signal(process, signal) { Ok(()) } else { Err(format!("process {process} has ended")) }
+}
+
+fn send_all(clients: &[Running], signal: Signal) -> Result<(), Failure> {
+    clients.iter().try_for_each(|client| send(client.id(), signal))
+}
+
+/// The processors that this process may use.
+fn processors() -> Result<Vec<usize>, Failure> {
+    let all = sched_getaffinity(None).or_say("cannot ask for the processors")?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&at| all.is_set(at)).collect())
+}
+
+/// The threads of a process.
+fn tasks(process: u32) -> Result<Vec<i32>, Failure> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).or_say("cannot list the threads of a process")?;
+    Ok(tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// Has a thread run there alone. One that has ended meanwhile needs no place.
+fn place(task: i32, processors: &CpuSet) {
+    let _ = Pid::from_raw(task).map(|task| sched_setaffinity(Some(task), processors));
 }
 
 fn measure(
     context: &Context,
-    contestants: &[Contestant],
+    contestants: &mut [Contestant],
     test: &str,
     threads: u64,
-    rounds: usize,
+    (rounds, seed): (usize, u64),
 ) -> Result<Cell, Failure> {
-    let run = |one: &Contestant| sysbench::run(&one.server, test, context.sizing.sysbench_rows, threads, SECONDS);
-    let mut series: Vec<Series> =
-        contestants.iter().map(|one| Series { engine: one.engine, rates: Vec::new(), cpu_us: Vec::new() }).collect();
-    // Not measured: what the test before has left to do in the background.
-    contestants.iter().try_for_each(|one| run(one).map(drop))?;
+    let mut clients = Vec::new();
+    for one in contestants.iter_mut() {
+        clients.push(one.begin(context, test, threads, seed)?);
+    }
+    let new =
+        |one: &Contestant| Series { engine: one.engine, statements: Vec::new(), seconds: Vec::new(), cpu_seconds: 0.0 };
+    let mut series: Vec<Series> = contestants.iter().map(new).collect();
     for round in 0..rounds {
         for at in order(round, contestants.len()) {
-            let work: Work = run(&contestants[at])?;
-            series[at].rates.push(work.rate());
-            series[at].cpu_us.push(work.cpu_us_per_unit());
+            contestants[at].turn(&mut clients[at], &mut series[at])?;
         }
     }
     Ok(Cell { test: test.into(), threads, series })
@@ -116,6 +253,25 @@ fn order(round: usize, count: usize) -> Vec<usize> {
     order
 }
 
+impl Series {
+    fn rates(&self) -> impl Iterator<Item = f64> {
+        self.statements.iter().zip(&self.seconds).map(|(&statements, seconds)| statements as f64 / seconds)
+    }
+
+    fn total(&self) -> f64 {
+        self.statements.iter().sum::<u64>() as f64
+    }
+
+    fn rate(&self) -> f64 {
+        self.total() / self.seconds.iter().sum::<f64>()
+    }
+
+    /// Processor time of the server for a statement, in microseconds.
+    fn cpu_us(&self) -> f64 {
+        self.cpu_seconds * 1e6 / self.total()
+    }
+}
+
 impl Cell {
     fn of(&self, engine: Engine) -> Option<&Series> {
         self.series.iter().find(|series| series.engine == engine)
@@ -127,16 +283,16 @@ impl Cell {
 
     /// FROND's rate by a rival's, round by round.
     fn ratios(&self, rival: &Series) -> Vec<f64> {
-        let own = self.of(Engine::Frond).map_or(&[][..], |series| &series.rates);
-        own.iter().zip(&rival.rates).map(|(own, rival)| own / rival).collect()
+        let own = self.of(Engine::Frond).into_iter().flat_map(Series::rates);
+        own.zip(rival.rates()).map(|(own, rival)| own / rival).collect()
     }
 }
 
 fn header(engines: &[Engine]) -> String {
     let rivals = || engines.iter().filter(|engine| Engine::RIVALS.contains(engine));
     let mut words = vec!["test".to_string(), "threads".to_string()];
-    words.extend(engines.iter().map(|engine| format!("{}, per second", engine.title())));
-    words.extend(rivals().map(|rival| format!("FROND ÷ {} (quartiles)", rival.title())));
+    words.extend(engines.iter().map(|engine| format!("{}, statements/s", engine.title())));
+    words.extend(rivals().map(|rival| format!("FROND ÷ {}", rival.title())));
     words.extend(engines.iter().map(|engine| format!("{}, µs over the floor", engine.title())));
     let rule = ["---"; 2].into_iter().chain(std::iter::repeat_n("---:", words.len() - 2));
     format!("| {} |\n|{}|", words.join(" | "), rule.collect::<Vec<_>>().join("|"))
@@ -144,16 +300,15 @@ fn header(engines: &[Engine]) -> String {
 
 /// A row of the table. The floor is what the server takes with an engine that throws rows away.
 fn line(cell: &Cell) -> String {
-    let floor = cell.of(Engine::Blackhole).map_or(0.0, |series| median(&series.cpu_us));
+    let floor = cell.of(Engine::Blackhole).map_or(0.0, Series::cpu_us);
     let measured = || cell.series.iter().filter(|series| series.engine != Engine::Blackhole);
     let mut words = vec![cell.test.trim_start_matches("oltp_").to_string(), cell.threads.to_string()];
-    words.extend(measured().map(|series| format!("{:.0}", median(&series.rates))));
+    words.extend(measured().map(|series| format!("{:.0}", series.rate())));
     words.extend(cell.rivals().map(|rival| {
-        let ratios = cell.ratios(rival);
-        let (low, high) = quartiles(&ratios);
-        format!("{:.2} ({low:.2}–{high:.2})", median(&ratios))
+        let (mean, error) = mean_ratio(&cell.ratios(rival));
+        format!("{mean:.3} ± {error:.3}")
     }));
-    words.extend(measured().map(|series| format!("{:.1}", median(&series.cpu_us) - floor)));
+    words.extend(measured().map(|series| format!("{:.1}", series.cpu_us() - floor)));
     format!("| {} |", words.join(" | "))
 }
 
@@ -185,19 +340,23 @@ mod tests {
 
     #[test]
     fn what_was_measured_in_one_round_is_compared() {
-        let series =
-            |engine, rates: &[f64], cpu: f64| Series { engine, rates: rates.to_vec(), cpu_us: vec![cpu; rates.len()] };
-        // The machine is three times as fast in the second round: the median of the rates would say nothing.
+        let series = |engine, statements: &[u64], cpu_us: f64| Series {
+            engine,
+            statements: statements.to_vec(),
+            seconds: vec![0.5; statements.len()],
+            cpu_seconds: cpu_us * 1e-6 * statements.iter().sum::<u64>() as f64,
+        };
+        // The machine is three times as fast in the second round: the rates would say nothing.
         let cell = Cell {
             test: "oltp_insert".into(),
             threads: 16,
             series: vec![
-                series(Engine::Frond, &[110.0, 330.0, 100.0], 12.5),
-                series(Engine::Innodb, &[100.0, 300.0, 100.0], 14.0),
-                series(Engine::Blackhole, &[1.0, 1.0, 1.0], 2.0),
+                series(Engine::Frond, &[110, 330, 121], 12.5),
+                series(Engine::Innodb, &[100, 300, 100], 14.0),
+                series(Engine::Blackhole, &[1, 1, 1], 2.0),
             ],
         };
-        assert_eq!(line(&cell), "| insert | 16 | 110 | 100 | 1.10 (1.00–1.10) | 10.5 | 12.0 |");
+        assert_eq!(line(&cell), "| insert | 16 | 374 | 333 | 1.136 ± 0.036 | 10.5 | 12.0 |");
         let columns =
             header(&[Engine::Frond, Engine::Innodb]).lines().map(|line| line.matches('|').count()).collect::<Vec<_>>();
         assert_eq!(columns, [8, 8]);

@@ -123,12 +123,12 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// What a quarter of the values do not exceed, and what three quarters do not.
-pub(crate) fn quartiles(values: &[f64]) -> (f64, f64) {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = |part: f64| sorted.get((sorted.len() as f64 * part) as usize).copied().unwrap_or(f64::NAN);
-    (at(0.25), at(0.75))
+/// The geometric mean of ratios, and its standard error.
+pub(crate) fn mean_ratio(ratios: &[f64]) -> (f64, f64) {
+    let count = ratios.len() as f64;
+    let mean = ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / count;
+    let squares = ratios.iter().map(|ratio| (ratio.ln() - mean).powi(2)).sum::<f64>();
+    (mean.exp(), mean.exp() * (squares / (count - 1.0) / count).sqrt())
 }
 
 #[cfg(test)]
@@ -148,7 +148,15 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 3.0, f64::NAN]), 3.0);
         assert_eq!(median(&[4.0, 1.0]), 2.5);
         assert!(median(&[]).is_nan());
-        assert_eq!(quartiles(&[4.0, 1.0, 3.0, 2.0]), (2.0, 4.0));
-        assert!(quartiles(&[]).0.is_nan());
+    }
+
+    #[test]
+    fn a_half_and_a_double_are_on_average_one() {
+        let (mean, error) = mean_ratio(&[0.5, 2.0, 0.5, 2.0]);
+        assert!((mean - 1.0).abs() < 1e-9, "{mean}");
+        // Four logarithms, each ln 2 away from their mean.
+        assert!((error - 2f64.ln() / 3f64.sqrt()).abs() < 1e-9, "{error}");
+        assert!(mean_ratio(&[]).0.is_nan());
+        assert!(mean_ratio(&[1.5]).1.is_nan());
     }
 }

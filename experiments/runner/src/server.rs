@@ -233,7 +233,8 @@ impl Server {
         self.directory.join("socket")
     }
 
-    fn pid(&self) -> u32 {
+    /// The number of its process; 0 when it has ended.
+    pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
     }
 

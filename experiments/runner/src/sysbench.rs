@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::measure::{Latency, Work};
 use crate::server::Server;
-use crate::tool;
+use crate::tool::{self, Running};
 
 /// Uniform keys; and write conflicts that an engine reports instead of waiting are tried again, as an application would.
 pub(crate) const OPTIONS: [&str; 2] = ["--rand-type=uniform", "--mysql-ignore-errors=1213,1020,1205"];
@@ -55,6 +55,13 @@ pub(crate) fn run(server: &Server, test: &str, rows: u64, threads: u64, seconds:
     let before = server.counters();
     let printed = tool::launch("sysbench", &arguments(server, test, rows, &own, "run"))?.succeed(server)?;
     parse(&printed).map(|work| work.with(&before, &server.counters()))
+}
+
+/// Starts a client of a test without an end, whose keys follow from the seed.
+pub(crate) fn start(server: &Server, test: &str, rows: u64, seed: u64) -> Result<Running, Failure> {
+    let own = ["--threads=1".into(), "--time=0".into(), format!("--rand-seed={seed}")];
+    let own: Vec<String> = own.into_iter().chain(OPTIONS.map(String::from)).collect();
+    tool::launch("sysbench", &arguments(server, test, rows, &own, "run"))
 }
 
 fn parse(printed: &str) -> Result<Work, Failure> {

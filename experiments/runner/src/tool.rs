@@ -82,6 +82,11 @@ impl Running {
         if self.ends_within(time) { self.finish().map(Some) } else { Ok(None) }
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it; gives what it printed until then.
     pub(crate) fn kill(mut self) -> Vec<Line> {
         let _ = self.child.kill();
@@ -95,7 +100,8 @@ impl Running {
         lines.iter().rfind(|line| line.text.starts_with(begins)).map(|line| line.at)
     }
 
-    fn lines(&mut self) -> Vec<Line> {
+    /// What it printed; once it has ended.
+    pub(crate) fn lines(&mut self) -> Vec<Line> {
         self.readers.drain(..).for_each(|reader| drop(reader.join()));
         std::mem::take(&mut self.lines.lock().unwrap_or_else(PoisonError::into_inner))
     }
