@@ -10,15 +10,14 @@ use super::monitor::{Finding, LOCKS_LISTED_MAX, LockInfo, TransactionInfo};
 use super::options::{Isolation, LockMode};
 use super::statistics::{Distribution, Statistics};
 use crate::base::memory::Purpose;
-use crate::base::metrics::Histogram;
+use crate::base::metrics::HistogramSnapshot;
 use crate::base::{Error, ErrorKind, Result};
 use crate::lock::Mode;
 use crate::log::Log;
 use crate::store::DATA_FILE;
 
 /// A histogram summed up; `per_micro` of its units are a microsecond.
-fn distribution(histogram: &Histogram, per_micro: u64) -> Distribution {
-    let snapshot = histogram.snapshot();
+fn distribution(snapshot: &HistogramSnapshot, per_micro: u64) -> Distribution {
     let micros = |value: u64| value.div_ceil(per_micro);
     Distribution {
         count: snapshot.count(),
@@ -68,7 +67,7 @@ impl Engine {
             log_bytes: counters.sum(|counts| &counts.log_bytes),
             log_bytes_written: log.written_bytes,
             log_records: counters.sum(|counts| &counts.log_records),
-            log_syncs: log.syncs,
+            log_syncs: log.sync_micros.count(),
             blob_bytes: counters.sum(|counts| &counts.blob_bytes),
             seal_bytes: tree.seal_bytes.get(),
             flush_bytes: tree.flush_bytes.get(),
@@ -132,15 +131,10 @@ impl Engine {
             filter_negatives: runs.filter_negatives,
             filter_positives: runs.filter_positives,
             filter_false_positives: runs.filter_false_positives,
-            commit: distribution(&counters.commit, 1),
-            read: distribution(&counters.read, 1000),
-            stall: distribution(&counters.stall, 1),
-            log_sync: Distribution {
-                count: log.syncs,
-                sum_micros: log.sync_micros,
-                max_micros: log.sync_micros_max,
-                ..Distribution::default()
-            },
+            commit: distribution(&counters.commit.snapshot(), 1),
+            read: distribution(&counters.read.snapshot(), 1000),
+            stall: distribution(&counters.stall.snapshot(), 1),
+            log_sync: distribution(&log.sync_micros, 1),
         }
     }
 

@@ -86,6 +86,7 @@ use self::waiters::Waiters;
 use self::writer::Writer;
 use crate::base::compress::Codec;
 use crate::base::memory::Purpose;
+use crate::base::metrics::Histogram;
 use crate::base::processors;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -102,9 +103,7 @@ const NO_BOUNDARY: u64 = u64::MAX;
 struct Counters {
     written_bytes: AtomicU64,
     batches: AtomicU64,
-    syncs: AtomicU64,
-    sync_micros: AtomicU64,
-    sync_micros_max: AtomicU64,
+    sync_micros: Histogram,
     ring_waits: AtomicU64,
 }
 
@@ -433,9 +432,7 @@ impl Log {
             appended_bytes: self.end_lsn().0 - self.start,
             written_bytes: counter(&self.counters.written_bytes) + self.pool.signed_bytes(),
             batches: counter(&self.counters.batches),
-            syncs: counter(&self.counters.syncs),
-            sync_micros: counter(&self.counters.sync_micros),
-            sync_micros_max: counter(&self.counters.sync_micros_max),
+            sync_micros: self.counters.sync_micros.snapshot(),
             ring_waits: counter(&self.counters.ring_waits),
         }
     }

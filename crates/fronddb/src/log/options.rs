@@ -3,6 +3,7 @@
 use crate::base::clock::Clock;
 use crate::base::compress::Codec;
 use crate::base::memory::MemoryBudget;
+use crate::base::metrics::HistogramSnapshot;
 use crate::base::{Error, Lsn, Result};
 
 /// Smallest ring, in bytes. Smaller in tests of schedules, so that it is full at times.
@@ -76,7 +77,7 @@ pub struct Appended {
 }
 
 /// What the log has done since it was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogStatistics {
     /// Bytes appended, with their frames.
     pub appended_bytes: u64,
@@ -84,12 +85,8 @@ pub struct LogStatistics {
     pub written_bytes: u64,
     /// Writes.
     pub batches: u64,
-    /// Syncs, and writes that were durable when they returned.
-    pub syncs: u64,
-    /// Time that these took, in microseconds.
-    pub sync_micros: u64,
-    /// The longest of them, in microseconds.
-    pub sync_micros_max: u64,
+    /// What each sync took, and each write that was durable when it returned, in microseconds.
+    pub sync_micros: HistogramSnapshot,
     /// Appends that found the ring full.
     pub ring_waits: u64,
 }

@@ -152,9 +152,7 @@ impl Log {
     /// After a sync, or a durable write, that began at `start`: everything below `durable` is that (G3).
     pub(super) fn synced(&self, durable: u64, start: u64) {
         let micros = self.options.clock.micros().saturating_sub(start);
-        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
-        self.counters.sync_micros.fetch_add(micros, Ordering::Relaxed);
-        self.counters.sync_micros_max.fetch_max(micros, Ordering::Relaxed);
+        self.counters.sync_micros.record(micros);
         self.durable.fetch_max(durable, Ordering::Release);
     }
 }

@@ -254,6 +254,7 @@ fn histograms_hold_as_many_events_as_there_were() {
     assert_in_order(&stopped.commit);
     assert_eq!(stopped.commit.count - before.commit.count, u64::from(rows));
     assert_eq!(stopped.log_sync.count, stopped.log_syncs);
+    assert_in_order(&stopped.log_sync);
     assert_eq!(json_number(&stopped, "stall", "count"), 3.0);
     assert_eq!(json_number(&stopped, "read", "count"), read.read.count as f64);
 }

@@ -1,5 +1,7 @@
 //! Which files the log has, after a crash as well, whose they are, and how they are written.
 
+use std::time::Duration;
+
 use super::*;
 use crate::io::CrashMode;
 
@@ -415,7 +417,7 @@ fn a_commit_is_one_durable_write_unless_others_write_beside_it() {
     // The first one's segment begins with it.
     assert_eq!(ways_of(&[100], &sync), ("wp".into(), 1, 1));
     assert_eq!(ways_of(&[100, 200], &sync), ("wp".into(), 3, 3));
-    assert_eq!(log.statistics().syncs, 2);
+    assert_eq!(log.statistics().sync_micros.count(), 2);
     // Somebody writes and does not sync: what is synced next holds that, too.
     assert_eq!(ways_of(&[100], &write), ("w".into(), 4, 3));
     assert_eq!(ways_of(&[100], &sync), ("ws".into(), 5, 5));
@@ -436,7 +438,27 @@ fn a_commit_is_one_durable_write_unless_others_write_beside_it() {
     // Nor if it takes more than one write.
     assert_eq!(ways_of(&[1900; 8], &sync).0, "wws");
     assert_eq!(ways_of(&[100], &sync), ("wp".into(), 80, 81));
-    assert_eq!(log.statistics().syncs, 71);
+    assert_eq!(log.statistics().sync_micros.count(), 71);
+}
+
+#[test]
+fn what_syncs_took_is_told_as_a_distribution() {
+    let plan = FaultPlan::new();
+    let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(memory().1, plan.clone()));
+    let options = LogOptions { clock: Clock::machine(), ..options() };
+    let log = Log::create(Arc::clone(&storage), &dir(), options, Lsn(0)).expect("create");
+    // One that is a durable write, and one that is apart.
+    for apart in [false, true] {
+        log.append(b"record").expect("append");
+        if apart {
+            log.wait_written(log.end_lsn()).expect("write");
+        }
+        plan.add(FaultRule::once(CallClass::Sync, 1, Fault::Latency(Duration::from_millis(3))));
+        log.sync().expect("sync");
+    }
+    let took = log.statistics().sync_micros;
+    assert_eq!(took.count(), 2);
+    assert!(took.percentile(1.0) >= 3000 && took.max() >= 3000 && took.sum() >= 6000, "{took:?}");
 }
 
 /// Who fills ahead stands still between choosing a segment and filling it, until its file has been released and taken again.
