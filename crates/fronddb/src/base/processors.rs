@@ -193,6 +193,15 @@ mod tests {
         assert_eq!(idle_between(&begin, &at(second, 0, 200, 700_000), 2.0), 0.7);
     }
 
+    /// As on two processors; the second with what idle work had taken while it was still done there.
+    #[test]
+    fn one_client_leaves_enough_and_many_that_wait_for_syncs_do_not() {
+        let at = |idle, process, own_micros| Sample { micros: 1_000_000, times: Times { idle, process }, own_micros };
+        let begin = Sample { micros: 0, times: Times { idle: 0, process: 0 }, own_micros: 0 };
+        assert!(idle_between(&begin, &at(100, 60, 0), 2.0) >= IDLE_MIN);
+        assert!(idle_between(&begin, &at(50, 120, 120_000), 2.0) < IDLE_MIN);
+    }
+
     #[test]
     fn nothing_is_said_before_it_was_watched() {
         let processors = Processors::default();
