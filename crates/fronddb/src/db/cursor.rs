@@ -63,6 +63,8 @@ struct Source {
     cursor: TreeCursor,
     own: Option<TxnId>,
     snapshot: Option<Arc<Snapshot>>,
+    /// Where it reads the uncommitted, so that level 0 keeps what it comes down to.
+    _kept: Option<Snapshot>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -330,7 +332,8 @@ impl Cursor {
             if self.lock.is_some() {
                 cursor.watch_undecided();
             }
-            Source { cursor, own, snapshot }
+            let kept = (self.lock.is_none() && snapshot.is_none()).then(|| core.engine.snapshots.acquire());
+            Source { cursor, own, snapshot, _kept: kept }
         });
         &mut source.cursor
     }

@@ -237,7 +237,9 @@ impl Engine {
     /// The name of a committed tree by its row by id, if that can be read.
     pub(crate) fn tree_name(&self, id: TreeId) -> Option<String> {
         let key = inner(CATALOG, &catalog::id_key(id));
-        let name = self.tree.get(&self.tree.version_guard(), &self.latest(), &key).ok()??;
+        let snapshot = self.snapshots.acquire();
+        let view = View { snapshot: snapshot.number(), ..self.latest() };
+        let name = self.tree.get(&self.tree.version_guard(), &view, &key).ok()??;
         String::from_utf8(name.into_vec()).ok()
     }
 

@@ -181,6 +181,8 @@ impl TxnCore {
             return Ok(settled.into_value());
         }
         let snapshot = self.snapshot(&mut state);
+        // Who reads the uncommitted has one only so that level 0 keeps what it comes down to.
+        let _kept = snapshot.is_none().then(|| self.engine.snapshots.acquire());
         let view = View {
             snapshot: snapshot.as_ref().map_or(CommitNumber::LATEST, |snapshot| snapshot.number()),
             uncommitted: self.uncommitted(),

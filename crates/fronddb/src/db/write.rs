@@ -421,7 +421,7 @@ impl Engine {
         let appended = self.logged(log.append(bytes))?;
         let guard = self.poison_on_panic();
         let version = self.tree.version_guard();
-        messages(&mut |message| version.active.insert(appended.lsn.0, txn, step, message));
+        messages(&mut |message| version.active.insert(appended.lsn.0, (txn, step), message, || Some(self.retention())));
         self.report_written(&messages);
         guard.done();
         self.counters.here().log_records.add(1);
@@ -447,7 +447,9 @@ impl Engine {
             end = appended.end;
             let guard = self.poison_on_panic();
             let version = self.tree.version_guard();
-            messages(&mut |message| version.active.insert(appended.lsn.0, writer.txn, step, message));
+            messages(&mut |message| {
+                version.active.insert(appended.lsn.0, (writer.txn, step), message, || Some(self.retention()))
+            });
             self.report_written(&messages);
             guard.done();
             self.counters.here().log_records.add(1);

@@ -8,6 +8,7 @@
 //!
 //! - M1: a message that is found was inserted whole. Messages of one record appear one by one: a reader that must
 //!   not see half of a record knows by its snapshot.
+//!   Of versions of one key that were written over some may be gone, which no snapshot needs.
 //! - M2: stamps are `Written`; fates are looked up in the status table.
 //!
 //! Range-deletes are few as a rule and lie in lists beside ([`RangeLists`]), which readers take without a latch: a new one is in there before the
@@ -32,7 +33,7 @@ use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::base::sync::{ArcSwap, Mutex};
 use crate::base::{TreeId, TxnId};
 use crate::format::block::RangeLists;
-use crate::format::{Message, RangeDelete, Stamp};
+use crate::format::{Message, RangeDelete, Retention, Stamp};
 
 /// Counters that every insert touches, together on their own cache lines.
 #[derive(Debug)]
@@ -99,11 +100,22 @@ impl Memtable {
     /// Adds a message with this sequence number, written by this transaction; `message.seq` and
     /// `message.stamp` are not looked at. Of messages with the same key and sequence number the one added later
     /// is the newer. Cannot fail: key and value were checked before they were logged.
+    ///
+    /// What `retention` then lets go may leave: who sees it sees something newer. It is asked rarely.
     #[inline]
-    pub fn insert(&self, seq: u64, txn: TxnId, step: u32, message: &Message<'_>) {
+    pub fn insert<'r>(
+        &self,
+        seq: u64,
+        (txn, step): (TxnId, u32),
+        message: &Message<'_>,
+        retention: impl FnOnce() -> Option<Retention<'r>>,
+    ) {
         self.presence.add(key_hash(message.key));
-        self.list.insert(seq, txn, step, message);
+        let forgotten = self.list.insert((seq, txn, step), message, retention);
         self.books.kinds[message.kind as usize].fetch_add(1, Ordering::Relaxed);
+        for (kind, count) in self.books.kinds.iter().zip(forgotten.into_iter().flatten()) {
+            kind.fetch_sub(count.into(), Ordering::Relaxed);
+        }
         self.note(seq, txn);
     }
 

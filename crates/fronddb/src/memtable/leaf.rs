@@ -3,13 +3,13 @@
 //! The entries of a leaf are messages; those of an inner node are the leaves or inner nodes one level below, each
 //! standing for its anchor. All entries are of one tree. The first bytes of the entries' keys lie side by side.
 //!
-//! Writers hold the latch. Readers take none: they load the order, follow it, and start again if the node was split
-//! meanwhile, because only a split lets slots be used again. So a reader never waits for a writer.
+//! Writers hold the latch. Readers take none: they load the order, follow it, and start again if the node was split or forgot messages
+//! meanwhile, because only that lets slots be used again. So a reader never waits for a writer.
 //!
 //! - S3: slots that an order ever named, links, anchors and roots are null or point into the list's arenas.
 //! - S4: tree, level and anchor never change. What an order names is in order, and at or after the anchor.
-//! - S5: `state` is even when nobody holds the latch; it grows by 2 at each split, after the order was cut and before
-//!   a slot that it had is used again.
+//! - S5: `state` is even when nobody holds the latch; it grows by 2 at each split, and when messages are forgotten, after the order was cut and
+//!   before a slot that it had is used again.
 #![allow(unsafe_code, reason = "leaves in an arena, linked by atomic pointers")]
 
 use std::ptr::{NonNull, null_mut};
@@ -174,7 +174,15 @@ impl Leaf {
         }
     }
 
-    /// A number that is different after each split.
+    /// Forgets all entries but those of the ranks that `is_kept` is true for, of which there is one; under the latch. Who has found one of them
+    /// before may still read it.
+    pub(super) fn keep(&self, is_kept: impl Fn(usize) -> bool) {
+        let order = self.order.load(Ordering::Relaxed);
+        self.order.store(order::keep(order, is_kept), Ordering::Release);
+        self.state.fetch_add(2, Ordering::Release);
+    }
+
+    /// A number that is different after each split, and after messages were forgotten.
     #[inline]
     pub(super) fn state(&self) -> u64 {
         self.state.load(Ordering::Acquire) & !1
@@ -215,7 +223,7 @@ impl Leaf {
 }
 
 /// Inserts an entry at `rank` of a full leaf by splitting it: a new one takes the upper half, or, when the insert is
-/// at the end, just the new entry. Returns the new one, linked behind on level 0.
+/// at the end and more are `ascending`, just the new entry. Returns the new one, linked behind on level 0.
 ///
 /// # Safety
 /// `link` is latched, full, and of the target's tree; `next` follows it; `entry` is a node (of a leaf) or a leaf or inner
@@ -225,13 +233,13 @@ pub(super) unsafe fn split(
     arena: &Arena,
     link: Link,
     next: Link,
-    rank: usize,
+    (rank, ascending): (usize, bool),
     (prefix, entry, message): (u64, *mut u8, Node),
 ) -> NonNull<Leaf> {
     // Safety: by contract.
     let leaf = unsafe { &*link };
     let order = leaf.order.load(Ordering::Relaxed);
-    let (anchor, kept) = if rank == SLOTS {
+    let (anchor, kept) = if rank == SLOTS && ascending {
         ((prefix, message), SLOTS)
     } else {
         let slot = order::slot(order, KEPT);
@@ -308,7 +316,7 @@ mod tests {
                 leaf.latch();
                 let (prefix, node) = message(&arena, 5);
                 // Safety: latched, full, and 5 belongs between 0 and 10.
-                unsafe { split(&arena, first.as_ptr(), NO_LINK, 1, (prefix, node, node)) };
+                unsafe { split(&arena, first.as_ptr(), NO_LINK, (1, true), (prefix, node, node)) };
                 let (prefix, node) = message(&arena, 6);
                 leaf.put(2, prefix, node);
                 leaf.unlatch();

@@ -1,4 +1,4 @@
-//! The sorted list of a memtable: concurrent inserts, reads without latches, nothing is ever removed.
+//! The sorted list of a memtable: concurrent inserts, reads without latches; removed is only what nobody needs ([`forget`]), and its memory stays.
 //!
 //! A B-link tree (Lehman and Yao 1981) for each tree of the database that has messages here, in memory that is freed as a
 //! whole: pointers once read stay good, without epochs or reference counts. The leaves of all trees form one
@@ -12,7 +12,8 @@
 //!
 //! The first leaves of the trees, each of which has the root of its tree, are found by a skip list above the chain, and
 //! the last used ones by a small table ([`STARTS`]). Ascending inserts find their leaf by a *hint*: for each tree (by
-//! such a table too) the leaf at whose end was inserted last. A leaf that is split by an insert at its end stays full.
+//! such a table too) the leaf at whose end was inserted last. A leaf that is split by an insert at its end stays full, unless the insert is of
+//! a newer version of the row that the next leaf begins with: more of those come to the same place.
 //!
 //! - S1: a message is complete before a release store of an order (or of a link to its leaf) makes it reachable.
 //! - S2: leaves are in order of their anchors. On level 0 of the chain are all of them, on level 1 the first ones of the
@@ -20,6 +21,7 @@
 //! - S3, S4, S5: see [`super::leaf`].
 //! - S6: a link on level 0 is changed only under its leaf's latch.
 //! - S7: a root is the first node of its level, and no node of the tree has a higher level.
+//! - S8: a leaf's first message stays in it. So the one before what follows the anchor is in the anchor's leaf.
 //!
 //! Latches: one node's at a time, taken with nothing else held.
 //!
@@ -27,6 +29,7 @@
 #![allow(unsafe_code, reason = "leaves in an arena, linked by atomic pointers")]
 
 mod cursor;
+mod forget;
 
 use std::ptr::{NonNull, null_mut};
 
@@ -39,8 +42,9 @@ use super::node::{self, Node, Target};
 use super::order;
 use crate::base::TxnId;
 use crate::base::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use crate::format::Message;
+use crate::format::{Message, Retention};
 pub(super) use cursor::LeafCursor;
+pub(super) use forget::Forgotten;
 
 /// Most links of a leaf: enough for 16 million trees, each with one more link with probability 1/4.
 const LINKS_MAX: usize = 13;
@@ -161,9 +165,15 @@ impl LeafList {
         }
     }
 
-    /// Adds a message; `message.seq` and `message.stamp` are not looked at.
+    /// Adds a message; `message.seq` and `message.stamp` are not looked at. It may have messages forgotten that `retention` lets go, and returns
+    /// how many of each kind.
     #[inline]
-    pub(super) fn insert(&self, seq: u64, txn: TxnId, step: u32, message: &Message<'_>) {
+    pub(super) fn insert<'r>(
+        &self,
+        (seq, txn, step): (u64, TxnId, u32),
+        message: &Message<'_>,
+        retention: impl FnOnce() -> Option<Retention<'r>>,
+    ) -> Option<Forgotten> {
         let node = node::write(&self.nodes, seq, txn, step, message);
         let target = Target::new(message.key, seq);
         let place = self.place(target.tree);
@@ -172,10 +182,11 @@ impl LeafList {
         let (leaf, link, next) = unsafe { self.latch_right(from, &target) };
         if leaf.tree != u64::from(target.tree) {
             // Safety: the tree's place is after the latched leaf, and `next` is of a higher tree.
-            return unsafe { self.begin_tree(leaf, link, next, &target, node) };
+            unsafe { self.begin_tree(leaf, link, next, &target, node) };
+            return None;
         }
         let order = leaf.order.load(Ordering::Relaxed);
-        let (rank, count) = (leaf.lower_bound(order, &target), order::count(order));
+        let (mut rank, mut count) = (leaf.lower_bound(order, &target), order::count(order));
         let (prefix, follower) = match rank < count {
             true => (leaf.prefix(order, rank), leaf.entry(order, rank)),
             // Safety: a link is null or to a leaf.
@@ -183,13 +194,20 @@ impl LeafList {
         };
         // The follower itself mostly lies in no cache of the processor, so its prefix is asked first.
         // Safety: `follower` is null or a node; `node` is not reachable.
-        unsafe {
-            if prefix == target.prefix
-                && !follower.is_null()
-                && node::seq_of(follower) == seq
-                && node::key_of(follower) == message.key
-            {
+        let is_version = unsafe {
+            let same = prefix == target.prefix && !follower.is_null() && node::key_of(follower) == message.key;
+            if same && node::seq_of(follower) == seq {
                 node::set_turn(node, node::turn_of(follower) + 1);
+            }
+            same
+        };
+        let mut forgotten = None;
+        if count == order::SLOTS && is_version {
+            // Safety: latched.
+            forgotten = retention().and_then(|retention| unsafe { forget::forget(leaf, &retention) });
+            if forgotten.is_some() {
+                let order = leaf.order.load(Ordering::Relaxed);
+                (rank, count) = (leaf.lower_bound(order, &target), order::count(order));
             }
         }
         if count < order::SLOTS {
@@ -198,15 +216,17 @@ impl LeafList {
             if rank == count && place.hint.load(Ordering::Relaxed) != link {
                 place.hint.store(link, Ordering::Release);
             }
-            return;
+            return forgotten;
         }
+        let entry = (target.prefix, node, node);
         // Safety: latched, full, and where `node` belongs, which is filled in.
-        let new = unsafe { leaf::split(&self.leaves, link, next, rank, (target.prefix, node, node)) };
+        let new = unsafe { leaf::split(&self.leaves, link, next, (rank, !is_version), entry) };
         leaf.unlatch();
         if rank == count {
             place.hint.store(new.as_ptr(), Ordering::Release);
         }
         self.make_known(target.tree, new);
+        None
     }
 
     /// The leaf of a hint, when `target` belongs there.
@@ -320,7 +340,7 @@ impl LeafList {
                 return;
             }
             // Safety: latched, full, and where the new node belongs, which is complete.
-            new = unsafe { leaf::split(&self.leaves, link, next, rank, entry) };
+            new = unsafe { leaf::split(&self.leaves, link, next, (rank, true), entry) };
             parent.unlatch();
         }
     }

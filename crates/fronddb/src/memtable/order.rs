@@ -47,6 +47,22 @@ pub(super) fn cut(order: u64, count: usize) -> u64 {
     order & !15 | count as u64
 }
 
+/// The order after all messages are forgotten but those of the ranks that `is_kept` is true for.
+pub(super) fn keep(order: u64, is_kept: impl Fn(usize) -> bool) -> u64 {
+    let count = count(order);
+    let (mut fields, mut at, mut kept) = (0, 0, 0);
+    for wanted in [true, false] {
+        for rank in 0..SLOTS {
+            if (rank < count && is_kept(rank)) == wanted {
+                fields |= (slot(order, rank) as u64) << (4 * at);
+                at += 1;
+                kept += u64::from(wanted);
+            }
+        }
+    }
+    fields << 4 | kept
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,6 +78,10 @@ mod tests {
                     let kept = number.min(model.len());
                     order = cut(order, kept);
                     model.truncate(kept);
+                } else if kind == 1 {
+                    order = keep(order, |rank| rank % 5 == number % 5);
+                    let mut rank = 0..;
+                    model.retain(|_| rank.next().is_some_and(|rank: usize| rank % 5 == number % 5));
                 } else if model.len() < SLOTS {
                     let rank = number % (model.len() + 1);
                     model.insert(rank, free_slot(order));

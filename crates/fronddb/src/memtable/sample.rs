@@ -205,7 +205,7 @@ mod tests {
     fn add(list: &LeafList, tree: u32, number: u64, kind: Kind) {
         let key = inner(TreeId(tree), &number.to_be_bytes());
         let message = Message { key: &key, seq: 1, stamp: Stamp::Settled, kind, blob: false, payload: b"" };
-        list.insert(1, TxnId(1), 0, &message);
+        list.insert((1, TxnId(1), 0), &message, || None);
     }
 
     /// A number that has no factor in common with `count`.

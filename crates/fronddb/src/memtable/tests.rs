@@ -9,13 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 
 use super::{ChunkPool, Level0, Level0Cursor, Memtable, SortedMemtable, SortedPart};
+use crate::base::CommitNumber;
 use crate::base::checksum::key_hash;
 use crate::base::key::inner;
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::random::mix;
 use crate::base::{TreeId, TxnId};
 use crate::format::block::RangeLists;
-use crate::format::{Kind, Message, RangeDelete, Stamp};
+use crate::format::program::{Op, Program};
+use crate::format::resolve::{Found, KeyReader};
+use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, Statuses, Uncommitted, View};
 
 /// A message without its key: sequence number, transaction, step, kind, blob flag, payload.
 type Body = (u64, u64, u32, Kind, bool, Vec<u8>);
@@ -65,7 +68,7 @@ fn model_of(inserts: &[Insert]) -> Model {
 fn active(inserts: &[Insert], budget: &MemoryBudget) -> Level0 {
     let memtable = Memtable::new(7, &ChunkPool::new(budget));
     for Insert { key, body } in inserts {
-        memtable.insert(body.0, TxnId(body.1), body.2, &message(key, body));
+        memtable.insert(body.0, (TxnId(body.1), body.2), &message(key, body), || None);
     }
     Level0::Active(Arc::new(memtable))
 }
@@ -282,7 +285,7 @@ fn threads_that_insert_and_read_see_whole_messages_in_order() {
                     let key = inner(TreeId((index % 2) as u32), &number.to_be_bytes());
                     let payload = key.repeat(2);
                     let body = (index, thread + 1, 0, Kind::Put, false, payload);
-                    memtable.insert(index, TxnId(thread + 1), 0, &message(&key, &body));
+                    memtable.insert(index, (TxnId(thread + 1), 0), &message(&key, &body), || None);
                     done[thread as usize].store(index + 1, Ordering::Release);
                 }
             });
@@ -336,7 +339,7 @@ fn keys_are_met_once_and_in_order_while_they_get_more_versions() {
         // Three keys share all that is compared as a number.
         let key = inner(TreeId(1), &[&(seq % keys / 3).to_be_bytes()[..], &[(seq % keys % 3) as u8]].concat());
         let body = (seq, 1, 0, Kind::Put, false, seq.to_be_bytes().to_vec());
-        memtable.insert(seq, TxnId(1), 0, &message(&key, &body));
+        memtable.insert(seq, (TxnId(1), 0), &message(&key, &body), || None);
     };
     (1..=keys).for_each(insert);
     let done = AtomicU64::new(keys);
@@ -365,4 +368,188 @@ fn keys_are_met_once_and_in_order_while_they_get_more_versions() {
             }
         }
     });
+}
+
+/// Transactions in the order of their numbers, which their commits have too: one rolled back, the last ones open.
+struct Fates {
+    rolled_back: u64,
+    open_from: u64,
+}
+
+impl Statuses for Fates {
+    fn status(&self, txn: TxnId, _step: u32) -> Status {
+        match txn.0 {
+            txn if txn >= self.open_from => Status::Active,
+            txn if txn % 10 == self.rolled_back => Status::Aborted,
+            txn => Status::Committed(CommitNumber(txn)),
+        }
+    }
+}
+
+/// The value of `key` at a snapshot, of messages from newest to oldest.
+fn value_of<'m>(snapshot: CommitNumber, fates: &Fates, messages: impl Iterator<Item = &'m Body>) -> Option<Vec<u8>> {
+    let view = View { snapshot, own: None, uncommitted: Uncommitted::Hidden, statuses: fates };
+    let (mut reader, mut older) = (KeyReader::new(), None);
+    for body in messages {
+        match reader.message(&view, &message(b"key!", body)) {
+            Found::Undecided { .. } => continue,
+            Found::Absent => {}
+            Found::Here => older = Some(body.5.clone()),
+        }
+        break;
+    }
+    reader.finish(older).expect("programs are well formed")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: if cfg!(miri) { 3 } else { 256 }, ..ProptestConfig::default() })]
+    #[test]
+    fn what_is_forgotten_no_snapshot_needs(
+        writes in prop::collection::vec((0u64..6, 0u8..8, any::<bool>()), 0..if cfg!(miri) { 60 } else { 300 }),
+        rolled_back in 0u64..20,
+        open in 0u64..5,
+        snapshots_max in 0usize..4,
+    ) {
+        let memtable = Arc::new(Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(1 << 30))));
+        let key = |number: u64| inner(TreeId(1), &[&(number / 3).to_be_bytes()[..], &[(number % 3) as u8]].concat());
+        let mut model: BTreeMap<Vec<u8>, Vec<Body>> = BTreeMap::new();
+        // Rows whose keys know single-deletes: put only while they are not there.
+        let mut singles = [false; 3];
+        let mut live: Vec<CommitNumber> = Vec::new();
+        let mut program = Vec::new();
+        Program { ops: vec![Op::Append { bytes: vec![7] }] }.encode(&mut program);
+        for (seq, (number, kind, turns)) in (1u64..).zip(writes) {
+            let fates = Fates { rolled_back, open_from: seq.saturating_sub(open).max(1) };
+            let newest = (0..fates.open_from).rev().find(|txn| *txn == 0 || txn % 10 != rolled_back).map_or(CommitNumber(0), CommitNumber);
+            // Snapshots come at the newest commit, and the oldest ones go.
+            if turns {
+                live.push(newest);
+                live.drain(..live.len().saturating_sub(snapshots_max));
+            }
+            let retention = || {
+                let mut snapshots = live.clone();
+                snapshots.push(newest);
+                snapshots.dedup();
+                Some(Retention { snapshots, statuses: &fates })
+            };
+            let (kind, payload) = match kind {
+                _ if number < 3 => {
+                    let is_there = &mut singles[number as usize];
+                    *is_there ^= seq % 10 != rolled_back;
+                    if *is_there == (seq % 10 != rolled_back) { (Kind::Put, vec![seq as u8; 3]) } else { (Kind::SingleDelete, vec![]) }
+                }
+                0..4 => (Kind::Put, vec![seq as u8; 9]),
+                4 => (Kind::InsertIfAbsent, vec![seq as u8; 5]),
+                5 => (Kind::Update, program.clone()),
+                _ => (Kind::Delete, vec![]),
+            };
+            let (key, written) = (key(number), (seq, seq, 0, kind, kind == Kind::Put && seq % 7 == 0, payload));
+            memtable.insert(seq, (TxnId(seq), 0), &message(&key, &written), retention);
+            model.entry(key).or_default().insert(0, written);
+            for (key, bodies) in &model {
+                let mut found = Vec::new();
+                let _ = memtable.get(key, key_hash(key), |message| {
+                    found.push(body(message));
+                    ControlFlow::Continue(())
+                });
+                prop_assert!(found.first() == bodies.first() || bodies[0].3 == Kind::SingleDelete, "the newest stays");
+                for snapshot in live.iter().copied().chain([newest, CommitNumber::LATEST]) {
+                    let value = |bodies: &[Body]| value_of(snapshot, &fates, bodies.iter());
+                    prop_assert_eq!(value(&found), value(bodies), "snapshot={} of {:?}: {:?} of {:?}", snapshot, live, found, bodies);
+                }
+                let blobs = |bodies: &[Body]| bodies.iter().filter(|body| body.4).count();
+                prop_assert_eq!(blobs(&found), blobs(bodies), "who drops a blob has to tell");
+            }
+        }
+        let mut cursor = memtable.cursor();
+        cursor.first();
+        let (mut forward, mut backward) = (Vec::new(), Vec::new());
+        while let Some((key, body)) = at(&cursor) {
+            prop_assert!(model[&key].contains(&body));
+            forward.push((key, body));
+            cursor.next();
+        }
+        cursor.last();
+        while let Some(row) = at(&cursor) {
+            backward.insert(0, row);
+            cursor.prev();
+        }
+        prop_assert_eq!(&forward, &backward);
+        let kinds: [u64; 6] = std::array::from_fn(|kind| forward.iter().filter(|(_, body)| body.3 as usize == kind).count() as u64);
+        prop_assert_eq!((memtable.messages(), memtable.kinds()), (forward.len() as u64, kinds));
+    }
+}
+
+/// Writes one of some rows in turn, so often, with a row before and one behind them, and returns the memtable.
+fn written_over(count: u64, rows: u64, retention: impl Fn(u64) -> Option<Retention<'static>>) -> Memtable {
+    let memtable = Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(1 << 30)));
+    for seq in 1..=count {
+        let key = inner(TreeId(1), &(seq % rows).to_be_bytes());
+        let body = (seq, seq, 0, Kind::Put, false, vec![]);
+        memtable.insert(seq, (TxnId(seq), 0), &message(&key, &body), || retention(seq));
+    }
+    memtable
+}
+
+#[test]
+fn a_row_that_is_written_over_and_over_leaves_few_versions() {
+    static ALL_COMMITTED: Fates = Fates { rolled_back: 10, open_from: u64::MAX };
+    let count = if cfg!(miri) { 300 } else { 30_000 };
+    for rows in [1, 3, 100] {
+        let memtable = written_over(count, rows, |seq| {
+            Some(Retention { snapshots: vec![CommitNumber(seq - 1)], statuses: &ALL_COMMITTED })
+        });
+        assert!(memtable.messages() <= 15 + 5 * rows, "{} of {rows} rows", memtable.messages());
+        let held = written_over(count, rows, |seq| {
+            Some(Retention { snapshots: vec![CommitNumber(0), CommitNumber(seq - 1)], statuses: &ALL_COMMITTED })
+        });
+        assert!(held.messages() <= 15 + 5 * rows, "no version is as old as the old snapshot");
+    }
+}
+
+#[test]
+fn what_is_put_and_taken_away_again_leaves_little() {
+    let fates = Fates { rolled_back: 10, open_from: u64::MAX };
+    let memtable = Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(1 << 30)));
+    let mut seq = 0;
+    let mut write = |number: u64, kind| {
+        seq += 1;
+        let (key, body) = (inner(TreeId(1), &number.to_be_bytes()), (seq, seq, 0, kind, false, vec![]));
+        let retention = || Some(Retention { snapshots: vec![CommitNumber(seq - 1)], statuses: &fates });
+        memtable.insert(seq, (TxnId(seq), 0), &message(&key, &body), retention);
+    };
+    let count = if cfg!(miri) { 200 } else { 10_000 };
+    for number in 0..count {
+        write(number, Kind::Put);
+        if number >= 5 {
+            write(number - 5, Kind::SingleDelete);
+        }
+    }
+    assert!(memtable.messages() < count / 2, "{} of {count} rows", memtable.messages());
+    let live = |number: u64| {
+        let (key, mut newest) = (inner(TreeId(1), &number.to_be_bytes()), None);
+        let _ = memtable.get(&key, key_hash(&key), |message| {
+            newest = Some(message.kind);
+            ControlFlow::Break(())
+        });
+        newest == Some(Kind::Put)
+    };
+    assert!((0..count).all(|number| live(number) == (number >= count - 5)));
+}
+
+/// Where all versions have to stay, they lie in as few leaves as other rows do: about ten in each.
+#[test]
+fn versions_of_a_row_behind_a_full_leaf_share_leaves() {
+    let count = 3_000;
+    let (one, spread) = (written_over(count, 1, |_| None), written_over(count, count, |_| None));
+    assert_eq!((one.messages(), spread.messages()), (count, count));
+    let behind = Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(1 << 30)));
+    for seq in 1..=count {
+        // Fifteen rows fill the leaf that all versions of the sixteenth come to the end of.
+        let key = inner(TreeId(1), &seq.min(16).to_be_bytes());
+        behind.insert(seq, (TxnId(seq), 0), &message(&key, &(seq, seq, 0, Kind::Put, false, vec![])), || None);
+    }
+    for memtable in [&one, &behind] {
+        assert!(memtable.bytes() < 2 * spread.bytes(), "{} and {}", memtable.bytes(), spread.bytes());
+    }
 }

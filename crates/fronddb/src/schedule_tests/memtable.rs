@@ -2,8 +2,9 @@
 //!
 //! The orders of memory that it relies on are not modelled here: see [`crate::weak_memory_tests`].
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use shuttle::thread;
 
@@ -11,9 +12,10 @@ use super::{below, explore};
 use crate::base::checksum::key_hash;
 use crate::base::key::inner;
 use crate::base::memory::MemoryBudget;
-use crate::base::{TreeId, TxnId};
-use crate::format::{Kind, Message, Stamp};
+use crate::base::{CommitNumber, Lsn, TreeId, TxnId};
+use crate::format::{Kind, Message, Stamp, Uncommitted, View};
 use crate::memtable::{ChunkPool, Memtable};
+use crate::txn::{Snapshots, StatusTable};
 
 /// Keys that are there from the beginning: one leaf and a half.
 const BEFORE: u32 = 22;
@@ -25,7 +27,7 @@ fn key(tree: u32, number: u32) -> Vec<u8> {
 fn insert(memtable: &Memtable, key: &[u8], seq: u64) {
     let payload = seq.to_le_bytes();
     let message = Message { key, seq, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload: &payload };
-    memtable.insert(seq, TxnId(seq), 0, &message);
+    memtable.insert(seq, (TxnId(seq), 0), &message, || None);
 }
 
 fn has(memtable: &Memtable, key: &[u8], seq: u64) -> bool {
@@ -129,5 +131,78 @@ fn two_trees_begin_at_the_same_time() {
         let rows = all(&memtable, false);
         assert_ordered(&rows);
         assert_eq!((rows.len(), &rows), (6, &all(&memtable, true)));
+    });
+}
+
+/// Rows that are written over and over, one leaf of them.
+const ROWS: usize = 3;
+
+struct Table {
+    memtable: Memtable,
+    statuses: StatusTable,
+    snapshots: Snapshots,
+    /// The commits of each row, ascending.
+    commits: Mutex<HashMap<usize, Vec<u64>>>,
+}
+
+impl Table {
+    fn write(&self, row: usize) {
+        let txn = self.statuses.begin();
+        let written = self.statuses.commit_with(txn, |number| {
+            let (key, payload) = (key(5, row as u32), number.0.to_le_bytes());
+            let message =
+                Message { key: &key, seq: 0, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload: &payload };
+            let retention = || Some(self.snapshots.retention(&self.statuses));
+            self.memtable.insert(number.0, (txn, 0), &message, retention);
+            self.commits.lock().expect("no panic").entry(row).or_default().push(number.0);
+            Ok(Lsn(number.0))
+        });
+        written.expect("committed");
+    }
+
+    /// The newest version of a row at a snapshot.
+    fn read(&self, row: usize, snapshot: CommitNumber) -> Option<u64> {
+        let view = View { snapshot, own: None, uncommitted: Uncommitted::Hidden, statuses: &self.statuses };
+        let (key, mut found) = (key(5, row as u32), None);
+        let _ = self.memtable.get(&key, key_hash(&key), |message| {
+            if view.sees(message.stamp, false) {
+                found = Some(message.seq);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        found
+    }
+}
+
+/// Readers find their version of every row while writers forget those below and above it.
+#[test]
+fn a_snapshot_finds_its_versions_while_others_are_forgotten() {
+    explore(1, || {
+        let statuses = StatusTable::new();
+        let snapshots = Snapshots::new(&statuses);
+        let memtable = Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(64 << 20)));
+        let table = Arc::new(Table { memtable, statuses, snapshots, commits: Mutex::default() });
+        (0..12).for_each(|write| table.write(write % ROWS));
+        let writers: Vec<_> = (0..2)
+            .map(|_| {
+                let table = table.clone();
+                thread::spawn(move || (0..6).for_each(|_| table.write(below(ROWS))))
+            })
+            .collect();
+        let reader = table.clone();
+        let reader = thread::spawn(move || {
+            for _ in 0..2 {
+                let snapshot = reader.snapshots.acquire();
+                for row in (0..ROWS).chain(0..ROWS) {
+                    let found = reader.read(row, snapshot.number());
+                    let commits = reader.commits.lock().expect("no panic")[&row].clone();
+                    let newest = commits.into_iter().rfind(|number| *number <= snapshot.number().0);
+                    assert_eq!(found, newest, "row={row} snapshot={}", snapshot.number());
+                }
+            }
+        });
+        writers.into_iter().chain([reader]).for_each(|thread| thread.join().expect("no panic"));
+        assert!(table.memtable.messages() < 24, "nothing was forgotten");
     });
 }

@@ -71,7 +71,7 @@ impl World {
         let payload = [number as u8; 40];
         let message =
             Message { key: &key, seq, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload: &payload };
-        self.tree.version().active.insert(seq, TxnId(seq), 0, &message);
+        self.tree.version().active.insert(seq, (TxnId(seq), 0), &message, || None);
         self.tree.dead_ranges().on_write(|tell| tell(&key));
     }
 
@@ -194,7 +194,7 @@ fn scan_beside_write(way: Way) {
     let writer = thread::spawn(move || {
         let key = key(5);
         let message = Message { key: &key, seq: 1, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload: b"" };
-        written.insert(1, TxnId(1), 0, &message);
+        written.insert(1, (TxnId(1), 0), &message, || None);
         other.on_write(|tell| tell(&key));
     });
     // Scans of another tree come and go, and what they leave.

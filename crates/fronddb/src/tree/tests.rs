@@ -121,7 +121,7 @@ impl Harness {
     fn write(&mut self, key: &[u8], kind: Kind, payload: &[u8]) {
         self.now += 1;
         let message = Message { key, seq: self.now, stamp: Stamp::Settled, kind, blob: false, payload };
-        self.tree.version().active.insert(self.now, TxnId(self.now), 0, &message);
+        self.tree.version().active.insert(self.now, (TxnId(self.now), 0), &message, || None);
         self.tree.dead_ranges().on_write(|tell| tell(key));
         let versions = self.model.entry(key.to_vec()).or_default();
         let before = versions.last().and_then(|(_, value)| value.clone());
@@ -139,7 +139,7 @@ impl Harness {
         self.now += 1;
         let stamp = Stamp::Written { txn: ROLLED_BACK, step: 0 };
         let message = Message { key, seq: self.now, stamp, kind, blob: false, payload: b"rolled back" };
-        self.tree.version().active.insert(self.now, ROLLED_BACK, 0, &message);
+        self.tree.version().active.insert(self.now, (ROLLED_BACK, 0), &message, || None);
         self.tree.dead_ranges().on_write(|tell| tell(key));
     }
 
@@ -1463,7 +1463,7 @@ fn a_watching_read_misses_no_change_that_is_committed_while_it_looks() {
     let (key, txn) = (key(1), TxnId(7));
     let stamp = Stamp::Written { txn, step: 0 };
     let message = Message { key: &key, seq: 1, stamp, kind: Kind::Put, blob: false, payload: b"new" };
-    harness.tree.version().active.insert(1, txn, 0, &message);
+    harness.tree.version().active.insert(1, (txn, 0), &message, || None);
     let view =
         || OwnedView { statuses: shared(CommitsWhenLookedAt(AtomicU64::new(0))), ..harness.view(CommitNumber::LATEST) };
 

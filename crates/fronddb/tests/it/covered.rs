@@ -372,14 +372,15 @@ fn many_threads_that_count_and_insert_never_pass_the_limit() {
                 let (db, rows, index, deadlocks) = (&db, &rows, &index, &deadlocks);
                 scope.spawn(move || {
                     let mut random = Random::new(round * THREADS + thread);
-                    for _ in 0..20 {
+                    for number in 0..20 {
                         let txn = patient(db, Isolation::Serializable);
                         let attempt = || -> Result<bool> {
                             let backward = random.clone().below(2) == 0;
                             if scan(&txn, index, None, backward)? >= LIMIT {
                                 return Ok(false);
                             }
-                            let entry = [b'b' + random.clone().below(20) as u8, round as u8, thread as u8];
+                            // Each is put once: it is taken away by a single-delete.
+                            let entry = [b'b' + random.clone().below(20) as u8, round as u8, thread as u8, number];
                             insert(&txn, rows, index, &entry, &entry)?;
                             Ok(true)
                         };

@@ -28,6 +28,7 @@ const UNSAFE: &[&str] = &[
     "memtable/leaf.rs",
     "memtable/leaves.rs",
     "memtable/leaves/cursor.rs",
+    "memtable/leaves/forget.rs",
     "memtable/node.rs",
     "memtable/sample.rs",
 ];

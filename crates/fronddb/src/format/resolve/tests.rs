@@ -267,6 +267,21 @@ proptest! {
         let added = View { snapshot: CommitNumber(horizon), own, uncommitted: Uncommitted::Added, statuses: &world.fates };
         prop_assert_eq!(replay(&world, &added), read(&world, &added, &world.messages, &world.ranges), "reading what is added");
 
+        // What level 0 drops by itself: the same for all of them, and for who sees what is not committed.
+        let mut stamper = Stamper::new();
+        let mut left: Vec<Owned> = Vec::new();
+        for message in &world.messages {
+            match left.last().map(|newer| under(&mut stamper, &retention, &newer.borrow(), &message.borrow())) {
+                None | Some(Under::Needed) => left.push(message.clone()),
+                Some(Under::WrittenOver) => {}
+                Some(Under::Paired) => drop(left.pop()),
+            }
+        }
+        let got: Vec<_> = views.iter().map(|view| read(&world, view, &left, &world.ranges)).collect();
+        prop_assert_eq!(&expected, &got, "left {:?}", left);
+        let seen = View { snapshot: CommitNumber::LATEST, own: None, uncommitted: Uncommitted::Seen, statuses: &world.fates };
+        prop_assert_eq!(read(&world, &seen, &world.messages, &world.ranges), read(&world, &seen, &left, &world.ranges));
+
         // Any neighbours, several times over, then everything at the bottom.
         let mut messages = world.messages.clone();
         for (from, to) in rounds {

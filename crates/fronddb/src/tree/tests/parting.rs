@@ -101,7 +101,7 @@ fn a_node_is_parted_while_a_seal_writes() {
         harness.now += 1;
         let (key, stamp) = (upper_key(7), Stamp::Written { txn: TxnId(harness.now), step: 0 });
         let message = Message { key: &key, seq: harness.now, stamp, kind: Kind::Put, blob: false, payload: b"asks" };
-        harness.tree.version().active.insert(harness.now, TxnId(harness.now), 0, &message);
+        harness.tree.version().active.insert(harness.now, (TxnId(harness.now), 0), &message, || None);
         harness.model.entry(key.clone()).or_default().push((harness.now, Some(b"asks".to_vec())));
         let before = has_begun_before.then(|| reserve(&harness, &lower).expect("nobody works"));
         harness.switch();

@@ -1,0 +1,61 @@
+//! Forgetting what was written over: a row that is changed over and over leaves few versions, however long its memtable lives.
+//!
+//! When a leaf is full and would be split for one more version of a row that it, or the leaf behind it, has already, what nobody can see any more
+//! of its messages leaves its order first. As in a compaction, that is what lies under a newer message that everybody sees who sees it,
+//! and a put together with its single-delete ([`under`]): so no reader with a snapshot ever comes down to it. The nodes stay in the arena
+//! until the memtable goes: who stands at one may read it, and finds its way on from its key.
+//!
+//! Who reads without a snapshot has to know that nobody changes the row meanwhile, by its lock, or to look again when somebody did: else a
+//! change above the place that it has come to may be committed, and take away below what it was to find there.
+#![allow(unsafe_code, reason = "messages are reached by pointers")]
+
+use crate::base::sync::atomic::Ordering;
+use crate::format::Retention;
+use crate::format::resolve::{Stamper, Under, under};
+use crate::memtable::leaf::Leaf;
+use crate::memtable::node;
+use crate::memtable::order::{self, SLOTS};
+
+/// Fewer are not worth the search: the leaf is split then, and of its halves each is searched when it is full.
+const FORGOTTEN_MIN: usize = SLOTS / 4;
+
+/// How many messages, by the number of their kind.
+pub(in crate::memtable) type Forgotten = [u8; 6];
+
+/// Forgets what `retention` lets go of a leaf, if that is enough.
+///
+/// # Safety
+/// `leaf` is a leaf, no inner node, holds a message, and is latched.
+#[cold]
+pub(super) unsafe fn forget(leaf: &Leaf, retention: &Retention<'_>) -> Option<Forgotten> {
+    let order = leaf.order.load(Ordering::Relaxed);
+    // Safety: entries of a leaf are messages (S3).
+    let message = |rank| unsafe { node::message_of(leaf.entry(order, rank)) };
+    let mut stamper = Stamper::new();
+    // Of each rank one bit; the first stays (S8).
+    let mut kept = 1u16;
+    for rank in 1..order::count(order) {
+        let newer = kept.ilog2() as usize;
+        let is_near = leaf.prefix(order, rank) == leaf.prefix(order, newer);
+        let found = if is_near && message(rank).key == message(newer).key {
+            under(&mut stamper, retention, &message(newer), &message(rank))
+        } else {
+            Under::Needed
+        };
+        match found {
+            Under::Paired if newer > 0 => kept &= !(1 << newer),
+            Under::Paired | Under::Needed => kept |= 1 << rank,
+            Under::WrittenOver => {}
+        }
+    }
+    let is_kept = |rank: usize| kept >> rank & 1 == 1;
+    if order::count(order) < kept.count_ones() as usize + FORGOTTEN_MIN {
+        return None;
+    }
+    let mut forgotten = Forgotten::default();
+    for rank in (0..order::count(order)).filter(|rank| !is_kept(*rank)) {
+        forgotten[message(rank).kind as usize] += 1;
+    }
+    leaf.keep(is_kept);
+    Some(forgotten)
+}
