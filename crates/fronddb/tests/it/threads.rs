@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fronddb::tree::TreeTuning;
 use fronddb::{
-    BulkOptions, CursorOptions, Database, Durability, Isolation, Options, TreeOptions, TxnOptions, WriteBatch,
+    BulkOptions, CursorOptions, Database, Durability, Isolation, Options, Transaction, TreeOptions, TxnOptions,
+    WriteBatch,
 };
 
 use crate::support::{begin, collect};
@@ -82,6 +83,55 @@ fn writers_and_scanners_run_beside_flushes_and_compactions() {
     db.close().unwrap();
     let db = Database::open(&scratch.0, small()).unwrap();
     assert_eq!(count(&db), rows);
+}
+
+/// Level 0 holds few versions of each row, and every reader finds its own: one from before, new ones, and one that sees the uncommitted.
+#[test]
+fn rows_that_are_written_over_and_over_stay_few_in_level_0() {
+    const ROWS: u32 = 50;
+    const WRITERS: u32 = 3;
+    const WRITES: u32 = 10_000;
+    let scratch = Scratch::new();
+    let db = Database::open(&scratch.0, small().memory_bytes(64 << 20).level0_bytes(16 << 20)).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let put = |row: u32, value: u32| {
+        let mut batch = WriteBatch::new();
+        batch.put(&tree, &row.to_be_bytes(), &value.to_be_bytes()).unwrap();
+        db.write(&batch, TxnOptions { durability: Durability::Write, ..TxnOptions::default() }).unwrap();
+    };
+    (0..ROWS).for_each(|row| put(row, 0));
+    let old = begin(&db);
+    let value = |txn: &Transaction, row: u32| {
+        let value = txn.get(&tree, &row.to_be_bytes()).unwrap().expect("a row that is always there");
+        u32::from_be_bytes(value[..].try_into().unwrap())
+    };
+    assert_eq!(value(&old, 0), 0);
+    let left = AtomicU64::new(u64::from(WRITERS));
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (put, left) = (&put, &left);
+            scope.spawn(move || {
+                (1..=WRITES).for_each(|write| put(write.wrapping_mul(2_654_435_761) % ROWS, write * WRITERS + writer));
+                left.fetch_sub(1, Ordering::Release);
+            });
+        }
+        for isolation in [Isolation::ReadUncommitted, Isolation::ReadCommitted] {
+            let (db, tree, left) = (&db, &tree, &left);
+            scope.spawn(move || {
+                while left.load(Ordering::Acquire) > 0 {
+                    let txn = db.begin(TxnOptions { isolation, ..TxnOptions::default() }).unwrap();
+                    assert!((0..ROWS).map(|row| value(&txn, row)).max() <= Some((WRITES + 1) * WRITERS));
+                    let rows = collect(&mut txn.cursor(tree, CursorOptions::default()).unwrap()).unwrap();
+                    assert_eq!(rows.len(), ROWS as usize);
+                }
+            });
+        }
+    });
+    assert!((0..ROWS).all(|row| value(&old, row) == 0));
+    let shape = db.tree_shape().unwrap();
+    let messages = shape.strip_prefix("level 0: active ").and_then(|rest| rest.split([',', '\n']).next()).unwrap();
+    assert!(messages.parse::<u32>().unwrap() < 20 * ROWS, "{shape}");
+    assert_eq!(db.statistics().unwrap().seals, 0);
 }
 
 #[test]
