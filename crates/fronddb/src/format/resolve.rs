@@ -19,7 +19,7 @@
 //!   For the same reason a key that knows single-deletes must not know plain deletes: see [`Kind`].)
 //! - R5: only aborted, superseded or annihilated messages leave, and inserts-if-absent that find a value; each blob of such a message is reported.
 
-mod under;
+mod written_over;
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ use super::message::{Kind, Message, Stamp};
 use super::program::{self, Program};
 use super::visibility::{Retention, Sight, Status, View};
 use crate::base::{CommitNumber, Result, TxnId};
-pub use under::{Under, under};
+pub use written_over::is_written_over;
 
 /// What a reader finds out about one key, fed with its messages newest first.
 #[derive(Debug, Default)]

@@ -150,8 +150,8 @@ impl Table {
         let txn = self.statuses.begin();
         let written = self.statuses.commit_with(txn, |number| {
             let (key, payload) = (key(5, row as u32), number.0.to_le_bytes());
-            let message =
-                Message { key: &key, seq: 0, stamp: Stamp::Settled, kind: Kind::Put, blob: false, payload: &payload };
+            let kind = if below(3) == 0 { Kind::Delete } else { Kind::Put };
+            let message = Message { key: &key, seq: 0, stamp: Stamp::Settled, kind, blob: false, payload: &payload };
             let retention = || Some(self.snapshots.retention(&self.statuses));
             self.memtable.insert(number.0, (txn, 0), &message, retention);
             self.commits.lock().expect("no panic").entry(row).or_default().push(number.0);
@@ -171,6 +171,22 @@ impl Table {
             }
             ControlFlow::Continue(())
         });
+        found
+    }
+
+    /// The same of all rows, from the oldest version of the last one up.
+    fn read_backward(&self, snapshot: CommitNumber) -> Vec<Option<u64>> {
+        let view = View { snapshot, own: None, uncommitted: Uncommitted::Hidden, statuses: &self.statuses };
+        let mut found = vec![None; ROWS];
+        let mut cursor = self.memtable.cursor();
+        cursor.last();
+        while let Some(message) = cursor.get() {
+            if view.sees(message.stamp, false) {
+                let row = (0..ROWS).find(|row| key(5, *row as u32) == message.key).expect("a row");
+                found[row] = Some(message.seq);
+            }
+            cursor.prev();
+        }
         found
     }
 }
@@ -194,8 +210,9 @@ fn a_snapshot_finds_its_versions_while_others_are_forgotten() {
         let reader = thread::spawn(move || {
             for _ in 0..2 {
                 let snapshot = reader.snapshots.acquire();
-                for row in (0..ROWS).chain(0..ROWS) {
-                    let found = reader.read(row, snapshot.number());
+                let backward = reader.read_backward(snapshot.number());
+                let forward = (0..ROWS).map(|row| (row, reader.read(row, snapshot.number())));
+                for (row, found) in (0..).zip(backward).chain(forward) {
                     let commits = reader.commits.lock().expect("no panic")[&row].clone();
                     let newest = commits.into_iter().rfind(|number| *number <= snapshot.number().0);
                     assert_eq!(found, newest, "row={row} snapshot={}", snapshot.number());

@@ -271,10 +271,8 @@ proptest! {
         let mut stamper = Stamper::new();
         let mut left: Vec<Owned> = Vec::new();
         for message in &world.messages {
-            match left.last().map(|newer| under(&mut stamper, &retention, &newer.borrow(), &message.borrow())) {
-                None | Some(Under::Needed) => left.push(message.clone()),
-                Some(Under::WrittenOver) => {}
-                Some(Under::Paired) => drop(left.pop()),
+            if !left.last().is_some_and(|newer| is_written_over(&mut stamper, &retention, &newer.borrow(), &message.borrow())) {
+                left.push(message.clone());
             }
         }
         let got: Vec<_> = views.iter().map(|view| read(&world, view, &left, &world.ranges)).collect();

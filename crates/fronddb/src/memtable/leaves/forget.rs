@@ -1,9 +1,13 @@
 //! Forgetting what was written over: a row that is changed over and over leaves few versions, however long its memtable lives.
 //!
 //! When a leaf is full and would be split for one more version of a row that it, or the leaf behind it, has already, what nobody can see any more
-//! of its messages leaves its order first. As in a compaction, that is what lies under a newer message that everybody sees who sees it,
-//! and a put together with its single-delete ([`under`]): so no reader with a snapshot ever comes down to it. The nodes stay in the arena
-//! until the memtable goes: who stands at one may read it, and finds its way on from its key.
+//! of its messages leaves its order first: as in a compaction, what lies under a newer message that everybody sees who sees it
+//! ([`is_written_over`]). The nodes stay in the arena until the memtable goes: who stands at one may read it, and finds its way on
+//! from its key.
+//!
+//! The newest message that a snapshot sees of a key never leaves while the snapshot is held. So who goes through the messages of a key, from the newest down or (in
+//! a walk backward) from the oldest up, meets it, whatever leaves above and below meanwhile. A put and its single-delete do not leave together,
+//! as they may in a compaction: who comes to the put from below would not meet what takes it away.
 //!
 //! Who reads without a snapshot has to know that nobody changes the row meanwhile, by its lock, or to look again when somebody did: else a
 //! change above the place that it has come to may be committed, and take away below what it was to find there.
@@ -11,7 +15,7 @@
 
 use crate::base::sync::atomic::Ordering;
 use crate::format::Retention;
-use crate::format::resolve::{Stamper, Under, under};
+use crate::format::resolve::{Stamper, is_written_over};
 use crate::memtable::leaf::Leaf;
 use crate::memtable::node;
 use crate::memtable::order::{self, SLOTS};
@@ -37,16 +41,12 @@ pub(super) unsafe fn forget(leaf: &Leaf, retention: &Retention<'_>) -> Option<Fo
     for rank in 1..order::count(order) {
         let newer = kept.ilog2() as usize;
         let is_near = leaf.prefix(order, rank) == leaf.prefix(order, newer);
-        let found = if is_near && message(rank).key == message(newer).key {
-            under(&mut stamper, retention, &message(newer), &message(rank))
-        } else {
-            Under::Needed
+        // A message that is not near lies in no cache of the processor.
+        let is_needless = is_near && {
+            let (above, below) = (message(newer), message(rank));
+            above.key == below.key && is_written_over(&mut stamper, retention, &above, &below)
         };
-        match found {
-            Under::Paired if newer > 0 => kept &= !(1 << newer),
-            Under::Paired | Under::Needed => kept |= 1 << rank,
-            Under::WrittenOver => {}
-        }
+        kept |= u16::from(!is_needless) << rank;
     }
     let is_kept = |rank: usize| kept >> rank & 1 == 1;
     if order::count(order) < kept.count_ones() as usize + FORGOTTEN_MIN {
