@@ -491,7 +491,7 @@ fn is_decisive(entry: &Entry<'_>) -> bool {
 /// True when every reader that sees `older` sees `newer` too.
 fn same_stripe(retention: &Retention<'_>, older: &Entry<'_>, newer: &Entry<'_>) -> bool {
     match (older.fate, newer.fate) {
-        (Fate::Committed(older), Fate::Committed(newer)) => newer.0 == 0 || !retention.separates(older, newer),
+        (Fate::Committed(older), Fate::Committed(newer)) => !retention.separates(older, newer),
         (Fate::Undecided, Fate::Undecided) => older.message.stamp == newer.message.stamp,
         _ => false,
     }

@@ -177,8 +177,12 @@ impl Leaf {
     /// Forgets all entries but those of the ranks that `is_kept` is true for, of which there is one; under the latch. Who has found one of them
     /// before may still read it.
     pub(super) fn keep(&self, is_kept: impl Fn(usize) -> bool) {
-        let order = self.order.load(Ordering::Relaxed);
-        self.order.store(order::keep(order, is_kept), Ordering::Release);
+        self.forget_all_but(order::keep(self.order.load(Ordering::Relaxed), is_kept));
+    }
+
+    /// Leaves what `order` names, which is less than before (S5).
+    fn forget_all_but(&self, order: u64) {
+        self.order.store(order, Ordering::Release);
         self.state.fetch_add(2, Ordering::Release);
     }
 
@@ -265,8 +269,7 @@ pub(super) unsafe fn split(
         next_of(link, 0).store(new.as_ptr(), Ordering::Release);
     }
     if kept < SLOTS {
-        leaf.order.store(order::cut(order, kept), Ordering::Release);
-        leaf.state.fetch_add(2, Ordering::Release);
+        leaf.forget_all_but(order::cut(order, kept));
         if rank <= KEPT {
             leaf.put(rank, prefix, entry);
         }

@@ -480,7 +480,7 @@ proptest! {
     }
 }
 
-/// Writes one of some rows in turn, so often, with a row before and one behind them, and returns the memtable.
+/// A memtable in which so many rows were written in turn, so many times in all.
 fn written_over(count: u64, rows: u64, retention: impl Fn(u64) -> Option<Retention<'static>>) -> Memtable {
     let memtable = Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(1 << 30)));
     for seq in 1..=count {

@@ -138,7 +138,7 @@ fn two_trees_begin_at_the_same_time() {
 const ROWS: usize = 3;
 
 struct Table {
-    memtable: Memtable,
+    memtable: Arc<Memtable>,
     statuses: StatusTable,
     snapshots: Snapshots,
     /// The commits of each row, ascending.
@@ -176,18 +176,9 @@ impl Table {
 
     /// The same of all rows, from the oldest version of the last one up.
     fn read_backward(&self, snapshot: CommitNumber) -> Vec<Option<u64>> {
-        let view = View { snapshot, own: None, uncommitted: Uncommitted::Hidden, statuses: &self.statuses };
-        let mut found = vec![None; ROWS];
-        let mut cursor = self.memtable.cursor();
-        cursor.last();
-        while let Some(message) = cursor.get() {
-            if view.sees(message.stamp, false) {
-                let row = (0..ROWS).find(|row| key(5, *row as u32) == message.key).expect("a row");
-                found[row] = Some(message.seq);
-            }
-            cursor.prev();
-        }
-        found
+        let met = all(&self.memtable, true);
+        let newest = |row| met.iter().find(|(key, seq)| *key == self::key(5, row) && *seq <= snapshot.0);
+        (0..ROWS as u32).map(|row| newest(row).map(|(_, seq)| *seq)).collect()
     }
 }
 
@@ -197,7 +188,7 @@ fn a_snapshot_finds_its_versions_while_others_are_forgotten() {
     explore(1, || {
         let statuses = StatusTable::new();
         let snapshots = Snapshots::new(&statuses);
-        let memtable = Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(64 << 20)));
+        let memtable = Arc::new(Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(64 << 20))));
         let table = Arc::new(Table { memtable, statuses, snapshots, commits: Mutex::default() });
         (0..12).for_each(|write| table.write(write % ROWS));
         let writers: Vec<_> = (0..2)

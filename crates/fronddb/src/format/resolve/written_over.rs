@@ -18,7 +18,7 @@ pub fn is_written_over(
     let newer = stamper.fate(retention, newer.stamp);
     match (newer, stamper.fate(retention, older.stamp)) {
         (_, Fate::Aborted) => true,
-        (Fate::Committed(newer), Fate::Committed(older)) => newer.0 == 0 || !retention.separates(older, newer),
+        (Fate::Committed(newer), Fate::Committed(older)) => !retention.separates(older, newer),
         _ => false,
     }
 }
