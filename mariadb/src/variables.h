@@ -1,4 +1,5 @@
-/* System variables: what a DBA sets, with defaults that are those of the engine's Options. Each takes effect at the next start,
+/* System variables: what a DBA sets, with defaults that are those of the engine's Options, but for
+   frond_sync_log_period (1000, the engine's 0). Each takes effect at the next start,
    or at once where it says "dynamic" below.
 
      frond_data_dir, frond_log_dir, frond_tmp_dir     where files are

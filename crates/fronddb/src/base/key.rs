@@ -1,4 +1,4 @@
-//! One key space (decision D2): an *inner key* is `tree id (u32, big endian) ‖ user key`, compared as
+//! One key space: an *inner key* is `tree id (u32, big endian) ‖ user key`, compared as
 //! bytes. Everything below the database layer knows inner keys only.
 
 use super::{Error, Result, TreeId};

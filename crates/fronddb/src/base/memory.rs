@@ -1,4 +1,4 @@
-//! One memory budget for the whole database (promise P7, decision D11), split by purpose and counted in
+//! One memory budget for the whole database, split by purpose and counted in
 //! bytes. Whoever holds memory reports it here; the cache takes what the others leave.
 
 use std::sync::Arc;

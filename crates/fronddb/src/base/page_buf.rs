@@ -3,7 +3,7 @@
 //! A [`PageBuf`] derefs to the bytes asked for; [`PageBuf::padded`] is the same memory rounded up to whole
 //! pages, which is what goes to a direct file. Small buffers come from the allocator. Large ones are
 //! anonymous maps: they are zeroed by the kernel only where they are touched, and go back to the
-//! system when dropped, whichever allocator the host program uses (promise P7).
+//! system when dropped, whichever allocator the host program uses.
 //!
 //! A *large* buffer is a map for which the system is asked for its large pages: where memory is touched all over, much of
 //! the time goes into finding small ones, above all in a virtual machine.

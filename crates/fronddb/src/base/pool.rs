@@ -2,7 +2,7 @@
 //!
 //! Blocks of many sizes come and go in the cache all the time, and many threads bring them. A general allocator keeps
 //! holes between them, and holes of each thread apart, so that the resident set may be far larger than the sum of what is
-//! in use (promise P7). Here a *piece* is cut from anonymous maps (*segments*) that belong to one [`Pool`]: the
+//! in use. Here a *piece* is cut from anonymous maps (*segments*) that belong to one [`Pool`]: the
 //! smallest hole that fits, the lowest among equals, neighbouring holes joined. The pool knows which pages it
 //! has touched and tells the budget of these, holes included; [`Pool::purge`] gives the pages of holes back to the
 //! system while the map stays.

@@ -1,6 +1,6 @@
 //! The cache: decoded blocks by their offset in the data file.
 //!
-//! It is never dirty (decision D3): every block in it can be read again, so eviction never writes. Blocks
+//! It is never dirty: every block in it can be read again, so eviction never writes. Blocks
 //! are distributed over shards by the mebibyte that they lie in, so that freeing an extent visits few of them; each shard is a
 //! table under a latch.
 //!

@@ -1,4 +1,4 @@
-//! Recovery: the only way in which a database opens (decision D10).
+//! Recovery: the only way in which a database opens.
 //!
 //! 1. *Roots*: the newest valid superblock; its statuses; its root node. Where one of them is damaged, the generation
 //!    before and a little more log give the same state.

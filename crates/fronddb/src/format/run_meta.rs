@@ -1,6 +1,6 @@
 //! What a node knows about a run: where it is, what it holds.
 //!
-//! Stored inside nodes (`format/node.rs`) and in backups. Layout: a version byte, then the fields in the
+//! Stored inside nodes (`format/node.rs`). Layout: a version byte, then the fields in the
 //! order of [`RunMeta`], integers as varints, byte strings and lists preceded by their length. Version 1 has no `clip`; it is still
 //! written for runs that are whole.
 

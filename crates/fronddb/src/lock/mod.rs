@@ -1,4 +1,4 @@
-//! The lock table (decision D7): point and range locks of writers, kept to the end of their transaction.
+//! The lock table: point and range locks of writers, kept to the end of their transaction.
 //!
 //! It knows ids, trees as numbers, and bytes; not transactions, not trees. An *owner* is whatever the caller
 //! gives an id; it has at most one thread that locks at a time.

@@ -3,7 +3,7 @@
 //! Large ones stay here when a memtable is dropped, for the next: the system clears a page before it gives it, and a virtual machine has to find
 //! one first, which takes a writer milliseconds for each large page (`docs/decisions/0028-chunks-stay.md`). As many stay as the memtable had that was
 //! dropped last, so level 0 holds on to what it is about to need again and to no more; the others go back to the system, whichever
-//! allocator the host program has (promise P7). All, lent or not, are reported to the budget as [`Purpose::Level0`].
+//! allocator the host program has. All, lent or not, are reported to the budget as [`Purpose::Level0`].
 //!
 //! - K1: a chunk is lent to one arena, and is in whatever state the last one left it in, or zero.
 

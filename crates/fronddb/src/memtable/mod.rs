@@ -1,4 +1,4 @@
-//! Level 0: the newest messages, in memory. Their durable form is the log (decision D4).
+//! Level 0: the newest messages, in memory. Their durable form is the log.
 //!
 //! Owns the order of messages in memory and their memory; deliberately not which memtable is active, when it is
 //! sealed, or what a reader sees.

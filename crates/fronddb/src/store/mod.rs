@@ -39,7 +39,7 @@
 //! # Locks
 //! In this order: `turn` (one publication at a time; held by [`Publication`]), `refilling`, `growing` (file length; held
 //! over the system calls that change it), `allocator` (a leaf held for about a microsecond, or for one or two page reads
-//! when a region is first touched). [`Store::read`] and [`Store::write`] take none.
+//! when a region is first touched). [`Store::read`] takes none, [`Store::write`] only the file's, shared, which closing takes alone.
 #![allow(rustdoc::private_intra_doc_links, reason = "the headers are for readers of the source")]
 
 use std::ops::{Deref, Range};

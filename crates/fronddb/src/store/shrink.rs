@@ -1,4 +1,4 @@
-//! Giving free space back to the file system (promise P8): the tail of the file is cut off, and holes are punched.
+//! Giving free space back to the file system: the tail of the file is cut off, and holes are punched.
 //!
 //! Done in steps by whoever has idle time, region by region: those where space has been freed since they were looked at, and once each
 //! of those that the opening found. Free space that is handed out again soon is better kept, so the caller says

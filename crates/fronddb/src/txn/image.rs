@@ -1,4 +1,4 @@
-//! The stored form of the status table (decision 8 of the specification), and replay of the log over it.
+//! The stored form of the status table, and replay of the log over it.
 //!
 //! The image lists what is *not* settled; any other id below the next one is committed and visible to all, for
 //! after a restart there are no old snapshots.

@@ -1,5 +1,5 @@
-//! Transactions as in constant-time recovery (decisions D5, D6): what became of each, and what a snapshot is. What one
-//! transaction knows of itself is `db::core`'s.
+//! Transactions as in constant-time recovery (Antonopoulos et al., PVLDB 12(12), 2019): what became of each, and what a snapshot is.
+//! What one transaction knows of itself is `db::core`'s.
 //!
 //! Rooms, in reading order: [`states`] (the state of each id, read without a lock), [`passed`] (aborted ids whose
 //! state is gone), [`backlog`] (aborted ids, and when they may be forgotten), [`status`] (the table: begin,

@@ -1,6 +1,6 @@
 //! Live snapshots, and the horizon below which compaction may forget history.
 //!
-//! A snapshot is a commit number (decision D6) in a *slot*, an atomic word on a cache line of its own. To acquire
+//! A snapshot is a commit number in a *slot*, an atomic word on a cache line of its own. To acquire
 //! one is to find a free slot, near where this thread found one before, and to write the visible number into it.
 //!
 //! # Why the horizon is safe
