@@ -86,9 +86,10 @@ int savepoint_rollback(handlerton *, THD *thd, void *place)
   return Session::of(thd)->savepoint_rollback(thd, *static_cast<uint32_t *>(place));
 }
 
-/* The engine's mark stays until the transaction ends: with it would go all later ones, which the server may still come back to. */
-int savepoint_release(handlerton *, THD *, void *)
+int savepoint_release(handlerton *, THD *thd, void *place)
 {
+  if (Session *session= Session::find(thd))
+    session->savepoint_release(*static_cast<uint32_t *>(place));
   return 0;
 }
 

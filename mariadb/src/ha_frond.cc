@@ -16,17 +16,6 @@ using namespace frond;
 
 namespace {
 
-/* The lowest bytes above everything that begins with `prefix`; empty when there are none. */
-void prefix_end(const Bytes &prefix, Bytes &end)
-{
-  end.clear();
-  end.append(prefix.data(), prefix.size());
-  while (end.size() > 0 && end.data()[end.size() - 1] == 0xff)
-    end.truncate(end.size() - 1);
-  if (end.size() > 0)
-    end.data()[end.size() - 1]++;
-}
-
 /* As an upper bound of a walk: none when empty. */
 frond_slice upper_slice(const Bytes &bytes)
 {
@@ -53,6 +42,7 @@ handler *ha_frond::clone(const char *name, MEM_ROOT *mem_root)
     copy->skip_locked= skip_locked;
     copy->statement_wait_ms= statement_wait_ms;
     copy->session= session;
+    copy->is_locked= is_locked;
   }
   return copy;
 }
@@ -383,6 +373,21 @@ int ha_frond::begin_statement(THD *thd, bool again)
   return session->statement_begin(thd, statement_wait_ms, again);
 }
 
+/* Of a partitioned table the server locks those partitions that a statement names (INSERT … PARTITION), and reads the others as well where it
+   looks for the next number behind a prefix, or for the same hash. They take part in the statement then, and keep away who would write
+   what is looked for. */
+int ha_frond::take_part()
+{
+  if (likely(is_locked))
+    return 0;
+  int error= begin_statement(ha_thd(), false);
+  if (error)
+    return error;
+  lock_mode= stored_lock_mode= FROND_LOCK_EXCLUSIVE;
+  session->may_lock_rows();
+  return 0;
+}
+
 int ha_frond::external_lock(THD *thd, int lock_type)
 {
   if (lock_type == F_UNLCK) {
@@ -393,11 +398,13 @@ int ha_frond::external_lock(THD *thd, int lock_type)
     if (session)
       session->statement_release();
     lock_mode= stored_lock_mode= FROND_LOCK_NONE;
+    is_locked= false;
     return 0;
   }
   int error= begin_statement(thd, false);
   if (error)
     return error;
+  is_locked= true;
   session->lock_table();
   if (lock_type == F_WRLCK)
     lock_mode= stored_lock_mode= FROND_LOCK_EXCLUSIVE;
@@ -415,10 +422,12 @@ int ha_frond::external_lock(THD *thd, int lock_type)
   return 0;
 }
 
-/* HANDLER … READ is a plain read, whatever the isolation level. */
+/* HANDLER … READ is a plain read; in a SERIALIZABLE transaction, where plain reads lock, it locks the rows that are asked for. */
 void ha_frond::init_table_handle_for_HANDLER()
 {
-  lock_mode= stored_lock_mode= FROND_LOCK_NONE;
+  THD *thd= ha_thd();
+  const bool reads_lock= thd_tx_isolation(thd) == ISO_SERIALIZABLE && thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN);
+  lock_mode= stored_lock_mode= reads_lock ? FROND_LOCK_SHARED : FROND_LOCK_NONE;
   plain_walk= false;
   if (!walk_due)
     scan.resume(txn(), scan_mode(), hides_entries(active_index));
@@ -429,6 +438,7 @@ int ha_frond::start_stmt(THD *thd, thr_lock_type lock_type)
   int error= begin_statement(thd, true);
   if (error)
     return error;
+  is_locked= true;
   bool plain= thd_tx_isolation(thd) != ISO_SERIALIZABLE && thd_sql_command(thd) == SQLCOM_SELECT && lock_type == TL_READ;
   if (table->s->tmp_table != NO_TMP_TABLE)
     lock_mode= FROND_LOCK_EXCLUSIVE;
@@ -1062,8 +1072,11 @@ int ha_frond::delete_row(const uchar *record)
 void ha_frond::get_next_in_prefix(ulonglong offset, ulonglong increment, ulonglong *first, ulonglong *reserved)
 {
   uint index= table_share->next_number_index;
-  int error= 0;
-  if (locking() && session->read_committed()) {
+  *first= *reserved= 1;
+  if (!table)
+    return; /* a partition that the statement does not write (LOAD DATA … PARTITION): it has not been opened */
+  int error= take_part();
+  if (!error && locking() && session->read_committed()) {
     uchar tuple[MAX_KEY_LENGTH];
     key_copy(tuple, table->record[0], &table->key_info[index], table_share->next_number_key_offset);
     error= lock_prefix(index, tuple, make_prev_keypart_map(table_share->next_number_keypart));
@@ -1516,7 +1529,7 @@ int ha_frond::was_walked(uint index, const frond_row &entry, frond_slice primary
   Scan_bounds bounds;
   Bytes end;
   end.append(primary.data, primary.size);
-  end.append_byte(0);
+  append_successor(end);
   bounds.lower= slice(primary_key);
   bounds.upper= slice(end);
   frond_row row;
@@ -1601,7 +1614,7 @@ frond_status ha_frond::onward(bool ahead, bool beyond, frond_row *row)
   if (ahead) {
     rest.lower= slice(compared);
   } else {
-    after.append_byte(0);
+    append_successor(after);
     rest.upper= slice(after);
   }
   frond_status status= scan.begin(ahead, rest, row);
@@ -1715,7 +1728,7 @@ int ha_frond::step(Move move, uchar *record)
     at_point= false;
     Scan_bounds bounds;
     if (move == Move::next) {
-      search_key.append_byte(0);
+      append_successor(search_key);
       bounds.lower= slice(search_key);
       return walk(Move::first, bounds, record);
     }
@@ -1807,6 +1820,8 @@ int ha_frond::point_read(uint index, uchar *record)
 
 int ha_frond::rnd_init(bool whole)
 {
+  if (int error= take_part())
+    return error;
   /* A sequence is read as it is now. */
   if (!locking() && !is_sequence() && session->reads_before(share->born))
     return HA_ERR_TABLE_DEF_CHANGED;
@@ -1899,6 +1914,8 @@ int ha_frond::cmp_ref(const uchar *a, const uchar *b)
 
 int ha_frond::index_init(uint index, bool)
 {
+  if (int error= take_part())
+    return error;
   if (!locking() && session->reads_before(share->born))
     return HA_ERR_TABLE_DEF_CHANGED;
   active_index= index;

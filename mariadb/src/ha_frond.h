@@ -201,6 +201,7 @@ private:
   void choose_places();
   frond_slice place_key(const uchar *place, frond::Bytes &memory) const;
   int begin_statement(THD *thd, bool again);
+  int take_part();
   void read_index_statistics(uint info_flag);
   frond_status sample_indexes(frond_txn *snapshot, const frond::Sampling &sampling, frond::Key_statistics *found);
 
@@ -295,7 +296,8 @@ private:
   bool semi_consistent= false; /* the server looks at a row before it has to be locked */
   bool peeked= false; /* the row read last is another transaction's, as it was committed last: the server may want it again, locked */
   int64_t statement_wait_ms= FROND_WAIT_DEFAULT;
-  frond::Session *session= nullptr;
+  frond::Session *session= nullptr; /* of the statement, where is_locked; otherwise of whichever was the last */
+  bool is_locked= false;            /* between external_lock and its end */
   bool rows_changed= false; /* the session knows that this statement changes rows */
   bool rows_counted= false; /* and how many there are */
   frond_txn *sequence_reader= nullptr; /* of a walk over a sequence's row */

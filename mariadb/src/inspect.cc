@@ -79,8 +79,7 @@ my_bool note_connection(THD *thd, Connections *connections)
     if (found != connections->by_id.end()) {
       found->second->thread_id= thd_get_thread_id(thd);
       found->second->rows= session->rows();
-      if (thd->query())
-        found->second->query.assign(thd->query(), thd->query_length());
+      found->second->query= query_of(thd);
     }
   }
   mysql_mutex_unlock(&thd->LOCK_thd_data);
@@ -319,6 +318,15 @@ frond_status close_database()
 const char *Transaction_view::state() const
 {
   return info.prepared ? "PREPARED" : waits ? "LOCK WAIT" : "RUNNING";
+}
+
+std::string query_of(THD *thd)
+{
+  String text;
+  uint errors;
+  if (!thd->query() || text.copy(thd->query(), thd->query_length(), thd->query_charset(), &my_charset_utf8mb4_general_ci, &errors))
+    return std::string();
+  return std::string(text.ptr(), text.length());
 }
 
 const char *isolation_name(frond_isolation isolation)

@@ -183,6 +183,7 @@ void Session::forget()
   transaction_id.store(0, std::memory_order_release);
   reported.leave();
   end_statement();
+  newest_savepoint= UINT32_MAX;
   xid.clear();
   ordered= false;
   clear(&changed);
@@ -386,7 +387,22 @@ int Session::start_consistent_snapshot(THD *thd)
 int Session::savepoint_set(uint32_t *savepoint)
 {
   *savepoint= UINT32_MAX;
-  return phase == Phase::active ? handler_error(frond_savepoint_set(transaction, savepoint)) : 0;
+  if (phase != Phase::active)
+    return 0;
+  frond_status status= frond_savepoint_set(transaction, savepoint);
+  if (status == FROND_OK)
+    newest_savepoint= *savepoint;
+  return handler_error(status);
+}
+
+/* With the engine's mark would go all later ones, which the server may still come back to. Those that are set and released again and again
+   are the newest each time; others stay until the transaction ends. */
+void Session::savepoint_release(uint32_t savepoint)
+{
+  if (phase != Phase::active || savepoint == UINT32_MAX || savepoint != newest_savepoint || (has_mark && mark > savepoint))
+    return;
+  frond_savepoint_release(transaction, savepoint);
+  newest_savepoint= UINT32_MAX;
 }
 
 int Session::savepoint_rollback(THD *thd, uint32_t savepoint)
@@ -395,6 +411,7 @@ int Session::savepoint_rollback(THD *thd, uint32_t savepoint)
     return 0;
   if (mark > savepoint) /* a function's savepoint comes after the mark of the statement that calls it */
     has_mark= false;
+  newest_savepoint= savepoint;
   return undone_to_mark(thd, frond_savepoint_rollback(transaction, savepoint));
 }
 

@@ -69,6 +69,7 @@ public:
 
   int savepoint_set(uint32_t *savepoint);
   int savepoint_rollback(THD *thd, uint32_t savepoint);
+  void savepoint_release(uint32_t savepoint);
 
   /* A temporary table goes while the transaction may hold locks in it: its trees are dropped when the transaction ends. */
   void drop_at_end(const std::string &table) { dropped.push_back(table); }
@@ -151,6 +152,7 @@ private:
   uint tables_locked= 0;
   bool has_mark= false;
   uint32_t mark= 0;
+  uint32_t newest_savepoint= UINT32_MAX; /* the engine's last mark but for the statement's; or not known */
   std::string xid;
   bool by_user= false; /* the XID is of XA START, and not the server's own */
   std::vector<std::string> dropped; /* temporary tables */

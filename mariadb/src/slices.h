@@ -31,6 +31,30 @@ inline bool same(frond_slice a, frond_slice b)
   return a.size == b.size && compare(a, b) == 0;
 }
 
+/* The lowest bytes above everything that begins with `prefix`; empty when there are none. */
+inline void prefix_end(const Bytes &prefix, Bytes &end)
+{
+  end.clear();
+  end.append(prefix.data(), prefix.size());
+  while (end.size() > 0 && end.data()[end.size() - 1] == 0xff)
+    end.truncate(end.size() - 1);
+  if (end.size() > 0)
+    end.data()[end.size() - 1]++;
+}
+
+/* The lowest key above this one. */
+inline void append_successor(Bytes &key)
+{
+  if (key.size() < FROND_KEY_BYTES_MAX) {
+    key.append_byte(0);
+    return;
+  }
+  /* There is no longer one. */
+  Bytes end;
+  prefix_end(key, end);
+  key= end;
+}
+
 /* Whether an entry is within the engine's limits. */
 inline bool fits(frond_slice key, frond_slice value)
 {

@@ -390,8 +390,9 @@ bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type
 void note_deadlock(THD *thd, const char *message)
 {
   std::string words= timestamp(my_time(0)) + " " + message + "\nvictim: thread " + std::to_string(thd_get_thread_id(thd));
-  if (thd->query())
-    words+= "\n  " + std::string(thd->query(), std::min<size_t>(thd->query_length(), QUERY_BYTES_MAX));
+  const std::string query= query_of(thd);
+  if (!query.empty())
+    words+= "\n  " + query.substr(0, QUERY_BYTES_MAX);
   std::lock_guard<std::mutex> guard(deadlock_latch);
   latest_deadlock= words;
 }
