@@ -164,8 +164,7 @@ impl Engine {
         let _switching = self.switching.lock();
         let active = self.tree.version_guard().active.clone();
         // Transactions that only lock, and are prepared, leave no messages, but records.
-        let is_empty = active.is_empty() && !active.has_range_deletes();
-        if active.bytes() < bytes_min || (is_empty && (bytes_min > 0 || self.logged_since_seal() == 0)) {
+        if active.bytes() < bytes_min || (active.is_empty() && (bytes_min > 0 || self.logged_since_seal() == 0)) {
             return Ok(false);
         }
         let prepared = self.prepared_records();
@@ -336,7 +335,7 @@ impl Engine {
     pub(crate) fn due_checkpoint(&self) -> Option<CheckpointCause> {
         let version = self.tree.version_guard();
         let logged = self.logged_since_seal();
-        if version.active.is_empty() && !version.active.has_range_deletes() && logged == 0 {
+        if version.active.is_empty() && logged == 0 {
             return None;
         }
         let interval = self.checkpoint_interval_ms.load(Ordering::Relaxed).saturating_mul(1000);

@@ -396,7 +396,8 @@ impl TxnCore {
         }
         state.step = to + 1;
         state.written = from.checked_sub(1);
-        for mark in state.savepoints.iter_mut().filter(|mark| mark.step >= from) {
+        // Their steps ascend.
+        for mark in state.savepoints.iter_mut().rev().take_while(|mark| mark.step >= from) {
             mark.step = to + 1;
         }
         Ok(())

@@ -332,9 +332,12 @@ impl Cursor {
             if self.lock.is_some() {
                 cursor.watch_undecided();
             }
-            let kept = (self.lock.is_none() && snapshot.is_none()).then(|| core.engine.snapshots.acquire());
-            Source { cursor, own, snapshot, _kept: kept }
+            Source { cursor, own, snapshot, _kept: None }
         });
+        // Anew whenever it is positioned: what is kept for an older one may lie below what it stands at.
+        if self.lock.is_none() && source.snapshot.is_none() {
+            source._kept = Some(core.engine.snapshots.acquire());
+        }
         &mut source.cursor
     }
 

@@ -161,8 +161,10 @@ impl TxnCore {
         }
     }
 
+    /// At a snapshot: others may rename the tree, whose row by id has no lock of its own.
     fn name_of(&self, state: &TxnState, tree: &Tree) -> Result<String> {
-        self.name_in(&self.latest_view(state), tree)
+        let snapshot = self.engine.snapshots.acquire();
+        self.name_in(&View { snapshot: snapshot.number(), ..self.latest_view(state) }, tree)
     }
 
     fn name_in(&self, view: &View<'_>, tree: &Tree) -> Result<String> {

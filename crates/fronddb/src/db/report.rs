@@ -107,7 +107,7 @@ impl RecoveryReport {
 pub struct RecoveryEstimate {
     /// Bytes of log that would be read.
     pub bytes: u64,
-    /// Messages that would be sorted.
+    /// Messages in level 0. What it has forgotten of rows that were written over and over would be sorted as well.
     pub messages: u64,
     /// Time, in microseconds, from the speed of earlier recoveries on this machine or a cautious guess.
     pub micros: u64,

@@ -150,7 +150,8 @@ impl Transaction {
     }
 
     /// Whether others have committed a change of `key` after this transaction's snapshot: then a locking read or a write of it
-    /// meets another row than its plain reads see. Stays so as long as the key is locked. False where the transaction has
+    /// meets another row than its plain reads see. It is to be asked with the key locked, and stays so as long as it is:
+    /// without the lock it may miss what is being committed. False where the transaction has
     /// taken no snapshot that lasts.
     ///
     /// # Errors

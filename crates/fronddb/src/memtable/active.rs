@@ -25,7 +25,6 @@ use super::leaves::{LeafCursor, LeafList};
 use super::node::Target;
 use super::presence::Presence;
 use super::sample::RangeSample;
-use super::txn_set::TxnSet;
 use crate::base::checksum::key_hash;
 use crate::base::key::tree_end;
 use crate::base::memory::{MemoryBudget, Purpose};
@@ -60,7 +59,6 @@ pub struct Memtable {
     list: Arc<LeafList>,
     presence: Presence,
     books: CachePadded<Books>,
-    txns: TxnSet,
     ranges: Ranges,
     budget: MemoryBudget,
 }
@@ -75,7 +73,6 @@ impl Memtable {
             list: Arc::new(LeafList::new(chunks)),
             presence: Presence::new(budget),
             books: CachePadded::new(books),
-            txns: TxnSet::default(),
             ranges: Ranges {
                 lists: ArcSwap::from_pointee(RangeLists::default()),
                 adding: Mutex::new(()),
@@ -116,27 +113,26 @@ impl Memtable {
         for (kind, count) in self.books.kinds.iter().zip(forgotten.into_iter().flatten()) {
             kind.fetch_sub(count.into(), Ordering::Relaxed);
         }
-        self.note(seq, txn);
+        self.note(seq);
     }
 
     #[inline]
-    fn note(&self, seq: u64, txn: TxnId) {
+    fn note(&self, seq: u64) {
         if seq > self.books.max_seq.load(Ordering::Relaxed) {
             self.books.max_seq.fetch_max(seq, Ordering::Relaxed);
         }
         if seq < self.books.min_seq.load(Ordering::Relaxed) {
             self.books.min_seq.fetch_min(seq, Ordering::Relaxed);
         }
-        self.txns.insert(txn);
     }
 
     /// Adds a range-delete; its stamp must be `Written`.
     pub fn insert_range(&self, range: RangeDelete) {
-        if let Stamp::Written { txn, .. } = range.stamp {
-            self.note(range.seq, txn);
-        } else {
-            debug_assert!(false, "a range-delete in a memtable is written by a transaction");
-        }
+        debug_assert!(
+            matches!(range.stamp, Stamp::Written { .. }),
+            "a range-delete in a memtable is written by a transaction"
+        );
+        self.note(range.seq);
         let bytes = range_bytes(&range);
         self.budget.add(Purpose::Level0, bytes);
         let _adding = self.ranges.adding.lock();
@@ -216,15 +212,10 @@ impl Memtable {
         std::array::from_fn(|kind| self.books.kinds[kind].load(Ordering::Relaxed))
     }
 
-    /// Lowest and highest sequence number, range-deletes included; `None` when empty.
+    /// Bounds of the sequence numbers of what was ever added, range-deletes included; `None` when empty.
     pub fn seq_bounds(&self) -> Option<(u64, u64)> {
         let bounds = (self.books.min_seq.load(Ordering::Relaxed), self.books.max_seq.load(Ordering::Relaxed));
         (bounds.0 <= bounds.1).then_some(bounds)
-    }
-
-    /// The transactions that wrote here, ascending.
-    pub fn txns(&self) -> Vec<TxnId> {
-        self.txns.to_vec()
     }
 }
 

@@ -21,7 +21,8 @@
 //! - S3, S4, S5: see [`super::leaf`].
 //! - S6: a link on level 0 is changed only under its leaf's latch.
 //! - S7: a root is the first node of its level, and no node of the tree has a higher level.
-//! - S8: a leaf's first message stays in it. So the one before what follows the anchor is in the anchor's leaf.
+//! - S8: a leaf's first message stays in it, and its anchor with that (of a tree's first leaf, which has none, a newer message may come
+//!   before). So the one before what follows the anchor is in the anchor's leaf.
 //!
 //! Latches: one node's at a time, taken with nothing else held.
 //!

@@ -4,7 +4,7 @@
 //! sealed, or what a reader sees.
 //!
 //! Rooms, in reading order: [`active`] (the memtable that writers add to), [`leaves`], [`leaf`], [`node`], [`arena`] and [`chunk_pool`]
-//! (its concurrent core and memory; with `sample` the only unsafe code), [`order`], [`presence`] (what need not be searched), [`sample`] (how much lies in a range), [`txn_set`], [`sorted`] (what recovery builds from the log in
+//! (its concurrent core and memory; with `sample` the only unsafe code), [`order`], [`presence`] (what need not be searched), [`sample`] (how much lies in a range), [`sorted`] (what recovery builds from the log in
 //! bulk), [`cursor`] (walking either), and here [`Level0`], which is either.
 //!
 //! Why an unrolled skip list, and with what numbers: `docs/decisions/0003-level-0.md`.
@@ -20,7 +20,6 @@ mod order;
 mod presence;
 mod sample;
 mod sorted;
-mod txn_set;
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +33,6 @@ pub use cursor::Level0Cursor;
 pub(crate) use sample::RangeSample;
 pub use sorted::{SortedMemtable, SortedPart};
 
-use crate::base::TxnId;
 use crate::format::Message;
 use crate::format::block::RangeLists;
 
@@ -119,14 +117,9 @@ impl Level0 {
         either!(self, memtable => memtable.kinds())
     }
 
-    /// Lowest and highest sequence number, range-deletes included; `None` when empty.
+    /// Bounds of the sequence numbers of what was ever added, range-deletes included; `None` when empty.
     pub fn seq_bounds(&self) -> Option<(u64, u64)> {
         either!(self, memtable => memtable.seq_bounds())
-    }
-
-    /// The transactions that wrote here, ascending.
-    pub fn txns(&self) -> Vec<TxnId> {
-        either!(self, memtable => memtable.txns())
     }
 }
 

@@ -3,7 +3,8 @@
 //! A search for each end says exactly how much of each node on the way lies inside. What lies wholly inside, below the
 //! nodes between the two ways, is estimated: some of those nodes are chosen evenly, and from each one goes down at random to a leaf;
 //! the product of the numbers of entries on that way is, on average, the number of messages below (Knuth 1975, "Estimating the efficiency of
-//! backtrack programs"). Where there are no more leaves than ways, all are looked at. Nodes are between half full and full, so a handful of ways comes near.
+//! backtrack programs"). Where there are no more leaves than ways, all are looked at. Most nodes are between half full and full (a leaf that has forgotten may be
+//! emptier), so a handful of ways comes near.
 //!
 //! Inner nodes may lag behind the leaves (see [`super::leaves`]): what they do not know yet is not counted.
 //!

@@ -21,7 +21,6 @@ use std::ops::ControlFlow;
 
 use super::active::range_bytes;
 use super::sample::RangeSample;
-use super::txn_set::TxnSet;
 use crate::base::TxnId;
 use crate::base::helpers::with_helpers;
 use crate::base::memory::{MemoryBudget, Purpose};
@@ -63,7 +62,6 @@ struct Books {
     kinds: [u64; 6],
     min_seq: u64,
     max_seq: u64,
-    txns: TxnSet,
     ranges: Vec<RangeDelete>,
     /// Bytes that messages take.
     bytes: usize,
@@ -92,18 +90,14 @@ pub struct SortedMemtable {
 
 impl Books {
     fn new() -> Books {
-        let txns = TxnSet::default();
-        Books { kinds: [0; 6], min_seq: u64::MAX, max_seq: 0, txns, ranges: Vec::new(), bytes: 0 }
+        Books { kinds: [0; 6], min_seq: u64::MAX, max_seq: 0, ranges: Vec::new(), bytes: 0 }
     }
 
     #[inline]
     fn note(&mut self, seq: u64, stamp: Stamp) {
         self.min_seq = self.min_seq.min(seq);
         self.max_seq = self.max_seq.max(seq);
-        match stamp {
-            Stamp::Written { txn, .. } => self.txns.insert(txn),
-            _ => debug_assert!(false, "messages of the log are written by a transaction"),
-        }
+        debug_assert!(matches!(stamp, Stamp::Written { .. }), "messages of the log are written by a transaction");
     }
 
     fn absorb(&mut self, other: Books) {
@@ -114,9 +108,6 @@ impl Books {
         self.max_seq = self.max_seq.max(other.max_seq);
         self.bytes += other.bytes;
         self.ranges.extend(other.ranges);
-        for txn in other.txns.to_vec() {
-            self.txns.insert(txn);
-        }
     }
 }
 
@@ -296,7 +287,6 @@ impl SortedMemtable {
         SortedMemtable { id, chunks, entries, coarse, books, ranges, memory_bytes, budget: budget.clone() }
     }
 
-    /// The index of the first message that is not before every message of `key`.
     /// See [`super::Level0::sample`]: exact but for the kinds.
     pub(super) fn sample(&self, lower: &[u8], upper: Option<&[u8]>) -> Option<RangeSample> {
         let last = upper.map_or(self.entries.len(), |upper| self.lower_bound(upper));
@@ -323,6 +313,7 @@ impl SortedMemtable {
         from + self.entries[from..end].partition_point(is_same)
     }
 
+    /// The index of the first message that is not before every message of `key`.
     #[inline]
     pub(super) fn lower_bound(&self, key: &[u8]) -> usize {
         let prefix = prefix_of(key);
@@ -402,11 +393,6 @@ impl SortedMemtable {
     /// Lowest and highest sequence number, range-deletes included; `None` when empty.
     pub fn seq_bounds(&self) -> Option<(u64, u64)> {
         (self.books.min_seq <= self.books.max_seq).then_some((self.books.min_seq, self.books.max_seq))
-    }
-
-    /// The transactions that wrote here, ascending.
-    pub fn txns(&self) -> Vec<TxnId> {
-        self.books.txns.to_vec()
     }
 }
 

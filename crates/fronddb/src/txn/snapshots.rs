@@ -161,8 +161,8 @@ impl Snapshots {
         live.into_iter().fold(CommitNumber(visible), CommitNumber::min)
     }
 
-    /// What a compaction that starts now must keep. The last of the snapshots is the visible number; the compaction
-    /// must keep every version committed above it, for snapshots acquired while it runs.
+    /// What a compaction, or a leaf of level 0 that forgets, must keep if it starts now. The last of the snapshots is the visible number; every
+    /// version committed above it has to be kept, for snapshots acquired meanwhile.
     pub fn retention<'a>(&self, statuses: &'a dyn Statuses) -> Retention<'a> {
         let (visible, live) = self.survey();
         let visible = CommitNumber(visible);

@@ -389,3 +389,28 @@ fn long_keys_that_are_alike_and_one_that_is_not_are_read_back() {
     assert_eq!(rows.len(), 3001);
     assert!(db.get(&tree, &alike(2999)).unwrap().is_some() && db.get(&tree, b"b").unwrap().is_some());
 }
+
+/// A cursor that sees the uncommitted and goes elsewhere stands at a message that is undone then; below it level 0 may have forgotten what was
+/// committed since the cursor was first positioned, but not what it comes to.
+#[test]
+fn a_row_stays_for_a_cursor_over_the_uncommitted_that_has_gone_elsewhere() {
+    let (_storage, db, tree) = fresh();
+    db.put(&tree, b"j", b"in a run").unwrap();
+    db.checkpoint().unwrap();
+    for key in [b"a", b"b", b"c"] {
+        db.put(&tree, key, b"before it in its leaf").unwrap();
+    }
+    let reader = db.begin(TxnOptions { isolation: Isolation::ReadUncommitted, ..TxnOptions::default() }).unwrap();
+    let mut cursor = reader.cursor(&tree, CursorOptions::default()).unwrap();
+    assert!(cursor.seek(b"j").unwrap());
+    db.put(&tree, b"k", b"first").unwrap();
+    let undone = begin(&db);
+    undone.put(&tree, b"k", b"undone").unwrap();
+    assert!(cursor.seek(b"j").unwrap());
+    undone.rollback().unwrap();
+    for number in 0..40u32 {
+        db.put(&tree, b"k", &number.to_be_bytes()).unwrap();
+    }
+    assert!(cursor.next().unwrap(), "a row that was there all the time");
+    assert_eq!(cursor.key(), b"k");
+}

@@ -40,9 +40,9 @@ pub(super) unsafe fn forget(leaf: &Leaf, retention: &Retention<'_>) -> Option<Fo
     let mut kept = 1u16;
     for rank in 1..order::count(order) {
         let newer = kept.ilog2() as usize;
-        let is_near = leaf.prefix(order, rank) == leaf.prefix(order, newer);
-        // A message that is not near lies in no cache of the processor.
-        let is_needless = is_near && {
+        // Elsewhere there is nothing to find, and the message lies in no cache of the processor.
+        let same_prefix = leaf.prefix(order, rank) == leaf.prefix(order, newer);
+        let is_needless = same_prefix && {
             let (above, below) = (message(newer), message(rank));
             above.key == below.key && is_written_over(&mut stamper, retention, &above, &below)
         };
