@@ -69,7 +69,8 @@ fn counted_as(message: &Message<'_>, older: Option<&Message<'_>>) -> usize {
     if puts(message) && is_put_before { 0 } else { message.kind as usize }
 }
 
-fn puts(message: &Message<'_>) -> bool {
+/// Whether its row is there afterwards, as far as it tells.
+pub(super) fn puts(message: &Message<'_>) -> bool {
     matches!(message.kind, Kind::Put | Kind::InsertIfAbsent | Kind::Update)
 }
 

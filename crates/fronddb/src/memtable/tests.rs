@@ -501,6 +501,29 @@ fn a_row_that_is_written_over_and_over_leaves_few_versions() {
     }
 }
 
+/// Of a row that came and went, and of one that went and came, what is left adds up to what it was: nothing more, nothing less.
+#[test]
+fn what_is_left_of_rows_that_come_and_go_adds_up() {
+    static ALL_COMMITTED: Fates = Fates { rolled_back: u64::MAX, open_from: u64::MAX };
+    for (rows, (first, then)) in (1..=9u64).flat_map(|rows| {
+        [(rows, (Kind::Put, Kind::Delete)), (rows, (Kind::Delete, Kind::Put)), (rows, (Kind::Put, Kind::Put))]
+    }) {
+        let memtable = Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(1 << 30)));
+        for seq in 0..100 * rows {
+            let (key, turn) = (inner(TreeId(1), &(seq % rows).to_be_bytes()), seq / rows);
+            let body = (seq, seq, 0, if turn % 2 == 0 { first } else { then }, false, vec![]);
+            memtable.insert(seq, (TxnId(seq), 0), &message(&key, &body), || {
+                Some(Retention { snapshots: vec![CommitNumber(seq.saturating_sub(1))], statuses: &ALL_COMMITTED })
+            });
+        }
+        assert!(memtable.messages() <= 20 * rows, "{} of {rows} rows", memtable.messages());
+        let sample = memtable.sample(&inner(TreeId(1), &[]), None).expect("a tree that is there");
+        let (puts, deletes) = (sample.kinds[Kind::Put as usize], sample.kinds[Kind::Delete as usize]);
+        let expected = if first == then { rows } else { 0 };
+        assert_eq!(puts.wrapping_sub(deletes), expected, "{first:?}, then {then:?}");
+    }
+}
+
 /// Where all versions have to stay, they lie in as few leaves as other rows do: about ten in each.
 #[test]
 fn versions_of_a_row_behind_a_full_leaf_share_leaves() {

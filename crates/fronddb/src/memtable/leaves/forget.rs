@@ -9,6 +9,9 @@
 //! a walk backward) from the oldest up, meets it, whatever leaves above and below meanwhile. A put and its single-delete do not leave together,
 //! as they may in a compaction: who comes to the put from below would not meet what takes it away.
 //!
+//! The oldest message of a row stays where it says another thing than the newest whether the row is there: by the two, estimates know what
+//! the row was before them ([`super::sample`](crate::memtable::sample)).
+//!
 //! Who reads without a snapshot has to know that nobody changes the row meanwhile, by its lock, or to look again when somebody did: else a
 //! change above the place that it has come to may be committed, and take away below what it was to find there.
 #![allow(unsafe_code, reason = "messages are reached by pointers")]
@@ -19,6 +22,7 @@ use crate::format::resolve::{Stamper, is_written_over};
 use crate::memtable::leaf::Leaf;
 use crate::memtable::node;
 use crate::memtable::order::{self, SLOTS};
+use crate::memtable::sample::puts;
 
 /// Fewer are not worth the search: the leaf is split then, and of its halves each is searched when it is full.
 const FORGOTTEN_MIN: usize = SLOTS / 4;
@@ -44,7 +48,10 @@ pub(super) unsafe fn forget(leaf: &Leaf, retention: &Retention<'_>) -> Option<Fo
         let same_prefix = leaf.prefix(order, rank) == leaf.prefix(order, newer);
         let is_needless = same_prefix && {
             let (above, below) = (message(newer), message(rank));
-            above.key == below.key && is_written_over(&mut stamper, retention, &above, &below)
+            let is_oldest = || rank + 1 == order::count(order) || message(rank + 1).key != below.key;
+            above.key == below.key
+                && is_written_over(&mut stamper, retention, &above, &below)
+                && (puts(&above) == puts(&below) || !is_oldest())
         };
         kept |= u16::from(!is_needless) << rank;
     }
