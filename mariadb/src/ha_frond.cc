@@ -16,6 +16,12 @@ using namespace frond;
 
 namespace {
 
+/* At SERIALIZABLE; but not of a statement that is a transaction of its own. */
+bool plain_reads_lock(THD *thd)
+{
+  return thd_tx_isolation(thd) == ISO_SERIALIZABLE && is_multi_statement(thd);
+}
+
 /* As an upper bound of a walk: none when empty. */
 frond_slice upper_slice(const Bytes &bytes)
 {
@@ -408,8 +414,7 @@ int ha_frond::external_lock(THD *thd, int lock_type)
   session->lock_table();
   if (lock_type == F_WRLCK)
     lock_mode= stored_lock_mode= FROND_LOCK_EXCLUSIVE;
-  else if (lock_mode == FROND_LOCK_NONE && thd_tx_isolation(thd) == ISO_SERIALIZABLE &&
-           thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
+  else if (lock_mode == FROND_LOCK_NONE && plain_reads_lock(thd))
     lock_mode= stored_lock_mode= FROND_LOCK_SHARED;
   if (locking())
     session->may_lock_rows();
@@ -425,9 +430,7 @@ int ha_frond::external_lock(THD *thd, int lock_type)
 /* HANDLER … READ is a plain read; in a SERIALIZABLE transaction, where plain reads lock, it locks the rows that are asked for. */
 void ha_frond::init_table_handle_for_HANDLER()
 {
-  THD *thd= ha_thd();
-  const bool reads_lock= thd_tx_isolation(thd) == ISO_SERIALIZABLE && thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN);
-  lock_mode= stored_lock_mode= reads_lock ? FROND_LOCK_SHARED : FROND_LOCK_NONE;
+  lock_mode= stored_lock_mode= plain_reads_lock(ha_thd()) ? FROND_LOCK_SHARED : FROND_LOCK_NONE;
   plain_walk= false;
   if (!walk_due)
     scan.resume(txn(), scan_mode(), hides_entries(active_index));
@@ -831,7 +834,7 @@ bool ha_frond::fills_empty_table() const
   if ((command != SQLCOM_LOAD && command != SQLCOM_INSERT_SELECT) || table->triggers ||
       thd->lex->has_returning() || thd->locked_tables_mode != LTM_NONE)
     return false;
-  bool alone= !thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN);
+  bool alone= !is_multi_statement(thd);
   bool said= thd_test_options(thd, OPTION_RELAXED_UNIQUE_CHECKS) && thd_test_options(thd, OPTION_NO_FOREIGN_KEY_CHECKS);
   if (!alone && !said)
     return false;
@@ -867,7 +870,7 @@ int ha_frond::begin_load()
   if (load)
     load->tell(ha_thd());
   /* Its snapshot may have rows there that others have deleted since. */
-  if (status == FROND_OK && !session->read_committed() && thd_test_options(ha_thd(), OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN)) {
+  if (status == FROND_OK && !session->read_committed() && is_multi_statement(ha_thd())) {
     session->overtook(share->primary);
     for (const Index_tree &index : share->indexes)
       if (index.unique)
@@ -1529,7 +1532,7 @@ int ha_frond::was_walked(uint index, const frond_row &entry, frond_slice primary
   Scan_bounds bounds;
   Bytes end;
   end.append(primary.data, primary.size);
-  append_successor(end);
+  to_successor(end);
   bounds.lower= slice(primary_key);
   bounds.upper= slice(end);
   frond_row row;
@@ -1614,7 +1617,7 @@ frond_status ha_frond::onward(bool ahead, bool beyond, frond_row *row)
   if (ahead) {
     rest.lower= slice(compared);
   } else {
-    append_successor(after);
+    to_successor(after);
     rest.upper= slice(after);
   }
   frond_status status= scan.begin(ahead, rest, row);
@@ -1728,7 +1731,7 @@ int ha_frond::step(Move move, uchar *record)
     at_point= false;
     Scan_bounds bounds;
     if (move == Move::next) {
-      append_successor(search_key);
+      to_successor(search_key);
       bounds.lower= slice(search_key);
       return walk(Move::first, bounds, record);
     }

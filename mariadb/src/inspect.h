@@ -67,7 +67,7 @@ bool list_transactions(const std::vector<Lock_view> &locks, std::vector<Transact
 const char *isolation_name(frond_isolation isolation);
 const char *codec_name(frond_codec codec);
 
-/* What the connection executes, in UTF-8, whatever its client speaks. With its latch on that held. */
+/* What a connection executes, in UTF-8, whatever its client speaks: the caller's own, or one whose LOCK_thd_data is held. */
 std::string query_of(THD *thd);
 
 /* A key of a tree as column values: "1, 'abc', NULL". */

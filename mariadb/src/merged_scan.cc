@@ -116,7 +116,7 @@ frond_status Merged_scan::again(bool ahead, frond_row *row)
   key.append_bytes(last_key);
   value.append_bytes(last_value);
   end.append_bytes(last_key);
-  append_successor(end);
+  to_successor(end);
   Scan_bounds rest;
   (ahead ? rest.lower : rest.upper)= slice(ahead ? key : end);
   const frond_row last= {slice(key), slice(value)};

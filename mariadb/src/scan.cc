@@ -92,7 +92,7 @@ frond_status Scan::look(bool ahead, bool beyond, frond_row *row)
   }
   Scan_bounds rest;
   if (ahead) {
-    append_successor(turning_key);
+    to_successor(turning_key);
     rest.lower= slice(turning_key);
   } else {
     rest.upper= slice(turning_key);

@@ -42,17 +42,16 @@ inline void prefix_end(const Bytes &prefix, Bytes &end)
     end.data()[end.size() - 1]++;
 }
 
-/* The lowest key above this one. */
-inline void append_successor(Bytes &key)
+/* Makes a key the lowest above it. Above the highest there is none: what it makes of that is refused as too long. */
+inline void to_successor(Bytes &key)
 {
-  if (key.size() < FROND_KEY_BYTES_MAX) {
-    key.append_byte(0);
-    return;
-  }
-  /* There is no longer one. */
   Bytes end;
-  prefix_end(key, end);
-  key= end;
+  if (key.size() == FROND_KEY_BYTES_MAX)
+    prefix_end(key, end); /* none is longer */
+  if (end.empty())
+    key.append_byte(0);
+  else
+    key= end;
 }
 
 /* Whether an entry is within the engine's limits. */
