@@ -83,10 +83,10 @@ experiments: plugin ## the published experiments on FROND, InnoDB and MyRocks; w
 	  $(if $(SCALE),--scale $(SCALE)) $(if $(ENGINES),--engines $(ENGINES)) $(if $(ONLY),--only $(ONLY)) \
 	  $(if $(IOPS),--iops $(IOPS)) $(if $(MEMORY),--memory $(MEMORY)) $(if $(FRESH),--fresh)
 
-in-turn: plugin ## sysbench in memory on FROND, InnoDB and MyRocks, in turn, ROUNDS=100 slices of 0.2 s each; prints a table (20 minutes)
+in-turn: plugin ## sysbench in memory on FROND, InnoDB and MyRocks, in turn, ROUNDS=100 slices of 0.2 s each; UNPAIRED=1: clients where the system puts them; prints a table (20 minutes)
 	@$(call need_sysbench,in-turn)
 	@FROND_SERVER_DIR=$(stock) $(CARGO) run --quiet --release -p frond-experiments -- --in-turn $(ROUNDS) \
-	  $(if $(SCALE),--scale $(SCALE)) $(if $(ENGINES),--engines $(ENGINES))
+	  $(if $(SCALE),--scale $(SCALE)) $(if $(ENGINES),--engines $(ENGINES)) $(if $(UNPAIRED),--unpaired)
 
 torture: setup ## crash tests and schedules, SEEDS=20000 of each, in release mode
 	MODEL_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --test it -- model --nocapture

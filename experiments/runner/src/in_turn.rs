@@ -7,13 +7,15 @@
 //! rounds each engine comes after each other one equally often ([`order`]), or nearly, if the number of rounds is none of those that make it so.
 //! Of the ratios of the rounds the geometric mean is told, with its standard error.
 //!
-//! Each client is a process of its own, and on the same processor as the session that serves it: the first on the first, the second on the
-//! second, and so on in turn. A message from one processor of a virtual machine to another takes longer than the statement itself, and which
+//! Each client is a process of its own. A message from one processor of a virtual machine to another takes longer than the statement itself, and which
 //! of the clients are on another than their session, the system leaves as it was when they came. By that alone a server was a fifth faster or slower
-//! from one start of the clients to the next, and with one client by twice. Whatever else the servers do has all processors.
+//! from one start of the clients to the next, and with one client by twice. So ([`Places`]) either each client is on the same processor as the session
+//! that serves it, the first on the first, the second on the second, and so on in turn; whatever else the servers do has all processors. Or the clients are
+//! where the system puts them, as those of a usual benchmark, and start anew several times; the error is then of what these starts gave.
 
 use std::collections::HashSet;
 use std::fs;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use frond_load::wire::{self, Connection};
@@ -37,8 +39,29 @@ use crate::tool::{self, Running};
 const SLICE: Duration = Duration::from_millis(200);
 /// How long a test runs before it is measured: what the test before has left to do is under way.
 const WARM: Duration = Duration::from_secs(1);
+/// So often clients start that are where the system puts them.
+const FREE_STARTS: usize = 6;
 /// Clients that have not come or left by then never will.
 const BEGIN: Duration = Duration::from_secs(30);
+
+/// Where clients and sessions run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Places {
+    /// A client on its session's processor.
+    Paired,
+    /// Where the system puts them.
+    Free,
+}
+
+impl Places {
+    /// How often the clients of a test start.
+    fn starts(self, rounds: usize) -> usize {
+        match self {
+            Places::Paired => 1,
+            Places::Free => FREE_STARTS.min(rounds),
+        }
+    }
+}
 
 /// A server under measurement, with the directory that goes with it. It is stopped but for its turn.
 struct Contestant {
@@ -63,24 +86,38 @@ struct Series {
 struct Cell {
     test: String,
     threads: u64,
+    /// How often the clients started, each time for an equal share of the rounds, or nearly.
+    starts: usize,
     series: Vec<Series>,
 }
 
 /// Measures, prints a line for each test as it is done, and writes the figures of all rounds to `in-turn.json`.
-pub(crate) fn run(context: &Context, engines: &[Engine], rounds: usize, commit: &str) -> Result<(), Failure> {
+pub(crate) fn run(
+    context: &Context,
+    engines: &[Engine],
+    (rounds, places): (usize, Places),
+    commit: &str,
+) -> Result<(), Failure> {
     let _datasets = cleanup::Directory::new(context.datasets.clone());
     let mut contestants = Vec::new();
     for &engine in engines.iter().chain([&Engine::Blackhole]) {
         println!("in turn: {} is loaded and started", engine.title());
         contestants.push(start(context, engine)?);
     }
-    println!("in turn: {rounds} rounds of {} s for each test on each engine, at {commit}", SLICE.as_secs_f64());
+    let clients = match places {
+        Places::Paired => "each client on its session's processor".to_string(),
+        Places::Free => format!("clients where the system puts them, {} starts", places.starts(rounds)),
+    };
+    println!(
+        "in turn: {rounds} rounds of {} s for each test on each engine, at {commit}; {clients}",
+        SLICE.as_secs_f64()
+    );
     println!("{}", header(engines));
     let mut cells_done = Vec::new();
     for (number, (test, threads)) in cells(&context.sizing).into_iter().enumerate() {
         // No two clients of all tests have the same keys; those of different engines have.
         let seed = 1 + 1000 * number as u64;
-        let cell = measure(context, &mut contestants, test, threads, (rounds, seed))?;
+        let cell = measure(context, &mut contestants, (test, threads, seed), rounds, places)?;
         println!("{}", line(&cell));
         cells_done.push(cell);
     }
@@ -132,7 +169,12 @@ impl Contestant {
     }
 
     /// Starts the clients of a test, and stops them when they have been at it for a moment.
-    fn begin(&mut self, context: &Context, test: &str, threads: u64, seed: u64) -> Result<Vec<Running>, Failure> {
+    fn begin(
+        &mut self,
+        context: &Context,
+        (test, threads, seed): (&str, u64, u64),
+        places: Places,
+    ) -> Result<Vec<Running>, Failure> {
         self.go_on()?;
         // The next client may be served by the thread that served one of the test before.
         self.wait_for_sessions("leave", |sessions| sessions.is_empty().then_some(()))?;
@@ -141,6 +183,9 @@ impl Contestant {
             clients.push(sysbench::start(&self.server, test, context.sizing.sysbench_rows, seed + number)?);
             let session = self.wait_for_sessions("come", |sessions| sessions.difference(&known).next().copied())?;
             known.insert(session);
+            if places == Places::Free {
+                continue;
+            }
             let mut one = CpuSet::new();
             one.set(processors[number as usize % processors.len()]);
             place(session, &one);
@@ -222,23 +267,31 @@ fn place(task: i32, processors: &CpuSet) {
 fn measure(
     context: &Context,
     contestants: &mut [Contestant],
-    test: &str,
-    threads: u64,
-    (rounds, seed): (usize, u64),
+    (test, threads, seed): (&str, u64, u64),
+    rounds: usize,
+    places: Places,
 ) -> Result<Cell, Failure> {
-    let mut clients = Vec::new();
-    for one in contestants.iter_mut() {
-        clients.push(one.begin(context, test, threads, seed)?);
-    }
     let new =
         |one: &Contestant| Series { engine: one.engine, statements: Vec::new(), seconds: Vec::new(), cpu_seconds: 0.0 };
     let mut series: Vec<Series> = contestants.iter().map(new).collect();
-    for round in 0..rounds {
-        for at in order(round, contestants.len()) {
-            contestants[at].turn(&mut clients[at], &mut series[at])?;
+    let starts = places.starts(rounds);
+    for start in 0..starts {
+        let mut clients = Vec::new();
+        for one in contestants.iter_mut() {
+            clients.push(one.begin(context, (test, threads, seed + 100 * start as u64), places)?);
+        }
+        for round in share(rounds, starts, start) {
+            for at in order(round, contestants.len()) {
+                contestants[at].turn(&mut clients[at], &mut series[at])?;
+            }
         }
     }
-    Ok(Cell { test: test.into(), threads, series })
+    Ok(Cell { test: test.into(), threads, starts, series })
+}
+
+/// The rounds of a start, of so many.
+fn share(rounds: usize, starts: usize, start: usize) -> Range<usize> {
+    rounds * start / starts..rounds * (start + 1) / starts
 }
 
 /// Who comes when in a round, of `count`. In `count` rounds, twice as many where `count` is odd, each comes at each place equally often, and
@@ -281,10 +334,17 @@ impl Cell {
         self.series.iter().filter(|series| Engine::RIVALS.contains(&series.engine))
     }
 
-    /// FROND's rate by a rival's, round by round.
+    /// FROND's rate by a rival's, round by round; where clients started several times, the mean of each start.
     fn ratios(&self, rival: &Series) -> Vec<f64> {
         let own = self.of(Engine::Frond).into_iter().flat_map(Series::rates);
-        own.zip(rival.rates()).map(|(own, rival)| own / rival).collect()
+        let ratios: Vec<f64> = own.zip(rival.rates()).map(|(own, rival)| own / rival).collect();
+        match self.starts {
+            1 => ratios,
+            starts => {
+                let of_start = |start| mean_ratio(&ratios[share(ratios.len(), starts, start)]).0;
+                (0..starts).map(of_start).collect()
+            }
+        }
     }
 }
 
@@ -350,6 +410,7 @@ mod tests {
         let cell = Cell {
             test: "oltp_insert".into(),
             threads: 16,
+            starts: 1,
             series: vec![
                 series(Engine::Frond, &[110, 330, 121], 12.5),
                 series(Engine::Innodb, &[100, 300, 100], 14.0),
@@ -357,6 +418,12 @@ mod tests {
             ],
         };
         assert_eq!(line(&cell), "| insert | 16 | 374 | 333 | 1.136 ± 0.036 | 10.5 | 12.0 |");
+        // Of two starts the second had the second and the third round.
+        let twice = Cell { starts: 2, ..cell };
+        let rival = twice.rivals().next().expect("InnoDB");
+        let expected = [1.1, (1.1f64 * 1.21).sqrt()];
+        assert!(twice.ratios(rival).iter().zip(expected).all(|(ratio, expected)| (ratio - expected).abs() < 1e-9));
+        let cell = twice;
         let columns =
             header(&[Engine::Frond, Engine::Innodb]).lines().map(|line| line.matches('|').count()).collect::<Vec<_>>();
         assert_eq!(columns, [8, 8]);

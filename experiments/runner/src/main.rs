@@ -41,6 +41,7 @@ use clap::{Parser, ValueEnum};
 use context::Context;
 use engine::Engine;
 use failure::{Failure, While};
+use in_turn::Places;
 use limits::{Cage, InForce};
 use machine::Machine;
 use plan::{Experiment, Finding, Part, parts};
@@ -74,6 +75,9 @@ struct Arguments {
     /// Only sysbench in memory, on the servers of all engines in turn, in so many rounds; prints a table and writes no report
     #[arg(long, value_name = "ROUNDS", conflicts_with_all = ["only", "report_only", "fresh"])]
     in_turn: Option<std::num::NonZero<u16>>,
+    /// With --in-turn: clients run where the system puts them, not on their sessions' processors, and start six times
+    #[arg(long, requires = "in_turn")]
+    unpaired: bool,
     /// Only write the report from the finished parts of this commit, plugin and size
     #[arg(long)]
     report_only: bool,
@@ -127,7 +131,8 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     let mut missing = Vec::new();
     let parts = feasible(parts(&sizing, &experiments, &engines), &out, &mut missing);
     if let Some(rounds) = arguments.in_turn {
-        return in_turn(&checkout, &out, sizing, installation, &engines, rounds.get());
+        let places = if arguments.unpaired { Places::Free } else { Places::Paired };
+        return in_turn(&checkout, &out, sizing, installation, &engines, (usize::from(rounds.get()), places));
     }
     let whole = plan::parts(&sizing, Experiment::value_variants(), Engine::value_variants());
     let identify =
@@ -195,14 +200,14 @@ fn in_turn(
     sizing: Sizing,
     installation: Installation,
     engines: &[Engine],
-    rounds: u16,
+    rounds: (usize, Places),
 ) -> Result<bool, Failure> {
     if !sysbench::is_installed() {
         return Err("sysbench is not installed".into());
     }
     let context = make_context(installation, out, sizing, engines)?;
     make_room(&context)?;
-    in_turn::run(&context, engines, usize::from(rounds), &commit(checkout))?;
+    in_turn::run(&context, engines, rounds, &commit(checkout))?;
     Ok(true)
 }
 
