@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `frond-flush` | seals memtables into the tree and publishes; the work of the next as well when `background_threads` is 1 |
 //! | `frond-work-N` | flushes and compactions, the most urgent first, then cleans up after bulk loads, snapshots and rollbacks, then what readers would have flushed; `background_threads` less one of them |
-//! | `frond-tick` | prepares log segments, begins checkpoints and publishes when that is due, forgets, shrinks, warms the cache |
+//! | `frond-tick` | prepares log segments and memory of level 0, begins checkpoints and publishes when that is due, forgets, shrinks, warms the cache |
 //! | `frond-sync` | syncs the log by its period, whatever the others wait for |
 //! | `frond-read-N` | reads what cursors ask for before they need it ([`crate::store::Store::ask`]) |
 //!
@@ -156,8 +156,9 @@ impl Threads {
             return Ok(());
         }
         self.spawn(engine, "frond-tick".to_owned(), |engine| {
-            engine.tick()?;
-            engine.wake.rest(TICK);
+            if !engine.tick()? {
+                engine.wake.rest(TICK);
+            }
             Ok(())
         })?;
         self.spawn(engine, "frond-sync".to_owned(), |engine| {
@@ -305,11 +306,12 @@ impl Engine {
         Ok(())
     }
 
-    /// What has to be done now and then, besides moving messages down.
-    fn tick(&self) -> Result<()> {
+    /// What has to be done now and then, besides moving messages down. True when it is to be done again at once.
+    fn tick(&self) -> Result<bool> {
         self.begin_once()?;
         self.tend()?;
-        self.warm_step();
+        self.chunk_pool.prepare();
+        let warms_on = self.warm_step();
         if let Some(cause) = self.due_checkpoint() {
             // The rest is for the thread that seals.
             if self.begin_checkpoint(cause)? && cause == CheckpointCause::Time {
@@ -318,7 +320,7 @@ impl Engine {
         } else if self.due_publication() {
             self.publish()?;
         }
-        Ok(())
+        Ok(warms_on)
     }
 
     /// The first background work after opening: what opening need not wait for.
