@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 
 use super::{ChunkPool, Level0, Level0Cursor, Memtable, SortedMemtable, SortedPart};
-use crate::base::CommitNumber;
 use crate::base::checksum::key_hash;
 use crate::base::key::inner;
 use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::random::mix;
+use crate::base::{CommitNumber, Result};
 use crate::base::{TreeId, TxnId};
 use crate::format::block::RangeLists;
 use crate::format::program::{Op, Program};
-use crate::format::resolve::{Found, KeyReader};
+use crate::format::resolve::{Found, KeyReader, Sink, Stamper, compact};
 use crate::format::{Kind, Message, RangeDelete, Retention, Stamp, Status, Statuses, Uncommitted, View};
 
 /// A message without its key: sequence number, transaction, step, kind, blob flag, payload.
@@ -522,6 +522,56 @@ fn what_is_left_of_rows_that_come_and_go_adds_up() {
         let expected = if first == then { rows } else { 0 };
         assert_eq!(puts.wrapping_sub(deletes), expected, "{first:?}, then {then:?}");
     }
+}
+
+/// What a compaction keeps.
+#[derive(Default)]
+struct Left(Vec<Kind>);
+
+impl Sink for Left {
+    fn keep(&mut self, message: &Message<'_>) -> Result<()> {
+        self.0.push(message.kind);
+        Ok(())
+    }
+
+    fn drop_blob(&mut self, _payload: &[u8]) {
+        unreachable!("no blobs here");
+    }
+}
+
+/// A row comes and goes by single-deletes over a put that lies deeper, and level 0 forgets what was rolled back in between. Were a
+/// single-delete forgotten too under the next put, the one after it would leave with that put, and uncover the one that lies deeper.
+#[test]
+fn what_is_forgotten_leaves_each_put_its_single_delete() {
+    let key = inner(TreeId(1), b"row");
+    let memtable = Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(1 << 30)));
+    let deeper: Body = (1, 1, 0, Kind::Put, false, vec![]);
+    let (mut is_there, mut newest, mut written) = (true, 1, 0);
+    for seq in (12..2_000).filter(|seq| seq % 10 == 2 || seq % 50 == 3) {
+        let open = Fates { rolled_back: 2, open_from: seq };
+        let kind = if is_there { Kind::SingleDelete } else { Kind::Put };
+        memtable.insert(seq, (TxnId(seq), 0), &message(&key, &(seq, seq, 0, kind, false, vec![])), || {
+            Some(Retention { snapshots: vec![CommitNumber(newest)], statuses: &open })
+        });
+        written += 1;
+        if seq % 10 != 2 {
+            (is_there, newest) = (!is_there, seq);
+        }
+        let mut found = Vec::new();
+        let _ = memtable.get(&key, key_hash(&key), |message| {
+            found.push(body(message));
+            ControlFlow::Continue(())
+        });
+        found.push(deeper.clone());
+        let messages: Vec<_> = found.iter().map(|body| message(&key, body)).collect();
+        let ended = Fates { rolled_back: 2, open_from: seq + 1 };
+        let retention = Retention { snapshots: vec![CommitNumber(newest)], statuses: &ended };
+        let mut left = Left::default();
+        compact(&mut Stamper::new(), &retention, true, &messages, &[], &mut left).expect("no programs here");
+        let expected = if is_there { vec![Kind::Put] } else { vec![] };
+        assert_eq!(left.0, expected, "after {seq}, of {found:?}");
+    }
+    assert!(memtable.messages() < written, "nothing was forgotten");
 }
 
 /// Where all versions have to stay, they lie in as few leaves as other rows do: about ten in each.

@@ -236,6 +236,23 @@ fn compacted(retention: &Retention<'_>, bottom: bool, messages: &[Owned], ranges
     kept.0
 }
 
+/// Level 0 forgets among these neighbours.
+fn without_written_over(retention: &Retention<'_>, messages: &[Owned]) -> Vec<Owned> {
+    let (mut stamper, mut left) = (Stamper::new(), Vec::<Owned>::new());
+    for message in messages {
+        let is_needless = |newer: &Owned| is_written_over(&mut stamper, retention, &newer.borrow(), &message.borrow());
+        if !left.last().is_some_and(is_needless) {
+            left.push(message.clone());
+        }
+    }
+    left
+}
+
+/// Some of so many neighbours: from the lower number to the other, as far as there are so many.
+fn part((one, other): (usize, usize), count: usize) -> (usize, usize) {
+    (one.min(other).min(count), one.max(other).min(count))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
 
@@ -245,6 +262,7 @@ proptest! {
         snapshot_bits: u8,
         horizon in 0u64..8,
         rounds in prop::collection::vec((0usize..12, 0usize..12), 1..4),
+        forgotten in (0usize..12, 0usize..12),
     ) {
         let world = play(&history);
         let newest = world.fates.iter().filter_map(|fates| match fates.whole {
@@ -267,24 +285,24 @@ proptest! {
         let added = View { snapshot: CommitNumber(horizon), own, uncommitted: Uncommitted::Added, statuses: &world.fates };
         prop_assert_eq!(replay(&world, &added), read(&world, &added, &world.messages, &world.ranges), "reading what is added");
 
-        // What level 0 drops by itself: the same for all of them, and for who sees what is not committed.
-        let mut stamper = Stamper::new();
-        let mut left: Vec<Owned> = Vec::new();
-        for message in &world.messages {
-            if !left.last().is_some_and(|newer| is_written_over(&mut stamper, &retention, &newer.borrow(), &message.borrow())) {
-                left.push(message.clone());
-            }
-        }
+        // What level 0 drops by itself, of all messages: the same for all of them, and for who sees what is not committed.
+        let left = without_written_over(&retention, &world.messages);
         let got: Vec<_> = views.iter().map(|view| read(&world, view, &left, &world.ranges)).collect();
         prop_assert_eq!(&expected, &got, "left {:?}", left);
         let seen = View { snapshot: CommitNumber::LATEST, own: None, uncommitted: Uncommitted::Seen, statuses: &world.fates };
         prop_assert_eq!(read(&world, &seen, &world.messages, &world.ranges), read(&world, &seen, &left, &world.ranges));
 
-        // Any neighbours, several times over, then everything at the bottom.
+        // The same of neighbours: what is older lay deeper, and what is newer had not been written.
         let mut messages = world.messages.clone();
-        for (from, to) in rounds {
-            let (from, to) = (from.min(messages.len()), to.min(messages.len()));
-            let (from, to) = (from.min(to), from.max(to));
+        let (from, to) = part(forgotten, messages.len());
+        let left = without_written_over(&retention, &messages[from..to]);
+        messages.splice(from..to, left);
+        let got: Vec<_> = views.iter().map(|view| read(&world, view, &messages, &world.ranges)).collect();
+        prop_assert_eq!(&expected, &got, "forgetting in {}..{} leaves {:?}", from, to, messages);
+
+        // Of what level 0 has left, any neighbours, several times over, then everything at the bottom.
+        for round in rounds {
+            let (from, to) = part(round, messages.len());
             // A part sees the range-deletes that lie in it or above: below it they would not be read.
             let oldest = messages[from..to].last().map_or(0, |message| message.seq);
             let ranges: Vec<_> = world.ranges.iter().copied().filter(|(seq, _)| *seq > oldest).collect();
@@ -333,6 +351,21 @@ fn a_single_delete_leaves_only_with_its_put() {
     assert_eq!(compacted(&retention, false, &put_over, &[]), put_over, "the older put lies deeper");
     let all = [message(4, Kind::SingleDelete), message(3, Kind::Put), message(2, Kind::SingleDelete)];
     assert_eq!(compacted(&retention, false, &all, &[]), [message(2, Kind::SingleDelete)]);
+}
+
+/// What level 0 forgets while everybody sees both messages: whatever lies under a put or delete, but no single-delete, and nothing under one (R4).
+#[test]
+fn a_single_delete_is_not_written_over_and_writes_nothing_over() {
+    let fates: Vec<Fates> = Vec::new();
+    let retention = Retention { snapshots: vec![CommitNumber(5)], statuses: &fates };
+    for newer in [Kind::Put, Kind::InsertIfAbsent, Kind::Delete, Kind::SingleDelete, Kind::Update] {
+        for older in [Kind::Put, Kind::InsertIfAbsent, Kind::Delete, Kind::SingleDelete, Kind::Update] {
+            let pair = [settled(4, newer, program(4)), settled(3, older, program(3))];
+            let expected = matches!(newer, Kind::Put | Kind::Delete) && older != Kind::SingleDelete;
+            let left = without_written_over(&retention, &pair).len();
+            assert_eq!(left, if expected { 1 } else { 2 }, "{older:?} under {newer:?}");
+        }
+    }
 }
 
 #[test]
