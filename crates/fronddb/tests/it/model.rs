@@ -4,6 +4,8 @@
 //! `MODEL_SEED=17 cargo test --test it model` runs one, `MODEL_SEEDS=5000` more than the default number, `MODEL_FROM=100000`
 //! others.
 
+mod cursors;
+
 use std::collections::BTreeMap;
 
 use fronddb::io::MemoryStorage;
@@ -12,6 +14,7 @@ use fronddb::{
     Program, Result, Savepoint, Transaction, Tree, TreeOptions, TxnOptions, Wait,
 };
 
+use self::cursors::Held;
 use crate::support::{Random, collect, collect_backward, options};
 
 type Key = (usize, Vec<u8>);
@@ -62,6 +65,17 @@ impl Change {
         }
     }
 
+    /// The tree and the first key that it may have changed.
+    fn place(&self) -> Option<(usize, &Vec<u8>)> {
+        match self {
+            Change::Put(key, _) | Change::InsertIfAbsent(key, _) | Change::Append(key, _) | Change::Delete(key) => {
+                Some((key.0, &key.1))
+            }
+            Change::Nothing => None,
+            Change::DeleteRange(tree, lower, _) => Some((*tree, lower)),
+        }
+    }
+
     fn touches(&self, key: &Key) -> bool {
         match self {
             Change::Put(written, _) | Change::InsertIfAbsent(written, _) | Change::Append(written, _) => written == key,
@@ -93,6 +107,7 @@ struct Open {
     snapshot: Option<Snapshot>,
     changes: Vec<Change>,
     marks: Vec<(Savepoint, usize)>,
+    cursors: Vec<Held>,
 }
 
 struct World {
@@ -198,7 +213,12 @@ impl World {
                 self.single(durability);
             }
             98 if self.random.below(3) == 0 => self.crash(),
+            98 => self.write_over(),
             _ => while self.db.step_background().unwrap() {},
+        }
+        self.follow_cursors();
+        if self.random.below(4) == 0 {
+            self.move_cursors();
         }
     }
 
@@ -219,8 +239,17 @@ impl World {
             ..TxnOptions::default()
         };
         let txn = self.db.begin(options).unwrap();
-        let (changes, marks) = (Vec::new(), Vec::new());
-        self.open.push(Open { txn, isolation, durability, first_updater_wins, snapshot: None, changes, marks });
+        let (changes, marks, cursors) = (Vec::new(), Vec::new(), Vec::new());
+        self.open.push(Open {
+            txn,
+            isolation,
+            durability,
+            first_updater_wins,
+            snapshot: None,
+            changes,
+            marks,
+            cursors,
+        });
     }
 
     /// The transaction has its snapshot, from now on if it had none.
@@ -362,6 +391,7 @@ impl World {
             if let Some(snapshot) = &mut open.snapshot {
                 snapshot.map.retain(|(tree, _), _| *tree != at);
             }
+            open.cursors.extract_if(.., |held| held.tree() == at).for_each(|held| held.refuses(ErrorKind::NotFound));
         }
         true
     }
@@ -490,11 +520,13 @@ impl World {
     fn end(&mut self) {
         let Some(at) = self.pick() else { return };
         let open = self.open.swap_remove(at);
+        let is_over = |cursors: Vec<Held>| cursors.into_iter().for_each(|held| held.refuses(ErrorKind::Closed));
         if self.random.below(4) == 0 {
             open.txn.rollback().unwrap();
-            return;
+            return is_over(open.cursors);
         }
         open.txn.commit().unwrap();
+        is_over(open.cursors);
         // A commit without messages logs nothing, so it waits for nothing.
         let wrote = open.changes.iter().any(|change| !matches!(change, Change::Nothing));
         self.commit(open.changes);
@@ -504,7 +536,22 @@ impl World {
     }
 
     fn single(&mut self, durability: Durability) {
-        let (key, value) = (self.key(), self.value());
+        let key = self.key();
+        self.single_at(key, durability);
+    }
+
+    /// A few rows are written over and over: level 0 forgets what nobody sees any more, under cursors that stand there.
+    fn write_over(&mut self) {
+        let keys = [self.key(), self.key(), self.key()];
+        let count = 1 + self.random.below(3) as usize;
+        for turn in 0..30 {
+            self.single_at(keys[turn % count].clone(), Durability::None);
+            self.follow_cursors();
+        }
+    }
+
+    fn single_at(&mut self, key: Key, durability: Durability) {
+        let value = self.value();
         let mut batch = fronddb::WriteBatch::new();
         let change = if key.0 == ENTRIES && self.committed().contains_key(&key) {
             batch.single_delete(&self.trees[key.0], &key.1).unwrap();
@@ -532,6 +579,7 @@ impl World {
         let mut names = (0..).map(|number: u32| format!("xid {number}").into_bytes());
         let xid = names.find(|name| !self.prepared.contains_key(name)).unwrap();
         open.txn.prepare(&xid).unwrap();
+        open.cursors.into_iter().for_each(|held| held.refuses(ErrorKind::Closed));
         self.prepared.insert(xid, open.changes);
         self.durable();
     }
