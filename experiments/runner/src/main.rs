@@ -132,7 +132,7 @@ fn run(arguments: &Arguments) -> Result<bool, Failure> {
     let parts = feasible(parts(&sizing, &experiments, &engines), &out, &mut missing);
     if let Some(rounds) = arguments.in_turn {
         let places = if arguments.unpaired { Places::Free } else { Places::Paired };
-        return in_turn(&checkout, &out, sizing, installation, &engines, (usize::from(rounds.get()), places));
+        return in_turn(&checkout, &out, sizing, installation, &engines, usize::from(rounds.get()), places);
     }
     let whole = plan::parts(&sizing, Experiment::value_variants(), Engine::value_variants());
     let identify =
@@ -200,14 +200,15 @@ fn in_turn(
     sizing: Sizing,
     installation: Installation,
     engines: &[Engine],
-    rounds: (usize, Places),
+    rounds: usize,
+    places: Places,
 ) -> Result<bool, Failure> {
     if !sysbench::is_installed() {
         return Err("sysbench is not installed".into());
     }
     let context = make_context(installation, out, sizing, engines)?;
     make_room(&context)?;
-    in_turn::run(&context, engines, rounds, &commit(checkout))?;
+    in_turn::run(&context, engines, rounds, places, &commit(checkout))?;
     Ok(true)
 }
 

@@ -11,7 +11,7 @@ use crate::format::hot_keys;
 use crate::io::{read_file, replace_file};
 
 const HOT_FILE: &str = "hot-keys";
-/// Most keys kept: blocks of about a gibibyte, which are read within half a minute, or a quarter of that.
+/// Most keys kept: blocks of about a gibibyte, which are read within half a minute, or a third of that.
 const KEYS_MAX: usize = 1 << 16;
 /// How long one step reads.
 const STEP: Duration = Duration::from_millis(10);

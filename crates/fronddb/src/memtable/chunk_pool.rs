@@ -28,8 +28,6 @@ struct Spare {
     had: [usize; ARENAS],
     /// Large chunks that arenas have.
     lent: usize,
-    /// One was taken since the last look, and fewer than [`AHEAD`] were left.
-    is_short: bool,
 }
 
 #[derive(Debug)]
@@ -57,10 +55,8 @@ impl ChunkPool {
     pub(super) fn take(&self, bytes: usize) -> PageBuf {
         if bytes == LARGE_PAGE_BYTES {
             let mut spare = self.0.spare.lock();
-            let taken = spare.chunks.pop();
             spare.lent += 1;
-            spare.is_short = spare.lent >= LENT_MIN && spare.chunks.len() < AHEAD;
-            if let Some(taken) = taken {
+            if let Some(taken) = spare.chunks.pop() {
                 return taken;
             }
         }
@@ -91,9 +87,8 @@ impl ChunkPool {
     }
 
     fn is_short(&self) -> bool {
-        let mut spare = self.0.spare.lock();
-        spare.is_short &= spare.chunks.len() < AHEAD;
-        spare.is_short
+        let spare = self.0.spare.lock();
+        spare.lent >= LENT_MIN && spare.chunks.len() < AHEAD
     }
 
     /// All chunks of an arena.

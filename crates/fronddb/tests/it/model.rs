@@ -213,8 +213,12 @@ impl World {
                 self.single(durability);
             }
             98 if self.random.below(3) == 0 => self.crash(),
-            98 => self.write_over(),
-            _ => while self.db.step_background().unwrap() {},
+            step => {
+                if step == 98 {
+                    self.write_over();
+                }
+                while self.db.step_background().unwrap() {}
+            }
         }
         self.follow_cursors();
         if self.random.below(4) == 0 {
@@ -391,7 +395,7 @@ impl World {
             if let Some(snapshot) = &mut open.snapshot {
                 snapshot.map.retain(|(tree, _), _| *tree != at);
             }
-            open.cursors.extract_if(.., |held| held.tree() == at).for_each(|held| held.refuses(ErrorKind::NotFound));
+            open.cursors.extract_if(.., |held| held.tree == at).for_each(|held| held.refuses(ErrorKind::NotFound));
         }
         true
     }
@@ -520,13 +524,12 @@ impl World {
     fn end(&mut self) {
         let Some(at) = self.pick() else { return };
         let open = self.open.swap_remove(at);
-        let is_over = |cursors: Vec<Held>| cursors.into_iter().for_each(|held| held.refuses(ErrorKind::Closed));
         if self.random.below(4) == 0 {
             open.txn.rollback().unwrap();
-            return is_over(open.cursors);
+            return cursors::are_closed(open.cursors);
         }
         open.txn.commit().unwrap();
-        is_over(open.cursors);
+        cursors::are_closed(open.cursors);
         // A commit without messages logs nothing, so it waits for nothing.
         let wrote = open.changes.iter().any(|change| !matches!(change, Change::Nothing));
         self.commit(open.changes);
@@ -579,7 +582,7 @@ impl World {
         let mut names = (0..).map(|number: u32| format!("xid {number}").into_bytes());
         let xid = names.find(|name| !self.prepared.contains_key(name)).unwrap();
         open.txn.prepare(&xid).unwrap();
-        open.cursors.into_iter().for_each(|held| held.refuses(ErrorKind::Closed));
+        cursors::are_closed(open.cursors);
         self.prepared.insert(xid, open.changes);
         self.durable();
     }

@@ -48,7 +48,7 @@ enum Base {
 
 pub(super) struct Held {
     cursor: Cursor,
-    tree: usize,
+    pub(super) tree: usize,
     /// Of its bounds.
     keys: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     locks: bool,
@@ -89,10 +89,11 @@ impl Held {
         let error = self.cursor.first().unwrap_err();
         assert_eq!((error.kind(), self.cursor.valid()), (kind, false), "{error}");
     }
+}
 
-    pub(super) fn tree(&self) -> usize {
-        self.tree
-    }
+/// Their transaction has ended.
+pub(super) fn are_closed(cursors: Vec<Held>) {
+    cursors.into_iter().for_each(|held| held.refuses(ErrorKind::Closed));
 }
 
 impl World {
@@ -251,14 +252,14 @@ impl World {
         let found = shown.filter(|_| held.cursor.valid());
         // What it passed, and what it came to.
         let (forward, begin) = (to.is_forward(), from.as_ref());
-        let is_past = |key: &Vec<u8>| {
-            let begins = match &to {
-                Move::Seek(sought) => key >= sought,
-                Move::SeekForPrev(sought) => key <= sought,
-                _ => begin.is_none_or(|begin| if forward { key > begin } else { key < begin }),
-            };
+        let is_ahead = |key: &Vec<u8>| match &to {
+            Move::Seek(sought) => key >= sought,
+            Move::SeekForPrev(sought) => key <= sought,
+            _ => begin.is_none_or(|begin| if forward { key > begin } else { key < begin }),
+        };
+        let is_passed = |key: &Vec<u8>| {
             let ends = |(end, _): &(Vec<u8>, Vec<u8>)| if forward { key < end } else { key > end };
-            begins && found.as_ref().is_none_or(ends)
+            is_ahead(key) && found.as_ref().is_none_or(ends)
         };
         let (tree, locks) = (held.tree, held.locks);
         let may_be = |key: &Vec<u8>, value: Option<&Vec<u8>>| {
@@ -268,22 +269,10 @@ impl World {
             }
             held.states.get(key).map_or(value.is_none(), |states| states.iter().any(|state| state.as_ref() == value))
         };
-        let passed = held.states.keys().chain(rows.keys()).find(|key| is_past(key) && !may_be(key, None));
+        let passed = held.states.keys().chain(rows.keys()).find(|key| is_passed(key) && !may_be(key, None));
         assert_eq!(passed, None, "{context}: passed over, found {found:?}");
         if let Some((key, value)) = found {
-            let begins = match (&to, begin) {
-                (Move::Seek(sought), _) => key >= *sought,
-                (Move::SeekForPrev(sought), _) => key <= *sought,
-                (_, Some(begin)) => {
-                    if forward {
-                        key > *begin
-                    } else {
-                        key < *begin
-                    }
-                }
-                _ => true,
-            };
-            assert!(begins && may_be(&key, Some(&value)), "{context}: found {key:?} {value:?}");
+            assert!(is_ahead(&key) && may_be(&key, Some(&value)), "{context}: found {key:?} {value:?}");
             held.at = At::Row(key, value);
         }
     }
