@@ -16,8 +16,8 @@
 //! call ([`writer`]).
 //! Who comes meanwhile waits, and one of those becomes the next: group commit (DeWitt et al., SIGMOD 1984) that clocks
 //! itself, without timers, also for commits that wait for the write alone. A sync wakes those whom it served and one of
-//! those who came after it began, who becomes the next leader. Where more threads commit than there are processors, a leader of
-//! syncs lets others run before it writes ([`passes`]). The write and the sync are separate roles, so that while
+//! those who came after it began, who becomes the next leader. Where more threads commit than there are processors, syncs
+//! are for groups ([`passes`]). The write and the sync are separate roles, so that while
 //! one thread syncs another can write on. Where nobody does they are one step.
 //!
 //! *Rotate.* The log is cut at its end: the next record begins a new segment. Only the position is noted; the writer
@@ -87,7 +87,6 @@ use self::writer::Writer;
 use crate::base::compress::Codec;
 use crate::base::memory::Purpose;
 use crate::base::metrics::Histogram;
-use crate::base::processors;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::{Error, ErrorKind, Lsn, Result};
@@ -146,14 +145,14 @@ pub struct Log {
     boundaries: Mutex<Boundaries>,
     writer: Mutex<Writer>,
     sync_role: Mutex<()>,
+    /// Somebody lets others come, and takes the role then.
+    gathering: AtomicBool,
     /// Of those who wait for the write alone; others write beside it.
     write_role: Mutex<()>,
     syncing: Mutex<()>,
     /// Those who wait for a sync, and those who wait for the write alone.
     wait_sync: Waiters,
     wait_write: Waiters,
-    /// How many this process could use when the log was opened.
-    processors: usize,
     pool: Pool,
     compressors: Mutex<Vec<Compression>>,
     trials: Trials,
@@ -258,11 +257,11 @@ impl Log {
             boundaries: Mutex::new(Boundaries { pending: VecDeque::new(), latest: end, is_large_coming: false }),
             writer: Mutex::new(writer),
             sync_role: Mutex::new(()),
+            gathering: AtomicBool::new(false),
             write_role: Mutex::new(()),
             syncing: Mutex::new(()),
             wait_sync: Waiters::default(),
             wait_write: Waiters::default(),
-            processors: processors::usable(),
             pool,
             compressors: Mutex::new(Vec::new()),
             trials: Trials::new(),

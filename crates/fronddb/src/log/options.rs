@@ -4,6 +4,7 @@ use crate::base::clock::Clock;
 use crate::base::compress::Codec;
 use crate::base::memory::MemoryBudget;
 use crate::base::metrics::HistogramSnapshot;
+use crate::base::processors;
 use crate::base::{Error, Lsn, Result};
 
 /// Smallest ring, in bytes. Smaller in tests of schedules, so that it is full at times.
@@ -32,6 +33,8 @@ pub struct LogOptions {
     pub budget: MemoryBudget,
     /// Measures syncs.
     pub clock: Clock,
+    /// Where more threads than these wait for syncs, a leader lets others come.
+    pub processors: usize,
 }
 
 impl LogOptions {
@@ -48,6 +51,7 @@ impl LogOptions {
             compress_bytes_min: 4 << 10,
             budget: budget.clone(),
             clock: Clock::machine(),
+            processors: processors::usable(),
         }
     }
 

@@ -4,6 +4,12 @@
 //! the write alone. Whoever finds a role free takes it and makes one pass; others sleep until a pass has served them, or left the
 //! role to them ([`super::waiters`]). Which files a pass writes, and how, is for [`super::writer`].
 //!
+//! Where more threads commit than there are processors, who finds the role of the syncs free and few others waiting *gathers* first: the processor that
+//! it uses is one that a thread which has yet to commit waits for, so it lets that have it, once. Meanwhile whoever comes waits as well, until they are two
+//! thirds of those who were there when the last sync ended: whoever is that one begins the next, whether or not the one that gathers has got a processor
+//! again. So a sync serves half of them or more, and the disk does not rest until all of them have come. With fewer threads nobody waits for a
+//! processor, and nobody gathers. Figures: `docs/decisions/0006-commit-waits.md`.
+//!
 //! - G3 of the log lies here: `durable` is moved by [`Log::synced`] alone.
 
 use std::sync::Arc;
@@ -59,34 +65,37 @@ impl Log {
     /// # Errors
     /// `Poisoned`: whether it is durable is then not known.
     pub fn wait_durable(&self, end: Lsn) -> Result<()> {
+        let is_lost = || self.durable.load(Ordering::Acquire) < end.0;
         let mut turn = self.wait_sync.turn(&self.durable);
-        while self.durable.load(Ordering::Acquire) < end.0 {
+        let mut has_gathered = false;
+        while is_lost() {
             self.check_poison()?;
-            match self.sync_role.try_lock() {
-                Some(role) => {
+            if has_gathered || !self.expects_more() {
+                if let Some(role) = self.sync_role.try_lock() {
                     turn.begin();
-                    self.let_others_come();
                     let result = self.write_up_to(end, Wanted::Sync).and_then(|()| self.sync_pass());
                     drop(role);
                     turn.end();
                     result?;
+                    continue;
                 }
-                None => {
-                    let is_lost = || self.durable.load(Ordering::Acquire) < end.0;
-                    turn.wait(end.0, || is_lost() && self.sync_role.is_locked());
-                }
+            } else if !self.sync_role.is_locked() && !self.gathering.swap(true, Ordering::AcqRel) {
+                turn.begin();
+                crate::base::sync::yield_now();
+                self.gathering.store(false, Ordering::Release);
+                has_gathered = true;
+                continue;
             }
+            let is_led = || self.sync_role.is_locked() || self.gathering.load(Ordering::Acquire);
+            turn.wait(end.0, || is_lost() && is_led());
         }
         Ok(())
     }
 
-    /// A processor that a leader uses while more threads commit than there are processors is one that a thread which has yet to commit
-    /// waits for. It is let have it, and is then served by this sync instead of waiting for the next. With fewer
-    /// threads nobody waits for a processor, and the leader loses no time.
-    fn let_others_come(&self) {
-        if self.wait_sync.crowd() > self.processors {
-            crate::base::sync::yield_now();
-        }
+    /// Whether more threads commit than there are processors, of whom less than two thirds wait for the next sync.
+    fn expects_more(&self) -> bool {
+        let crowd = self.wait_sync.crowd();
+        crowd > self.options.processors && 3 * (self.wait_sync.count() + 1) < 2 * crowd
     }
 
     /// Writes everything below `end`, beside whoever else writes.

@@ -5,11 +5,11 @@
 //! only to wait again.
 //!
 //! A leader holds a role (a latch that says who leads) during its pass, lets go of it, and only then wakes others. Who waits
-//! looks, with the queue's latch held, whether it still must ([`Turn::wait`]): somebody has the role
+//! looks, with the queue's latch held, whether it still must ([`Turn::wait`]): somebody has the role, or has said to be about to take it,
 //! and what is waited for has not been reached. So either the leader finds it in the queue, or it does not wait. Being
 //! woken says only to look again.
 //!
-//! - T1: while anybody is in the queue, somebody outside has the [`Turn`] to wake them: who has the role, or was woken to take it.
+//! - T1: while anybody is in the queue, somebody outside has the [`Turn`] to wake them: who has the role, is about to take it, or was woken to take it.
 //!   What is waited for may be reached without the role (by whoever writes or syncs beside the leaders), or fail, so who was woken to lead may
 //!   return without it: it wakes others then, as a leader does. Who waits anew has seen that somebody has the role, and so
 //!   has the turn no longer.
@@ -25,6 +25,8 @@ pub(super) struct Waiters {
     queue: Mutex<Vec<Waiting>>,
     /// How many waited when the last pass ended, served or not, and who led it.
     crowd: AtomicUsize,
+    /// How many are in the queue.
+    count: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -46,20 +48,21 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Sleeps until woken, if `must_wait`, which says that somebody has the role.
+    /// Sleeps until woken, if `must_wait`, which says that somebody has the role or is about to take it.
     pub(super) fn wait(&mut self, end: u64, must_wait: impl FnOnce() -> bool) {
         let mut queue = self.waiters.queue.lock();
         if must_wait() {
             let parker = Parker::new();
             let is_next = Arc::new(AtomicBool::new(false));
             queue.push(Waiting { end, unparker: parker.unparker().clone(), is_next: Arc::clone(&is_next) });
+            self.waiters.counted(&queue);
             drop(queue);
             parker.park();
             self.has = is_next.load(Ordering::Acquire);
         }
     }
 
-    /// Called by who has just taken the role.
+    /// Called by who has just taken the role, or says that it is about to.
     pub(super) fn begin(&mut self) {
         self.has = true;
     }
@@ -91,6 +94,7 @@ impl Waiters {
         self.crowd.store(queue.len() + 1, Ordering::Relaxed);
         let next = queue.iter().position(|waiting| waiting.end > reached).map(|at| queue.remove(at));
         let served: Vec<Waiting> = queue.extract_if(.., |waiting| waiting.end <= reached).collect();
+        self.counted(&queue);
         drop(queue);
         next.iter().for_each(|next| next.is_next.store(true, Ordering::Release));
         next.iter().chain(&served).for_each(|waiting| waiting.unparker.unpark());
@@ -101,15 +105,21 @@ impl Waiters {
         self.crowd.load(Ordering::Relaxed)
     }
 
-    /// How many wait.
-    #[cfg(test)]
+    /// How many wait, as a hint.
     pub(super) fn count(&self) -> usize {
-        self.queue.lock().len()
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn counted(&self, queue: &[Waiting]) {
+        self.count.store(queue.len(), Ordering::Relaxed);
     }
 
     /// Wakes all.
     pub(super) fn wake_all(&self) {
-        let all = std::mem::take(&mut *self.queue.lock());
+        let mut queue = self.queue.lock();
+        let all = std::mem::take(&mut *queue);
+        self.counted(&queue);
+        drop(queue);
         all.iter().for_each(|waiting| waiting.unparker.unpark());
     }
 }

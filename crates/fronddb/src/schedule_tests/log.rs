@@ -23,6 +23,7 @@ fn options() -> LogOptions {
         unsynced_bytes_max: 8 << 10,
         fill_bytes: 4 << 10,
         clock: Clock::manual(),
+        processors: 1,
         ..LogOptions::new([1; 16], &MemoryBudget::new(1 << 20))
     }
 }

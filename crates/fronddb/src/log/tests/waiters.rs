@@ -50,6 +50,48 @@ fn who_is_woken_to_lead_and_need_not_wakes_another() {
     }
 }
 
+/// Somebody gathers and gets no processor again: others wait while they are few, and the one by whom they are enough leads.
+#[test]
+fn a_large_group_does_not_wait_for_who_gathers() {
+    let options = LogOptions { processors: 1, ..options() };
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let log = Arc::new(Log::create(storage, &dir(), options, Lsn(0)).expect("create"));
+    let (tell, told) = mpsc::channel();
+    let come = |count: usize| {
+        for byte in 0..count as u8 {
+            let (log, tell) = (Arc::clone(&log), tell.clone());
+            std::thread::spawn(move || {
+                let end = log.append(&[byte]).expect("append").end;
+                tell.send(log.wait_durable(end))
+            });
+        }
+    };
+    let all_wait = |count: usize| {
+        while log.wait_sync.count() < count {
+            assert!(told.try_recv().is_err(), "one of few leads although somebody gathers");
+            std::thread::yield_now();
+        }
+    };
+    let all_are_told = |count: usize| {
+        for _ in 0..count {
+            told.recv_timeout(Duration::from_secs(20)).expect("all are told").expect("durable");
+        }
+    };
+    let leads = log.sync_role.lock();
+    come(5);
+    all_wait(5);
+    drop(leads);
+    log.wait_sync.served(0);
+    all_are_told(5);
+    assert_eq!(log.wait_sync.crowd(), 5);
+
+    log.gathering.store(true, Ordering::Release);
+    come(3);
+    all_wait(3);
+    come(1);
+    all_are_told(4);
+}
+
 #[test]
 fn a_crowd_is_who_waited_and_who_led() {
     let (waiters, reached) = (Waiters::default(), AtomicU64::new(0));
