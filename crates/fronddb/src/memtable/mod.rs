@@ -7,7 +7,7 @@
 //! (its concurrent core and memory; with `sample` the only unsafe code), [`order`], [`presence`] (what need not be searched), [`sample`] (how much lies in a range), [`sorted`] (what recovery builds from the log in
 //! bulk), [`cursor`] (walking either), and here [`Level0`], which is either.
 //!
-//! Why an unrolled skip list, and with what numbers: `docs/decisions/0003-level-0.md`.
+//! Why B-link trees of small leaves, and with what numbers: `docs/decisions/0003-level-0.md`.
 
 mod active;
 mod arena;

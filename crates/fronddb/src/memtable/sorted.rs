@@ -1,6 +1,6 @@
 //! The memtable that recovery builds: all messages of the replayed log, sorted in bulk.
 //!
-//! Inserting a replayed log one message after another into a skip list would take seconds. Here each replaying
+//! Inserting a replayed log one message after another, as writers do, would take seconds. Here each replaying
 //! thread copies the messages of its records into a [`SortedPart`] of its own, in the order in which it meets them;
 //! [`SortedMemtable::build`] then sorts each part on its own thread and merges the parts, every thread
 //! merging a range of keys. What results never changes, and a read is a binary search: first among every

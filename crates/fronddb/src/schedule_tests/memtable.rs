@@ -2,8 +2,8 @@
 //!
 //! The orders of memory that it relies on are not modelled here: see [`crate::weak_memory_tests`].
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use shuttle::thread;
@@ -137,80 +137,172 @@ fn two_trees_begin_at_the_same_time() {
 /// Rows that are written over and over, one leaf of them.
 const ROWS: usize = 3;
 
+/// What a row was.
+#[derive(Default)]
+struct Past {
+    /// The commits and the version that each left, ascending.
+    commits: Vec<(CommitNumber, u64)>,
+    /// What one who sees the uncommitted found, change after change.
+    shown: Vec<Option<u64>>,
+    /// How many of these are done: the last one may be under way.
+    done: usize,
+}
+
 struct Table {
     memtable: Arc<Memtable>,
     statuses: StatusTable,
     snapshots: Snapshots,
-    /// The commits of each row, ascending.
-    commits: Mutex<HashMap<usize, Vec<u64>>>,
+    /// Held by who writes the row, until its transaction ends.
+    locks: [shuttle::sync::Mutex<()>; ROWS],
+    pasts: Mutex<[Past; ROWS]>,
+    /// The newest version.
+    seq: AtomicU64,
 }
 
 impl Table {
-    fn write(&self, row: usize) {
-        let txn = self.statuses.begin();
-        let written = self.statuses.commit_with(txn, |number| {
-            let (key, payload) = (key(5, row as u32), number.0.to_le_bytes());
-            let kind = if below(3) == 0 { Kind::Delete } else { Kind::Put };
-            let message = Message { key: &key, seq: 0, stamp: Stamp::Settled, kind, blob: false, payload: &payload };
-            let retention = || Some(self.snapshots.retention(&self.statuses));
-            self.memtable.insert(number.0, (txn, 0), &message, retention);
-            self.commits.lock().expect("no panic").entry(row).or_default().push(number.0);
-            Ok(Lsn(number.0))
-        });
-        written.expect("committed");
-    }
-
-    /// The newest version of a row at a snapshot.
-    fn read(&self, row: usize, snapshot: CommitNumber) -> Option<u64> {
-        let view = View { snapshot, own: None, uncommitted: Uncommitted::Hidden, statuses: &self.statuses };
-        let (key, mut found) = (key(5, row as u32), None);
-        let _ = self.memtable.get(&key, key_hash(&key), |message| {
-            if view.sees(message.stamp, false) {
-                found = Some(message.seq);
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        });
-        found
-    }
-
-    /// The same of all rows, from the oldest version of the last one up.
-    fn read_backward(&self, snapshot: CommitNumber) -> Vec<Option<u64>> {
-        let met = all(&self.memtable, true);
-        let newest = |row| met.iter().find(|(key, seq)| *key == self::key(5, row) && *seq <= snapshot.0);
-        (0..ROWS as u32).map(|row| newest(row).map(|(_, seq)| *seq)).collect()
-    }
-}
-
-/// Readers find their version of every row while writers forget those below and above it.
-#[test]
-fn a_snapshot_finds_its_versions_while_others_are_forgotten() {
-    explore(1, || {
+    fn new() -> Table {
         let statuses = StatusTable::new();
         let snapshots = Snapshots::new(&statuses);
         let memtable = Arc::new(Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(64 << 20))));
-        let table = Arc::new(Table { memtable, statuses, snapshots, commits: Mutex::default() });
-        (0..12).for_each(|write| table.write(write % ROWS));
-        let writers: Vec<_> = (0..2)
-            .map(|_| {
-                let table = table.clone();
-                thread::spawn(move || (0..6).for_each(|_| table.write(below(ROWS))))
-            })
-            .collect();
-        let reader = table.clone();
-        let reader = thread::spawn(move || {
-            for _ in 0..2 {
-                let snapshot = reader.snapshots.acquire();
-                let backward = reader.read_backward(snapshot.number());
-                let forward = (0..ROWS).map(|row| (row, reader.read(row, snapshot.number())));
-                for (row, found) in (0..).zip(backward).chain(forward) {
-                    let commits = reader.commits.lock().expect("no panic")[&row].clone();
-                    let newest = commits.into_iter().rfind(|number| *number <= snapshot.number().0);
-                    assert_eq!(found, newest, "row={row} snapshot={}", snapshot.number());
-                }
+        Table {
+            memtable,
+            statuses,
+            snapshots,
+            locks: Default::default(),
+            pasts: Mutex::default(),
+            seq: AtomicU64::new(0),
+        }
+    }
+
+    fn past<T>(&self, row: usize, look: impl FnOnce(&mut Past) -> T) -> T {
+        look(&mut self.pasts.lock().expect("no panic")[row])
+    }
+
+    /// Does what makes `version` the one that is found.
+    fn change<T>(&self, row: usize, version: Option<u64>, change: impl FnOnce() -> T) {
+        self.past(row, |past| past.shown.push(version));
+        change();
+        self.past(row, |past| past.done = past.shown.len());
+    }
+
+    fn put(&self, row: usize, txn: TxnId, step: u32) -> u64 {
+        let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
+        let kind = if below(3) == 0 { Kind::Delete } else { Kind::Put };
+        let (key, payload) = (key(5, row as u32), seq.to_le_bytes());
+        let message = Message { key: &key, seq: 0, stamp: Stamp::Settled, kind, blob: false, payload: &payload };
+        let retention = || Some(self.snapshots.retention(&self.statuses));
+        self.change(row, Some(seq), || self.memtable.insert(seq, (txn, step), &message, retention));
+        seq
+    }
+
+    /// A transaction that writes a row once or twice; all of it or the second time may be undone.
+    fn write(&self, row: usize) {
+        let _locked = self.locks[row].lock();
+        let txn = self.statuses.begin();
+        let mut version = self.put(row, txn, 0);
+        if below(4) == 0 {
+            let second = self.put(row, txn, 1);
+            if below(2) == 0 {
+                let undo = || self.statuses.abort_steps_with(txn, 1, 1, 1, || Ok(Lsn(0))).expect("undone");
+                self.change(row, Some(version), undo);
+            } else {
+                version = second;
             }
+        }
+        if below(3) == 0 {
+            let before = self.past(row, |past| past.commits.last().map(|(_, version)| *version));
+            let undo = || self.statuses.abort_with(txn, 1, || Ok(Lsn(0))).expect("undone");
+            return self.change(row, before, undo);
+        }
+        let committed = self.statuses.commit_with(txn, |number| {
+            self.past(row, |past| past.commits.push((number, version)));
+            Ok(Lsn(number.0))
         });
-        writers.into_iter().chain([reader]).for_each(|thread| thread.join().expect("no panic"));
-        assert!(table.memtable.messages() < 24, "nothing was forgotten");
+        committed.expect("committed");
+    }
+
+    /// The version of each row that is found.
+    fn read(&self, view: &View<'_>, backward: bool) -> [Option<u64>; ROWS] {
+        let mut found = [None; ROWS];
+        if backward {
+            // From the oldest version of the last row up.
+            let mut cursor = self.memtable.cursor();
+            cursor.last();
+            while cursor.valid() {
+                let message = cursor.message();
+                if view.sees(message.stamp, message.kind == Kind::Delete) {
+                    let row = (0..ROWS).find(|row| message.key == key(5, *row as u32)).expect("a row");
+                    found[row] = Some(message.seq);
+                }
+                cursor.prev();
+            }
+            return found;
+        }
+        for (row, found) in found.iter_mut().enumerate() {
+            let key = key(5, row as u32);
+            let _ = self.memtable.get(&key, key_hash(&key), |message| {
+                if view.sees(message.stamp, message.kind == Kind::Delete) {
+                    *found = Some(message.seq);
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        found
+    }
+
+    /// A snapshot finds of each row what was committed last before it.
+    fn check_snapshot(&self) {
+        let snapshot = self.snapshots.acquire();
+        let number = snapshot.number();
+        let view = View { snapshot: number, own: None, uncommitted: Uncommitted::Hidden, statuses: &self.statuses };
+        for backward in [true, false] {
+            for (row, found) in self.read(&view, backward).into_iter().enumerate() {
+                let newest = |past: &mut Past| past.commits.iter().rfind(|(commit, _)| *commit <= number).copied();
+                let newest = self.past(row, newest).map(|(_, version)| version);
+                assert_eq!(found, newest, "row={row} snapshot={number} backward={backward}");
+            }
+        }
+    }
+
+    /// Who sees the uncommitted finds of each row what it was at some moment of the look.
+    fn check_uncommitted(&self) {
+        let (snapshot, uncommitted) = (CommitNumber::LATEST, Uncommitted::Seen);
+        let view = View { snapshot, own: None, uncommitted, statuses: &self.statuses };
+        for backward in [true, false] {
+            let before: [usize; ROWS] = std::array::from_fn(|row| self.past(row, |past| past.done));
+            let _kept = self.snapshots.acquire();
+            for (row, found) in self.read(&view, backward).into_iter().enumerate() {
+                let since = before[row].saturating_sub(1);
+                let shown = self.past(row, |past| past.shown[since..].to_vec());
+                assert!(shown.contains(&found), "row={row} backward={backward}: {found:?}, not one of {shown:?}");
+            }
+        }
+    }
+}
+
+/// Readers find their version of every row while writers, of whom some undo what they wrote, forget those below and above it.
+#[test]
+fn readers_find_their_versions_while_others_are_forgotten() {
+    let (all, forgetful) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let counts = (all.clone(), forgetful.clone());
+    explore(1, move || {
+        let table = Arc::new(Table::new());
+        (0..12).for_each(|write| table.write(write % ROWS));
+        let writers = (0..2).map(|_| {
+            let table = table.clone();
+            thread::spawn(move || (0..6).for_each(|_| table.write(below(ROWS))))
+        });
+        let checks = [Table::check_snapshot, Table::check_uncommitted].map(|check| {
+            let table = table.clone();
+            thread::spawn(move || (0..2).for_each(|_| check(&table)))
+        });
+        let threads: Vec<_> = writers.chain(checks).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        counts.0.fetch_add(1, Ordering::Relaxed);
+        let forgot = table.memtable.messages() < table.seq.load(Ordering::Relaxed);
+        counts.1.fetch_add(u64::from(forgot), Ordering::Relaxed);
     });
+    let [all, forgetful] = [all, forgetful].map(|count| count.load(Ordering::Relaxed));
+    assert!(forgetful > all / 2, "of {all} histories {forgetful} forgot something");
 }
