@@ -180,6 +180,30 @@ fn nobody_waits_for_a_write_that_a_sync_has_made() {
     explore(1, writes_beside_a_sync);
 }
 
+/// Who gathers for the next sync may find that a writer has made one, of what was written and not waited for: those who waited for it to
+/// lead still have to be woken.
+fn writes_beside_a_gathering() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let log = Arc::new(Log::create(storage, Path::new(DIRECTORY), options(), Lsn(0)).expect("create"));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let log = log.clone();
+            thread::spawn(move || {
+                (0..4).try_for_each(|_| {
+                    let at = log.append(&[1; 3000][..[100, 3000][below(2)]])?;
+                    if below(3) == 0 { log.wait_written(at.end) } else { log.wait_durable(at.end) }
+                })
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic").expect("durable"));
+}
+
+#[test]
+fn nobody_waits_for_who_gathered_and_need_not_lead() {
+    explore(1, writes_beside_a_gathering);
+}
+
 /// Threads append when there is room for one of them, and no more space. Each of the others is told so before its record has a
 /// place in the log, which goes on.
 fn full_disk() {
