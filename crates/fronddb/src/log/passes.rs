@@ -7,7 +7,7 @@
 //! Where more threads commit than there are processors, who finds the role of the syncs free and few others waiting *gathers* first: the processor that
 //! it uses is one that a thread which has yet to commit waits for, so it lets that have it, once. Meanwhile whoever comes waits as well, until they are two
 //! thirds of those who were there when the last sync ended: whoever is that one begins the next, whether or not the one that gathers has got a processor
-//! again. So a sync serves half of them or more, and the disk does not rest until all of them have come. With fewer threads nobody waits for a
+//! again. So most syncs serve half of them or more, and the disk does not rest until all of them have come. With fewer threads nobody waits for a
 //! processor, and nobody gathers. Figures: `docs/decisions/0006-commit-waits.md`.
 //!
 //! - G3 of the log lies here: `durable` is moved by [`Log::synced`] alone.
