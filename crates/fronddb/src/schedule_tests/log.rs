@@ -28,6 +28,10 @@ fn options() -> LogOptions {
     }
 }
 
+fn create(storage: Arc<dyn Storage>) -> Arc<Log> {
+    Arc::new(Log::create(storage, Path::new(DIRECTORY), options(), Lsn(0)).expect("create"))
+}
+
 fn records(storage: &dyn Storage) -> Result<Vec<(Lsn, Vec<u8>)>> {
     let mut reader = LogReader::open(storage, Path::new(DIRECTORY), &options(), Lsn(0))?;
     let mut records = Vec::new();
@@ -43,8 +47,7 @@ fn records(storage: &dyn Storage) -> Result<Vec<(Lsn, Vec<u8>)>> {
 /// synced, and the log is whole.
 fn history() {
     let memory = MemoryStorage::new();
-    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
-    let log = Arc::new(Log::create(storage, Path::new(DIRECTORY), options(), Lsn(0)).expect("create"));
+    let log = create(Arc::new(memory.clone()));
     let (gate, appended) = (Arc::new(RwLock::new(())), Arc::new(Mutex::new(Vec::new())));
     let mut threads: Vec<_> = (0..3u8)
         .map(|writer| {
@@ -94,8 +97,7 @@ fn what_was_waited_for_is_durable_and_the_log_is_whole() {
 /// One thread syncs while another writes, begins the next segment and syncs there: what lies below is durable, too.
 fn rotation_beside_a_sync() {
     let memory = MemoryStorage::new();
-    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
-    let log = Arc::new(Log::create(storage, Path::new(DIRECTORY), options(), Lsn(0)).expect("create"));
+    let log = create(Arc::new(memory.clone()));
     let other = log.clone();
     let syncer = thread::spawn(move || {
         let at = other.append(&[1; 40]).expect("append");
@@ -123,8 +125,7 @@ fn a_segment_left_during_its_sync_is_synced_again() {
 fn failing_sync() {
     let memory = MemoryStorage::new();
     let plan = FaultPlan::new();
-    let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(Arc::new(memory.clone()), plan.clone()));
-    let log = Arc::new(Log::create(storage, Path::new(DIRECTORY), options(), Lsn(0)).expect("create"));
+    let log = create(Arc::new(FaultStorage::new(Arc::new(memory.clone()), plan.clone())));
     // Each record may take one; a new one is synced by itself, and its failure poisons nothing.
     (0..3).for_each(|_| log.prepare_small(8 << 10).expect("prepare"));
     let fails = 1 + below(2) as u64;
@@ -161,8 +162,7 @@ fn a_failed_sync_fails_everybody_who_waits_for_it() {
 /// Threads wait for the write alone, another for the sync. Who is woken to write for others may find that the one that syncs
 /// has done it: they still have to be woken.
 fn writes_beside_a_sync() {
-    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let log = Arc::new(Log::create(storage, Path::new(DIRECTORY), options(), Lsn(0)).expect("create"));
+    let log = create(Arc::new(MemoryStorage::new()));
     let threads: Vec<_> = (0..4)
         .map(|number| {
             let log = log.clone();
@@ -183,8 +183,7 @@ fn nobody_waits_for_a_write_that_a_sync_has_made() {
 /// Who gathers for the next sync may find that a writer has made one, of what was written and not waited for: those who waited for it to
 /// lead still have to be woken.
 fn writes_beside_a_gathering() {
-    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let log = Arc::new(Log::create(storage, Path::new(DIRECTORY), options(), Lsn(0)).expect("create"));
+    let log = create(Arc::new(MemoryStorage::new()));
     let threads: Vec<_> = (0..4)
         .map(|_| {
             let log = log.clone();
@@ -208,8 +207,7 @@ fn nobody_waits_for_who_gathered_and_need_not_lead() {
 /// place in the log, which goes on.
 fn full_disk() {
     let memory = MemoryStorage::new();
-    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
-    let log = Arc::new(Log::create(storage, Path::new(DIRECTORY), options(), Lsn(0)).expect("create"));
+    let log = create(Arc::new(memory.clone()));
     memory.set_capacity(memory.occupied_bytes());
     let record = |byte: u8| vec![byte; 1000];
     let mut count = 0;
@@ -241,8 +239,7 @@ fn a_full_disk_is_told_to_each_thread_before_its_record_is_appended() {
 /// Threads find no room in the present segment, and none prepared.
 fn next_segment() {
     let memory = MemoryStorage::new();
-    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
-    let log = Arc::new(Log::create(storage, Path::new(DIRECTORY), options(), Lsn(0)).expect("create"));
+    let log = create(Arc::new(memory.clone()));
     log.append(&[1; 1000]).expect("append");
     log.sync().expect("sync");
     while log.has_room_for(1000) {
