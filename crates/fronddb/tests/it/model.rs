@@ -105,9 +105,17 @@ struct Open {
     durability: Durability,
     first_updater_wins: bool,
     snapshot: Option<Snapshot>,
+    /// Within a statement: what its plain reads see at READ COMMITTED, once there was one.
+    statement: Option<Option<Map>>,
     changes: Vec<Change>,
     marks: Vec<(Savepoint, usize)>,
     cursors: Vec<Held>,
+}
+
+impl Open {
+    fn locks_gaps(&self) -> bool {
+        matches!(self.isolation, Isolation::RepeatableRead | Isolation::Serializable)
+    }
 }
 
 struct World {
@@ -197,7 +205,8 @@ impl World {
                 self.load(tree);
             }
             50..68 => self.read(),
-            68..73 => self.mark(),
+            68..71 => self.mark(),
+            71..73 => self.turn(),
             73..84 => self.end(),
             84..86 => self.prepare(),
             86..88 => self.decide(),
@@ -250,6 +259,7 @@ impl World {
             durability,
             first_updater_wins,
             snapshot: None,
+            statement: None,
             changes,
             marks,
             cursors,
@@ -260,6 +270,25 @@ impl World {
     fn snapshot(&mut self, at: usize) -> &Snapshot {
         let now = || Snapshot { map: self.states.last().unwrap().clone(), commits: self.commits.len() };
         self.open[at].snapshot.get_or_insert_with(now)
+    }
+
+    /// What a plain read at READ COMMITTED sees: throughout a statement the same.
+    fn statement(&mut self, at: usize) -> Map {
+        let now = self.committed().clone();
+        match &mut self.open[at].statement {
+            Some(seen) => seen.get_or_insert(now).clone(),
+            None => now,
+        }
+    }
+
+    /// A statement begins, and ends the one before, or ends.
+    fn turn(&mut self) {
+        let Some(at) = self.pick() else { return };
+        let begins = self.random.below(3) > 0;
+        let open = &mut self.open[at];
+        let turned = if begins { open.txn.begin_statement() } else { open.txn.end_statement() };
+        turned.unwrap();
+        open.statement = begins.then_some(None);
     }
 
     /// At first-updater-wins, after a write or locking read of `key` was answered: whether it was refused because somebody
@@ -392,8 +421,9 @@ impl World {
         self.durable();
         // What a snapshot saw in the tree is gone with it.
         for open in &mut self.open {
-            if let Some(snapshot) = &mut open.snapshot {
-                snapshot.map.retain(|(tree, _), _| *tree != at);
+            let snapshot = open.snapshot.as_mut().map(|snapshot| &mut snapshot.map);
+            for map in snapshot.into_iter().chain(open.statement.iter_mut().flatten()) {
+                map.retain(|(tree, _), _| *tree != at);
             }
             open.cursors.extract_if(.., |held| held.tree == at).for_each(|held| held.refuses(ErrorKind::NotFound));
         }
@@ -458,6 +488,7 @@ impl World {
         let base = match self.open[at].isolation {
             Isolation::RepeatableRead if kind != 5 => self.snapshot(at).map.clone(),
             Isolation::ReadUncommitted => self.with_others(at),
+            Isolation::ReadCommitted if kind != 5 => self.statement(at),
             _ => self.committed().clone(),
         };
         let open = &self.open[at];
@@ -502,8 +533,13 @@ impl World {
 
     /// What is committed, and what all others have done. They cannot have done anything to the same key.
     fn with_others(&self, at: usize) -> Map {
-        let others = self.open.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, open)| &open.changes);
-        others.chain(self.prepared.values()).fold(self.committed().clone(), |map, changes| apply(changes, &map))
+        self.of_others(at).fold(self.committed().clone(), |map, changes| apply(changes, &map))
+    }
+
+    /// What each other transaction has done that is under way.
+    fn of_others(&self, at: usize) -> impl Iterator<Item = &Vec<Change>> {
+        let open = self.open.iter().enumerate().filter(move |(other, _)| *other != at).map(|(_, open)| &open.changes);
+        open.chain(self.prepared.values())
     }
 
     fn mark(&mut self) {

@@ -1,13 +1,17 @@
-//! Cursors that stay open while a history of the model goes on, and are positioned and stepped now and then.
+//! Cursors that stay open while a history of the model goes on, and are positioned and stepped now and then; of rows that they are
+//! at they take the lock, and give it back.
 //!
 //! When it is positioned by key or end, a cursor shows what its level shows at that moment, with what its transaction has written. Steps go on
 //! among these rows; one that locks looks for each at what is committed last. Whether a step sees what has been changed since, by
 //! its own transaction or (at READ UNCOMMITTED) by anybody, is not defined: then it may show any state that the key had since.
+//!
+//! One that sees what others add ([`Sees::Added`]) must show each row that there was when it was positioned or that somebody has written,
+//! and may show one that was deleted meanwhile; which of its values is not defined.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds as _};
 
-use fronddb::{Cursor, CursorOptions, ErrorKind, Isolation, LockMode, Sees};
+use fronddb::{Cursor, CursorOptions, ErrorKind, Isolation, LockMode, Sees, Wait};
 
 use super::{Change, Key, Map, World, apply};
 
@@ -19,6 +23,28 @@ enum At {
     New,
     End,
     Row(Vec<u8>, Vec<u8>),
+    /// Where this row was, which was gone when it was to be locked, or held by another.
+    Gone(Vec<u8>),
+}
+
+/// What a key may show.
+#[derive(Debug, PartialEq)]
+enum State {
+    Absent,
+    Value(Vec<u8>),
+    Any,
+}
+
+/// The keys that may show a row, each with what it may show; all others are absent.
+type Rows = BTreeMap<Vec<u8>, Vec<State>>;
+
+fn shows(states: Option<&Vec<State>>, value: Option<&Vec<u8>>) -> bool {
+    let is_shown = |state: &State| match (state, value) {
+        (State::Absent, None) | (State::Any, Some(_)) => true,
+        (State::Value(state), Some(value)) => state == value,
+        _ => false,
+    };
+    states.map_or(value.is_none(), |states| states.iter().any(is_shown))
 }
 
 /// Where a cursor was sent.
@@ -44,6 +70,18 @@ enum Base {
     Fixed(Map),
     Committed,
     Uncommitted,
+    /// The same as `Fixed`, and what others have written: those that committed since, after so many, and those that have not.
+    Added(Map, usize),
+}
+
+/// How a cursor deals with rows that others hold.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Busy {
+    Refused,
+    Skipped,
+    PeekedAt,
+    /// And skipped where it is to be locked.
+    PeekedAtOrSkipped,
 }
 
 pub(super) struct Held {
@@ -52,25 +90,54 @@ pub(super) struct Held {
     /// Of its bounds.
     keys: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     locks: bool,
+    busy: Busy,
     sees: Sees,
     keys_only: bool,
     base: Base,
-    /// Each key that it saw when it was positioned, or may have come to see since, with the values that it had, in turn.
-    states: BTreeMap<Vec<u8>, Vec<Option<Vec<u8>>>>,
+    /// Each key that it saw when it was positioned, or may have come to see since, with all that it may have shown.
+    states: Rows,
     at: At,
+    /// How it came there, and from which row.
+    came: (Move, Option<Vec<u8>>),
 }
 
 impl Held {
-    /// The keys of these rows were changed, if they were.
-    fn note(&mut self, rows: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    /// These are its rows now.
+    fn note(&mut self, rows: Rows) {
         for (key, states) in &mut self.states {
-            if states.last().is_some_and(|last| last.as_ref() != rows.get(key)) {
-                states.push(rows.get(key).cloned());
+            if !rows.contains_key(key) && !states.contains(&State::Absent) {
+                states.push(State::Absent);
             }
         }
-        for (key, value) in rows {
-            self.states.entry(key.clone()).or_insert_with(|| vec![None, Some(value.clone())]);
+        for (key, now) in rows {
+            let states = self.states.entry(key).or_insert_with(|| vec![State::Absent]);
+            for state in now {
+                if !states.contains(&state) {
+                    states.push(state);
+                }
+            }
         }
+    }
+
+    /// Those rows of its tree that are within its bounds, as it shows them.
+    fn rows_of(&self, map: Map) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+        let rows = map.into_iter().filter(|((tree, key), _)| *tree == self.tree && self.keys.contains(key));
+        rows.map(|((_, key), value)| (key, if self.keys_only { Vec::new() } else { value }))
+    }
+
+    /// Its row.
+    fn shown(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        self.cursor.valid().then(|| (self.cursor.key().to_vec(), self.cursor.value().to_vec()))
+    }
+
+    /// Whatever went on since, it shows the row that it was at.
+    fn is_where_it_was(&self, context: &str) {
+        let row = match &self.at {
+            At::Row(key, value) => Some((key.clone(), value.clone())),
+            At::New | At::End | At::Gone(_) => None,
+        };
+        assert_eq!(self.shown(), row, "{context}: the row that it was at");
+        assert!(row.is_some() || self.cursor.key().is_empty() && self.cursor.value().is_empty(), "{context}");
     }
 
     fn go(&mut self, to: &Move) -> fronddb::Result<bool> {
@@ -124,6 +191,13 @@ impl World {
                 _ => Move::Prev,
             };
             self.move_cursor(at, which, to);
+            match self.random.below(12) {
+                0..3 => self.pass_rows(at, which),
+                3 => self.lock_row(at, which),
+                4 => self.take_peeked(at, which),
+                5 => self.unlock_row(at, which),
+                _ => {}
+            }
         }
     }
 
@@ -155,15 +229,25 @@ impl World {
             0 => Sees::Committed,
             1 => Sees::Latest,
             2 => Sees::Others,
+            3 => Sees::Added,
             _ => Sees::Level,
         };
+        let (skips, peeks) = (self.random.below(4) == 0, self.random.below(2) == 0);
         let keys_only = self.random.below(6) == 0;
         let (lower, upper) = keys.clone();
-        let options = CursorOptions { lower, upper, lock, sees, keys_only, ..CursorOptions::default() };
+        let wait = if skips { Wait::SkipLocked } else { Wait::Default };
+        let options = CursorOptions { lower, upper, lock, wait, peeks, sees, keys_only, ..CursorOptions::default() };
         let cursor = open.txn.cursor(&self.trees[tree], options).unwrap();
         let locks = lock.is_some() || open.isolation == Isolation::Serializable;
+        let busy = match (skips, peeks && !open.locks_gaps()) {
+            (false, false) => Busy::Refused,
+            (true, false) => Busy::Skipped,
+            (false, true) => Busy::PeekedAt,
+            (true, true) => Busy::PeekedAtOrSkipped,
+        };
         let (base, states) = (Base::Committed, BTreeMap::new());
-        let held = Held { cursor, tree, keys, locks, sees, keys_only, base, states, at: At::New };
+        let (at_none, came) = (At::New, (Move::First, None));
+        let held = Held { cursor, tree, keys, locks, busy, sees, keys_only, base, states, at: at_none, came };
         self.open[at].cursors.push(held);
     }
 
@@ -177,54 +261,74 @@ impl World {
             (false, Sees::Level | Sees::Committed | Sees::Others, Isolation::RepeatableRead) => {
                 Base::Fixed(of_tree(&self.snapshot(at).map, tree))
             }
-            _ => Base::Fixed(of_tree(self.committed(), tree)),
+            (false, Sees::Level | Sees::Committed | Sees::Others, _) => Base::Fixed(of_tree(&self.statement(at), tree)),
+            (false, Sees::Latest, _) => Base::Fixed(of_tree(self.committed(), tree)),
+            (false, Sees::Added, _) => Base::Added(of_tree(self.committed(), tree), self.commits.len()),
         }
     }
 
     /// The rows that there are now for a cursor.
-    fn rows(&self, at: usize, which: usize) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    fn rows(&self, at: usize, which: usize) -> Rows {
         let (open, held) = (&self.open[at], &self.open[at].cursors[which]);
-        let mut map = match &held.base {
+        let map = match &held.base {
             Base::Fixed(map) => map.clone(),
             Base::Committed => of_tree(self.committed(), held.tree),
             Base::Uncommitted => of_tree(&self.with_others(at), held.tree),
+            Base::Added(map, commits) => return self.rows_added(at, held, map, *commits),
         };
-        if held.locks || held.sees != Sees::Others {
-            map = apply(&open.changes, &map);
-        }
-        let rows = of_tree(&map, held.tree).into_iter().map(|((_, key), value)| (key, value));
-        let value = |value| if held.keys_only { Vec::new() } else { value };
-        rows.filter(|(key, _)| std::ops::RangeBounds::contains(&held.keys, key))
-            .map(|(key, row)| (key, value(row)))
-            .collect()
+        let sees_own = held.locks || held.sees != Sees::Others;
+        let map = if sees_own { apply(&open.changes, &map) } else { map };
+        held.rows_of(map).map(|(key, value)| (key, vec![State::Value(value)])).collect()
+    }
+
+    /// The same for one that sees what others add.
+    fn rows_added(&self, at: usize, held: &Held, seen: &Map, commits: usize) -> Rows {
+        let own = &self.open[at].changes;
+        let others: Vec<&Change> = self.commits[commits..].iter().chain(self.of_others(at)).flatten().collect();
+        let mut most = seen.clone();
+        let is_kept = |change: &&&Change| !matches!(change, Change::Delete(_) | Change::DeleteRange(..));
+        others.iter().filter(is_kept).for_each(|change| change.apply(&mut most));
+        let mut least = of_tree(&self.with_others(at), held.tree);
+        least.extend(seen.clone());
+        let least = apply(own, &least);
+        let states = |(key, value): (Vec<u8>, Vec<u8>)| {
+            let inner = (held.tree, key.clone());
+            let is_touched = others.iter().any(|change| change.touches(&inner));
+            let mut states = vec![if is_touched { State::Any } else { State::Value(value) }];
+            if !least.contains_key(&inner) {
+                states.push(State::Absent);
+            }
+            (key, states)
+        };
+        held.rows_of(apply(own, &most)).map(states).collect()
     }
 
     /// Takes note of what a step changed that open cursors may see.
     pub(super) fn follow_cursors(&mut self) {
         for at in 0..self.open.len() {
             for which in 0..self.open[at].cursors.len() {
-                if matches!(self.open[at].cursors[which].at, At::Row(..)) {
+                if matches!(self.open[at].cursors[which].at, At::Row(..) | At::Gone(_)) {
                     let rows = self.rows(at, which);
-                    self.open[at].cursors[which].note(&rows);
+                    self.open[at].cursors[which].note(rows);
                 }
             }
         }
     }
 
-    fn move_cursor(&mut self, at: usize, which: usize, to: Move) {
+    fn context(&self, at: usize, which: usize, done: &dyn std::fmt::Debug) -> String {
         let held = &self.open[at].cursors[which];
-        let context = format!(
-            "seed {}, {:?}, tree {}, {:?} sees {:?} locks={}, {to:?} from {:?}",
-            self.seed, self.open[at].isolation, held.tree, held.keys, held.sees, held.locks, held.at
-        );
-        let shown = (held.cursor.valid(), held.cursor.key(), held.cursor.value());
-        let expected = match &held.at {
-            At::Row(key, value) => (true, key.as_slice(), value.as_slice()),
-            At::New | At::End => (false, &[][..], &[][..]),
-        };
-        assert_eq!(shown, expected, "{context}: the row that it was at");
+        format!(
+            "seed {}, {:?}, tree {}, {:?} sees {:?} locks={} {:?}, {done:?} from {:?}",
+            self.seed, self.open[at].isolation, held.tree, held.keys, held.sees, held.locks, held.busy, held.at
+        )
+    }
+
+    fn move_cursor(&mut self, at: usize, which: usize, to: Move) {
+        let context = self.context(at, which, &to);
+        let held = &self.open[at].cursors[which];
+        held.is_where_it_was(&context);
         let from = match (&held.at, &to) {
-            (At::Row(key, _), Move::Next | Move::Prev) => Some(key.clone()),
+            (At::Row(key, _) | At::Gone(key), Move::Next | Move::Prev) => Some(key.clone()),
             (At::End, Move::Next | Move::Prev) => {
                 assert!(!self.open[at].cursors[which].go(&to).unwrap(), "{context}");
                 return;
@@ -235,27 +339,38 @@ impl World {
             self.open[at].cursors[which].base = self.base(at, which);
         }
         let rows = self.rows(at, which);
-        let open = &mut self.open[at];
-        let held = &mut open.cursors[which];
         if from.is_none() {
-            held.states = rows.iter().map(|(key, value)| (key.clone(), vec![Some(value.clone())])).collect();
+            self.open[at].cursors[which].states = self.rows(at, which);
         }
+        let held = &mut self.open[at].cursors[which];
         let result = held.go(&to);
-        let shown = result.is_ok().then(|| (held.cursor.key().to_vec(), held.cursor.value().to_vec()));
         held.at = At::End;
         assert_eq!(*result.as_ref().unwrap_or(&false), held.cursor.valid(), "{context}");
-        if !self.granted(&result) {
-            return;
+        let found = held.shown();
+        if self.granted(&result) {
+            self.comes_to(at, which, (to, from), &rows, found, &context);
         }
+    }
+
+    /// A cursor came to the row that it `found`, or to none, by this move, from the row at which it was.
+    fn comes_to(
+        &mut self,
+        at: usize,
+        which: usize,
+        (to, from): (Move, Option<Vec<u8>>),
+        rows: &Rows,
+        found: Option<(Vec<u8>, Vec<u8>)>,
+        context: &str,
+    ) {
+        let is_contended = self.contended();
         let open = &mut self.open[at];
         let held = &mut open.cursors[which];
-        let found = shown.filter(|_| held.cursor.valid());
         // What it passed, and what it came to.
-        let (forward, begin) = (to.is_forward(), from.as_ref());
+        let forward = to.is_forward();
         let is_ahead = |key: &Vec<u8>| match &to {
             Move::Seek(sought) => key >= sought,
             Move::SeekForPrev(sought) => key <= sought,
-            _ => begin.is_none_or(|begin| if forward { key > begin } else { key < begin }),
+            _ => from.as_ref().is_none_or(|from| if forward { key > from } else { key < from }),
         };
         let is_passed = |key: &Vec<u8>| {
             let ends = |(end, _): &(Vec<u8>, Vec<u8>)| if forward { key < end } else { key > end };
@@ -264,17 +379,127 @@ impl World {
         let (tree, locks) = (held.tree, held.locks);
         let may_be = |key: &Vec<u8>, value: Option<&Vec<u8>>| {
             let own = |key: &Key| open.changes.iter().any(|change| change.touches(key));
-            if locks && !own(&(tree, key.clone())) {
-                return rows.get(key) == value;
-            }
-            held.states.get(key).map_or(value.is_none(), |states| states.iter().any(|state| state.as_ref() == value))
+            let states = if locks && !own(&(tree, key.clone())) { rows } else { &held.states };
+            shows(states.get(key), value)
         };
+        let skips = locks && is_contended && matches!(held.busy, Busy::Skipped | Busy::PeekedAtOrSkipped);
         let passed = held.states.keys().chain(rows.keys()).find(|key| is_passed(key) && !may_be(key, None));
-        assert_eq!(passed, None, "{context}: passed over, found {found:?}");
+        assert!(passed.is_none() || skips, "{context}: passed over {passed:?}, found {found:?}");
         if let Some((key, value)) = found {
             assert!(is_ahead(&key) && may_be(&key, Some(&value)), "{context}: found {key:?} {value:?}");
             held.at = At::Row(key, value);
         }
+        let (is_peeked, peeks) =
+            (held.cursor.is_peeked(), matches!(held.busy, Busy::PeekedAt | Busy::PeekedAtOrSkipped));
+        assert!(!is_peeked || is_contended && locks && peeks, "{context}: peeks");
+        held.came = (to, from);
+    }
+
+    /// Steps that look at nothing, as many as are to be had.
+    fn pass_rows(&mut self, at: usize, which: usize) {
+        let (most, wanted) = (self.random.below(20) as usize, self.random.below(20) as usize);
+        let context = self.context(at, which, &("pass", most, wanted));
+        let rows = self.rows(at, which);
+        let held = &mut self.open[at].cursors[which];
+        let mut taken = Vec::new();
+        let passed = held.cursor.pass(most, |key, value| {
+            let takes = taken.len() < wanted;
+            if takes {
+                taken.push((key.concat(), value.to_vec()));
+            }
+            takes
+        });
+        assert!(passed == taken.len() && passed <= most, "{context}: {passed} of {taken:?}");
+        if held.cursor.advance() {
+            taken.extend(held.shown());
+        }
+        for row in taken {
+            let At::Row(from, _) = &self.open[at].cursors[which].at else {
+                panic!("{context}: from no row to {row:?}")
+            };
+            let by = (Move::Next, Some(from.clone()));
+            self.comes_to(at, which, by, &rows, Some(row), &context);
+        }
+        self.open[at].cursors[which].is_where_it_was(&context);
+    }
+
+    /// The row as a transaction must find it that locks it, nothing where it is a cursor of keys alone.
+    fn latest(&self, at: usize, which: usize, key: &Key) -> Option<Vec<u8>> {
+        let value = apply(&self.open[at].changes, self.committed()).remove(key)?;
+        Some(if self.open[at].cursors[which].keys_only { Vec::new() } else { value })
+    }
+
+    fn lock_row(&mut self, at: usize, which: usize) {
+        let At::Row(key, _) = &self.open[at].cursors[which].at else { return };
+        let key = (self.open[at].cursors[which].tree, key.clone());
+        let mode = if self.random.below(2) == 0 { LockMode::Shared } else { LockMode::Exclusive };
+        // Where the first updater wins, it must be known whether it came to look for a conflict.
+        let skips = !self.open[at].first_updater_wins && self.random.below(2) == 0;
+        let wait = if skips { Wait::SkipLocked } else { Wait::NoWait };
+        let context = self.context(at, which, &("lock", mode, wait));
+        let latest = self.latest(at, which, &key);
+        let held = &mut self.open[at].cursors[which];
+        let result = held.cursor.lock_row(mode, wait);
+        let shown = held.shown();
+        assert_eq!(*result.as_ref().unwrap_or(&false), shown.is_some(), "{context}");
+        held.at = shown.clone().map_or(At::Gone(key.1.clone()), |(key, value)| At::Row(key, value));
+        if self.is_conflict(at, &key, &result) || !self.granted(&result) {
+            return;
+        }
+        match shown {
+            Some((shown, value)) => {
+                assert!(!self.is_prepared(&key), "{context}: locked what a prepared transaction wrote");
+                assert_eq!((shown, Some(value)), (key.1, latest), "{context}");
+            }
+            None => assert!(latest.is_none() || skips && self.contended(), "{context}: not locked, {latest:?}"),
+        }
+    }
+
+    /// A row that it peeks at becomes its own, or it goes on as if it had waited for the row at once.
+    fn take_peeked(&mut self, at: usize, which: usize) {
+        let context = self.context(at, which, &"again");
+        let held = &mut self.open[at].cursors[which];
+        if !held.cursor.is_peeked() {
+            assert_eq!(held.cursor.again().unwrap(), held.cursor.valid(), "{context}");
+            return held.is_where_it_was(&context);
+        }
+        let At::Row(key, _) = &held.at else { panic!("{context}: peeks at nothing") };
+        let key = (held.tree, key.clone());
+        let result = held.cursor.again();
+        let (shown, came) = (held.shown(), held.came.clone());
+        held.at = At::Gone(key.1.clone());
+        if !self.granted(&result) {
+            return assert_eq!(shown, None, "{context}");
+        }
+        let (rows, latest) = (self.rows(at, which), self.latest(at, which, &key));
+        let held = &mut self.open[at].cursors[which];
+        match shown {
+            Some((shown, value)) if shown == key.1 => {
+                assert!(
+                    Some(&value) == latest.as_ref() && !held.cursor.is_peeked(),
+                    "{context}: {value:?}, not {latest:?}"
+                );
+                held.at = At::Row(shown, value);
+            }
+            shown => {
+                held.at = At::End;
+                self.comes_to(at, which, came, &rows, shown, &context);
+            }
+        }
+    }
+
+    fn unlock_row(&mut self, at: usize, which: usize) {
+        let context = self.context(at, which, &"unlock");
+        let locks_gaps = self.open[at].locks_gaps();
+        let open = &mut self.open[at];
+        let held = &mut open.cursors[which];
+        if held.cursor.unlock_row().unwrap() {
+            let At::Row(key, _) = &held.at else { panic!("{context}: of no row") };
+            let key = (held.tree, key.clone());
+            let is_own = open.changes.iter().any(|change| change.touches(&key));
+            assert!(!is_own && !locks_gaps, "{context}: unlocked, is_own={is_own}");
+        }
+        held.is_where_it_was(&context);
     }
 }
 
