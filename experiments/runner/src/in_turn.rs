@@ -1,7 +1,7 @@
-//! sysbench in memory, engine against engine in turn: `--in-turn ROUNDS`.
+//! sysbench in memory, engine against engine in turn: for the report, and alone by `--in-turn ROUNDS`.
 //!
-//! The report measures each engine by itself for half a minute before it comes to the next, soon after a start, and a machine that
-//! others share may be a third faster by then. Here the servers and clients of all engines are there all the time, and all are stopped
+//! A machine that others share may be a third faster or slower by the time that one engine has been measured by itself and the next one's
+//! turn comes. Here the servers and clients of all engines are there all the time, and all are stopped
 //! (SIGSTOP) but those of one engine, which has the machine for a fifth of a second. So what an engine does in the background it does in
 //! its own time, and what is compared was measured within a second. The order changes from round to round in such a way that within
 //! rounds each engine comes after each other one equally often ([`order`]), or nearly, if the number of rounds is none of those that make it so.
@@ -26,11 +26,12 @@ use serde::Serialize;
 use crate::cleanup;
 use crate::context::Context;
 use crate::dataset::{self, Kind};
-use crate::e4_sysbench::{cells, warm};
+use crate::e4_sysbench::{cells, name, warm};
 use crate::engine::Engine;
 use crate::failure::{Failure, While};
 use crate::limits::Limits;
-use crate::measure::mean_ratio;
+use crate::measure::{Work, mean_ratio};
+use crate::plan::{Finding, Part};
 use crate::server::Server;
 use crate::sysbench;
 use crate::tool::{self, Running};
@@ -78,8 +79,8 @@ struct Series {
     engine: Engine,
     statements: Vec<u64>,
     seconds: Vec<f64>,
-    /// Processor time of the server in all rounds; it has none between them.
-    cpu_seconds: f64,
+    /// Processor time of the server; it has none between the rounds.
+    cpu_seconds: Vec<f64>,
 }
 
 #[derive(Serialize)]
@@ -100,11 +101,6 @@ pub(crate) fn run(
     commit: &str,
 ) -> Result<(), Failure> {
     let _datasets = cleanup::Directory::new(context.datasets.clone());
-    let mut contestants = Vec::new();
-    for &engine in engines.iter().chain([&Engine::Blackhole]) {
-        println!("in turn: {} is loaded and started", engine.title());
-        contestants.push(start(context, engine)?);
-    }
     let clients = match places {
         Places::Paired => "each client on its session's processor".to_string(),
         Places::Free => format!("clients where the system puts them, {} starts", places.starts(rounds)),
@@ -113,20 +109,57 @@ pub(crate) fn run(
         "in turn: {rounds} rounds of {} s for each test on each engine, at {commit}; {clients}",
         SLICE.as_secs_f64()
     );
+    let all: Vec<Engine> = engines.iter().copied().chain([Engine::Blackhole]).collect();
+    println!("in turn: the tables are loaded and the servers started");
     println!("{}", header(engines));
-    let mut cells_done = Vec::new();
-    for (number, (test, threads)) in cells(&context.sizing).into_iter().enumerate() {
-        // No two clients of all tests have the same keys; those of different engines have.
-        let seed = 1 + 1000 * number as u64;
-        let cell = measure(context, &mut contestants, (test, threads, seed), rounds, places)?;
-        println!("{}", line(&cell));
-        cells_done.push(cell);
-    }
+    let cells_done = measure_all(context, &all, rounds, places, |cell| println!("{}", line(cell)))?;
     let path = context.out.join("in-turn.json");
     let text = serde_json::to_vec_pretty(&cells_done).or_say("cannot write JSON")?;
     fs::write(&path, text).or_say(format!("cannot write {}", path.display()))?;
     println!("in turn: the figures of all rounds are in {}", path.display());
     Ok(())
+}
+
+/// The same for a report: what each of these parts gave, all engines' and all repeats, each of which has an equal share of the rounds.
+pub(crate) fn findings(context: &Context, parts: &[&Part]) -> Result<Vec<Finding>, Failure> {
+    let mut engines: Vec<Engine> = parts.iter().map(|part| part.engine).collect();
+    engines.sort();
+    engines.dedup();
+    let repeats = 1 + parts.iter().map(|part| part.repeat as usize).max().unwrap_or(0);
+    let rounds = context.sizing.sysbench_rounds as usize * repeats;
+    let cells = measure_all(context, &engines, rounds, Places::Paired, |_| ())?;
+    let finding = |part: &&Part| {
+        let mut finding = Finding::new(part);
+        for cell in &cells {
+            let work = cell
+                .of(part.engine)
+                .map(|series| series.work(&cell.test, share(rounds, repeats, part.repeat as usize)));
+            finding.works.extend(work.map(|work| (name(&cell.test, cell.threads), work)));
+        }
+        finding
+    };
+    Ok(parts.iter().map(finding).collect())
+}
+
+/// Starts the servers of these engines, and measures every test on them.
+fn measure_all(
+    context: &Context,
+    engines: &[Engine],
+    rounds: usize,
+    places: Places,
+    mut done: impl FnMut(&Cell),
+) -> Result<Vec<Cell>, Failure> {
+    let contestants = engines.iter().map(|&engine| start(context, engine));
+    let mut contestants = contestants.collect::<Result<Vec<_>, _>>()?;
+    let mut all = Vec::new();
+    for (number, (test, threads)) in cells(&context.sizing).into_iter().enumerate() {
+        // No two clients of all tests have the same keys; those of different engines have.
+        let seed = 1 + 1000 * number as u64;
+        let cell = measure(context, &mut contestants, (test, threads, seed), rounds, places)?;
+        done(&cell);
+        all.push(cell);
+    }
+    Ok(all)
 }
 
 fn start(context: &Context, engine: Engine) -> Result<Contestant, Failure> {
@@ -235,7 +268,7 @@ impl Contestant {
         }
         series.statements.push(executed);
         series.seconds.push(seconds);
-        series.cpu_seconds += self.server.counters().cpu_seconds - cpu;
+        series.cpu_seconds.push(self.server.counters().cpu_seconds - cpu);
         Ok(())
     }
 }
@@ -272,8 +305,12 @@ fn measure(
     rounds: usize,
     places: Places,
 ) -> Result<Cell, Failure> {
-    let new =
-        |one: &Contestant| Series { engine: one.engine, statements: Vec::new(), seconds: Vec::new(), cpu_seconds: 0.0 };
+    let new = |one: &Contestant| Series {
+        engine: one.engine,
+        statements: Vec::new(),
+        seconds: Vec::new(),
+        cpu_seconds: Vec::new(),
+    };
     let mut series: Vec<Series> = contestants.iter().map(new).collect();
     let starts = places.starts(rounds);
     for start in 0..starts {
@@ -322,7 +359,18 @@ impl Series {
 
     /// Processor time of the server for a statement, in microseconds.
     fn cpu_us(&self) -> f64 {
-        self.cpu_seconds * 1e6 / self.total()
+        self.cpu_seconds.iter().sum::<f64>() * 1e6 / self.total()
+    }
+
+    /// What it did in these rounds; units are transactions of the test.
+    fn work(&self, test: &str, rounds: Range<usize>) -> Work {
+        let statements: u64 = self.statements[rounds.clone()].iter().sum();
+        Work {
+            units: statements as f64 / sysbench::statements(test) as f64,
+            seconds: self.seconds[rounds.clone()].iter().sum(),
+            server_cpu_seconds: self.cpu_seconds[rounds].iter().sum(),
+            ..Work::default()
+        }
     }
 }
 
@@ -405,7 +453,7 @@ mod tests {
             engine,
             statements: statements.to_vec(),
             seconds: vec![0.5; statements.len()],
-            cpu_seconds: cpu_us * 1e-6 * statements.iter().sum::<u64>() as f64,
+            cpu_seconds: statements.iter().map(|&count| cpu_us * 1e-6 * count as f64).collect(),
         };
         // The machine is three times as fast in the second round: the rates would say nothing.
         let cell = Cell {
@@ -423,6 +471,9 @@ mod tests {
             header(&[Engine::Frond, Engine::Innodb]).lines().map(|line| line.matches('|').count()).collect::<Vec<_>>();
         assert_eq!(columns, [8, 8]);
         assert_eq!(line(&cell).matches('|').count(), 8);
+        let work = cell.series[0].work("oltp_write_only", share(3, 2, 1));
+        assert_eq!((work.units, work.seconds), (451.0 / 6.0, 1.0));
+        assert!((work.server_cpu_seconds - 451.0 * 12.5e-6).abs() < 1e-9, "{}", work.server_cpu_seconds);
         // Of two starts the second had the second and the third round.
         let twice = Cell { starts: 2, ..cell };
         let ratios = twice.ratios(twice.rivals().next().expect("InnoDB"));

@@ -44,7 +44,7 @@ use failure::{Failure, While};
 use in_turn::Places;
 use limits::{Cage, InForce};
 use machine::Machine;
-use plan::{Experiment, Finding, Part, parts};
+use plan::{Experiment, Finding, IN_TURN, Part, parts};
 use progress::Progress;
 use scale::{Scale, Sizing};
 use server::Installation;
@@ -297,21 +297,29 @@ fn space_for(free: u64, wanted: u64) -> Result<(), Failure> {
 fn measure(context: &Context, state: &State, parts: &[Part]) -> Result<(), Failure> {
     let _datasets = cleanup::Directory::new(context.datasets.clone());
     let mut progress = Progress::new(parts);
+    let mut are_done_in_turn = false;
     for (at, part) in parts.iter().enumerate() {
-        if state.finished(part).is_some() {
+        if part.variant == IN_TURN && are_done_in_turn {
+            progress.done_before(part);
+        } else if state.finished(part).is_some() {
             progress.kept(part);
         } else {
+            are_done_in_turn |= part.variant == IN_TURN;
             progress.begin(part);
             let begin = Instant::now();
-            let result = run_part(context, part);
-            let mut finding = result.unwrap_or_else(|why| {
-                let mut finding = Finding::new(part);
-                finding.failed = Some(why);
-                finding
+            let together: Vec<&Part> = match part.variant {
+                IN_TURN => parts.iter().filter(|other| other.variant == IN_TURN).collect(),
+                _ => vec![part],
+            };
+            let findings = run_parts(context, &together).unwrap_or_else(|why| {
+                let failed = |part: &&Part| Finding { failed: Some(why.clone()), ..Finding::new(part) };
+                together.iter().map(failed).collect()
             });
-            finding.seconds = begin.elapsed().as_secs_f64();
-            state.keep(part, &finding)?;
-            progress.end(part, &outcome(&finding));
+            progress.end(part, &findings.first().map_or_else(String::new, outcome));
+            for (part, mut finding) in together.into_iter().zip(findings) {
+                finding.seconds = begin.elapsed().as_secs_f64();
+                state.keep(part, &finding)?;
+            }
         }
         let later =
             |kind| parts[at + 1..].iter().any(|other| other.engine == part.engine && other.dataset == Some(kind));
@@ -320,6 +328,14 @@ fn measure(context: &Context, state: &State, parts: &[Part]) -> Result<(), Failu
         }
     }
     Ok(())
+}
+
+/// The findings of parts that are measured together, or of one.
+fn run_parts(context: &Context, parts: &[&Part]) -> Result<Vec<Finding>, Failure> {
+    match parts {
+        [part] if part.variant != IN_TURN => Ok(vec![run_part(context, part)?]),
+        parts => in_turn::findings(context, parts),
+    }
 }
 
 fn run_part(context: &Context, part: &Part) -> Result<Finding, Failure> {

@@ -27,6 +27,13 @@ impl Progress {
         println!("{} kept from before", self.head(part));
     }
 
+    /// It was measured, and told of, together with one before it.
+    pub(crate) fn done_before(&mut self, part: &Part) {
+        self.at += 1;
+        self.guessed += part.seconds;
+        self.left -= part.seconds;
+    }
+
     pub(crate) fn begin(&mut self, part: &Part) {
         self.at += 1;
         self.begin = Instant::now();

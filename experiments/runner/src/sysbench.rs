@@ -42,6 +42,16 @@ pub(crate) fn prepare(server: &Server, engine: Engine, rows: u64) -> Result<(), 
     Ok(())
 }
 
+/// Statements of one transaction of a test, its BEGIN and COMMIT among them.
+pub(crate) fn statements(test: &str) -> u64 {
+    match test {
+        "oltp_read_only" => 16,
+        "oltp_read_write" => 20,
+        "oltp_write_only" => 6,
+        _ => 1,
+    }
+}
+
 /// Runs a test; units are transactions.
 pub(crate) fn run(server: &Server, test: &str, rows: u64, threads: u64, seconds: u64) -> Result<Work, Failure> {
     let own = [

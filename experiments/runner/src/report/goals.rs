@@ -5,6 +5,7 @@ use crate::e4_sysbench::{self, LIMITED_TESTS, LIMITED_THREADS};
 use crate::engine::Engine;
 use crate::measure::Work;
 use crate::plan::Experiment::{self, E1, E2, E3, E4, E5, E6, E7};
+use crate::plan::IN_TURN;
 use crate::scale::Sizing;
 
 use super::table::{Spread, Values};
@@ -134,7 +135,7 @@ impl Judge<'_> {
         let values = self.values;
         for (test, threads) in e4_sysbench::cells(sizing) {
             let name = e4_sysbench::name(test, threads);
-            let ratio = self.ratio(|engine| values.work(E4, engine, "memory", &name, Work::rate), &Engine::RIVALS);
+            let ratio = self.ratio(|engine| values.work(E4, engine, IN_TURN, &name, Work::rate), &Engine::RIVALS);
             self.compare(format!("in memory: {name}"), "≥ 1.0 × the better rival", ratio, |ratio| ratio >= 1.0);
         }
         for test in LIMITED_TESTS {

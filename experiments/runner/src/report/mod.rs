@@ -179,7 +179,7 @@ impl Report {
              at full speed all rows by the number of entries in every index.</p>\
              <p>Rates are means over the whole run; “worst second” is its slowest. Bytes written are those of the server \
              process until the moment of the kill. The last column compares FROND with the better of the two rivals.</p>\
-             <p>Engines take turns in every part. What is in memory, experiment 3 and parts of 4 and 5, is measured in {} rounds, \
+             <p>Engines take turns in every part. What is in memory, experiment 3 and a part of 5, is measured in {} rounds, \
              each of which begins with another engine; a figure of several runs is their median, with the lowest and highest beside it, and a \
              comparison of such figures the median of what it was in each round.</p>",
             Unit::Bytes.print(self.sizing.cache_bytes as f64),

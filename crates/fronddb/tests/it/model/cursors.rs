@@ -180,6 +180,10 @@ impl World {
     }
 
     fn move_a_while(&mut self, at: usize, which: usize) {
+        // Others may have ended since it stopped.
+        if self.random.below(2) == 0 {
+            self.take_peeked(at, which);
+        }
         for _ in 0..1 + self.random.below(6) {
             let key = self.key_to_seek(at, which);
             let to = match self.random.below(16) {
