@@ -249,7 +249,10 @@ impl TxnCore {
         keys_only: bool,
     ) -> Result<Settled> {
         loop {
+            // Covered writes go on beside it, and level 0 is to keep what it comes down to; not while it waits.
+            let kept = self.engine.snapshots.acquire();
             let (value, undecided) = self.engine.read_watching(&self.latest_view(state), key, keys_only)?;
+            drop(kept);
             match undecided {
                 None => return Ok(Settled::Value(value)),
                 Some(_) if wait == Wait::SkipLocked => return Ok(Settled::Busy),
