@@ -239,10 +239,10 @@ impl Database {
         Ok(self.engine().prepared_list())
     }
 
-    /// Commits a prepared transaction, durably.
+    /// Commits a prepared transaction, durably. While somebody else decides it, it waits to hear what became of that.
     ///
     /// # Errors
-    /// `NotFound` when no such transaction waits; as [`Transaction::commit`]. One that an earlier opening prepared stays prepared when its
+    /// `NotFound` when no such transaction waits, because it is decided or never was; as [`Transaction::commit`]. One that an earlier opening prepared stays prepared when its
     /// changes of trees cannot be read just now (`Io`).
     pub fn commit_prepared(&self, xid: &[u8]) -> Result<()> {
         self.commit_prepared_with(xid, Durability::Sync)

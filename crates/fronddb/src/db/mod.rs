@@ -38,7 +38,7 @@ mod leftovers;
 pub mod log_print;
 pub mod monitor;
 pub mod options;
-mod prepared;
+pub(crate) mod prepared;
 mod read;
 mod recovery;
 mod replay;

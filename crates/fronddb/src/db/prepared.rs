@@ -5,6 +5,9 @@
 //! of a checkpoint is thrown away, every new active memtable begins with the prepare records of all undecided
 //! transactions in the log ([`Engine::log_prepared_again`]).
 //!
+//! One caller at a time decides a transaction ([`PreparedTable::claim`]); whoever wants to decide it meanwhile waits to hear what became of that, so
+//! that "no such transaction" says that it is decided, and never that it may be.
+//!
 //! On failure: a decision whose record the log has no room for is `NoSpace`, and the transaction stays prepared, with its locks. So it
 //! does if what it changes in the catalog cannot be read just now. Once its record is written, it is decided.
 
@@ -16,7 +19,7 @@ use super::core::Writer;
 use super::engine::Engine;
 use super::monitor::PreparedInfo;
 use super::options::Durability;
-use crate::base::sync::Mutex;
+use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, ErrorKind, Lsn, Result, TxnId};
 use crate::format::record::{PreparedLock, Record, encode_prepare};
 use crate::lock::{HeldLock, Mode};
@@ -31,6 +34,8 @@ pub(crate) const XID_BYTES_MAX: usize = 160;
 #[derive(Debug, Default)]
 pub(crate) struct PreparedTable {
     entries: Mutex<HashMap<Vec<u8>, Entry>>,
+    /// Somebody has decided one, or given that up.
+    decided: Condvar,
     /// Something was prepared since the last seal.
     is_used: AtomicBool,
 }
@@ -48,6 +53,54 @@ impl PreparedTable {
     /// Takes in a transaction that recovery found prepared.
     pub(crate) fn recovered(&self, prepared: &Prepared) {
         self.entries.lock().insert(prepared.xid.clone(), Entry { txn: prepared.txn, catalog: None, deciding: false });
+    }
+
+    /// Claims a prepared transaction, so that only one caller decides it. It stays listed until it is decided, because a new segment needs its
+    /// record as long as its end is not logged.
+    pub(crate) fn claim(&self, xid: &[u8]) -> Result<Claim<'_>> {
+        let mut entries = self.entries.lock();
+        loop {
+            match entries.get_mut(xid) {
+                Some(entry) if entry.deciding => self.decided.wait(&mut entries),
+                Some(entry) => {
+                    entry.deciding = true;
+                    let (txn, is_recovered) = (entry.txn, entry.catalog.is_none());
+                    return Ok(Claim { table: self, xid: xid.to_vec(), txn, is_recovered, is_decided: false });
+                }
+                None => return Err(Error::new(ErrorKind::NotFound, "no such prepared transaction")),
+            }
+        }
+    }
+}
+
+/// The right to decide a prepared transaction. Who drops it without having done so has given that up.
+#[derive(Debug)]
+pub(crate) struct Claim<'a> {
+    table: &'a PreparedTable,
+    xid: Vec<u8>,
+    txn: TxnId,
+    /// It was prepared before the database was opened.
+    is_recovered: bool,
+    is_decided: bool,
+}
+
+impl Claim<'_> {
+    /// The decision is in the log. Returns what the transaction has changed in the catalog, as far as that was known.
+    pub(crate) fn decided(mut self) -> Option<CatalogChanges> {
+        self.is_decided = true;
+        let entry = self.table.entries.lock().remove(&self.xid);
+        entry.and_then(|entry| entry.catalog)
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if !self.is_decided
+            && let Some(entry) = self.table.entries.lock().get_mut(&self.xid)
+        {
+            entry.deciding = false;
+        }
+        self.table.decided.notify_all();
     }
 }
 
@@ -195,18 +248,6 @@ impl Engine {
         self.prepared.entries.lock().len()
     }
 
-    /// Claims a prepared transaction, so that only one caller decides it; also says whether recovery found it. It stays listed until it
-    /// is decided, because a new segment needs its record as long as its end is not logged.
-    fn claim_prepared(&self, xid: &[u8]) -> Result<(TxnId, bool)> {
-        match self.prepared.entries.lock().get_mut(xid) {
-            Some(entry) if !entry.deciding => {
-                entry.deciding = true;
-                Ok((entry.txn, entry.catalog.is_none()))
-            }
-            _ => Err(Error::new(ErrorKind::NotFound, "no such prepared transaction")),
-        }
-    }
-
     /// Aborts a prepared transaction. Unlike that of another one its abort must be in the log: without it a restart would
     /// find the transaction prepared again.
     fn abort_logged(&self, txn: TxnId) -> Result<()> {
@@ -221,19 +262,11 @@ impl Engine {
     pub(crate) fn commit_prepared(&self, xid: &[u8], durability: Durability) -> Result<()> {
         self.check_writable()?;
         let started = self.clock.micros();
-        let (txn, is_recovered) = self.claim_prepared(xid)?;
-        let read = if is_recovered { self.prepared_changes(txn) } else { Ok(CatalogChanges::default()) };
-        let committed = read.and_then(|read| Ok((self.past_full_log(0, || true, || self.commit_logged(txn))?, read)));
-        let mut entries = self.prepared.entries.lock();
-        let (end, read) = match committed {
-            Ok(committed) => committed,
-            Err(error) => {
-                entries.entry(xid.to_vec()).and_modify(|entry| entry.deciding = false);
-                return Err(error);
-            }
-        };
-        let changes = entries.remove(xid).and_then(|entry| entry.catalog).unwrap_or(read);
-        drop(entries);
+        let claim = self.prepared.claim(xid)?;
+        let txn = claim.txn;
+        let read = if claim.is_recovered { self.prepared_changes(txn)? } else { CatalogChanges::default() };
+        let end = self.past_full_log(0, || true, || self.commit_logged(txn))?;
+        let changes = claim.decided().unwrap_or(read);
         self.apply_catalog(&changes);
         self.locks.release_all(txn);
         self.counters.here().commits.add(1);
@@ -242,16 +275,10 @@ impl Engine {
 
     pub(crate) fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
         self.check_writable()?;
-        let (txn, _) = self.claim_prepared(xid)?;
-        let aborted = self.past_full_log(0, || true, || self.abort_logged(txn));
-        let mut entries = self.prepared.entries.lock();
-        if let Err(error) = aborted {
-            entries.entry(xid.to_vec()).and_modify(|entry| entry.deciding = false);
-            return Err(error);
-        }
-        let changes = entries.remove(xid).and_then(|entry| entry.catalog);
-        drop(entries);
-        let undone = changes.map(|mut changes| changes.undo_from(0)).unwrap_or_default();
+        let claim = self.prepared.claim(xid)?;
+        let txn = claim.txn;
+        self.past_full_log(0, || true, || self.abort_logged(txn))?;
+        let undone = claim.decided().map(|mut changes| changes.undo_from(0)).unwrap_or_default();
         self.undo_catalog(&undone);
         self.locks.release_all(txn);
         self.counters.here().rollbacks.add(1);

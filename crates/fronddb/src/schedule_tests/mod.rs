@@ -14,6 +14,7 @@
 mod locks;
 mod log;
 mod memtable;
+mod prepared;
 mod snapshots;
 mod store;
 mod tree;
