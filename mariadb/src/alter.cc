@@ -168,17 +168,34 @@ Judgement flags_ask_for_copy(alter_table_operations flags)
   return copy();
 }
 
-/* Whether generated columns may see another number of zeros before a number than they have been computed with. */
-bool moves_zeros(const TABLE *table, const TABLE *altered, const Alter_map &map)
+/* Whether each name of an ENUM or SET stays what it is, to the letter; more may follow. */
+bool keeps_names(const TYPELIB *was, const TYPELIB *is)
 {
-  for (uint i= 0; table->s->virtual_fields && i < altered->s->fields; i++) {
-    if (map.column_was[i] < 0)
-      continue;
-    const Field *was= table->field[map.column_was[i]], *is= altered->field[i];
-    bool padded= (was->flags | is->flags) & ZEROFILL_FLAG;
-    if (padded && (was->field_length != is->field_length || ((was->flags ^ is->flags) & ZEROFILL_FLAG)))
+  if (is->count < was->count)
+    return false;
+  for (uint i= 0; i < was->count; i++)
+    if (std::string(was->type_names[i], was->type_lengths[i]) != std::string(is->type_names[i], is->type_lengths[i]))
+      return false;
+  return true;
+}
+
+/* Whether expressions may see another value of a column, or it may have another one computed, though the server takes the type for the same. */
+bool means_otherwise(const Field *was, const Field *is)
+{
+  const bool resized= was->field_length != is->field_length;
+  if (((was->flags | is->flags) & ZEROFILL_FLAG) && (resized || ((was->flags ^ is->flags) & ZEROFILL_FLAG)))
+    return true;
+  if (is->result_type() == REAL_RESULT && (resized || was->decimals() != is->decimals()))
+    return true; /* rounded, cut and written so */
+  const TYPELIB *names= was->get_typelib(), *names_now= is->get_typelib();
+  return names && names_now && (!keeps_names(names, names_now) || (is->vcol_info && names->count != names_now->count));
+}
+
+bool generated_columns_may_change(const TABLE *table, const TABLE *altered, const Alter_map &map)
+{
+  for (uint i= 0; table->s->virtual_fields && i < altered->s->fields; i++)
+    if (map.column_was[i] >= 0 && means_otherwise(table->field[map.column_was[i]], altered->field[i]))
       return true;
-  }
   return false;
 }
 
@@ -317,8 +334,8 @@ Judgement judge(THD *thd, const TABLE *table, const TABLE *altered, const Table_
     return copy();
   if (!thd_test_options(thd, OPTION_NO_CHECK_CONSTRAINT_CHECKS) && brings_check(table, altered, info, map))
     return copy("rows have to be checked against the constraint");
-  if (moves_zeros(table, altered, map))
-    return copy("generated columns may see the zeros before a number");
+  if (generated_columns_may_change(table, altered, map))
+    return copy("generated columns may see other zeros, digits or names of a value");
   Judgement columns= judge_columns(altered, definition, map);
   if (columns.result != HA_ALTER_INPLACE_INSTANT)
     return columns;
