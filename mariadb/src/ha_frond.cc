@@ -1363,8 +1363,9 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
     if (error || *skip)
       return error;
   }
-  int error= lock_entry_row(index, entry.key, primary, pushed, record, skip);
-  if (!error && *skip)
+  bool busy= false;
+  int error= lock_entry_row(index, entry.key, primary, pushed, record, skip, &busy);
+  if (!error && *skip && !busy)
     unlock_row();
   if (has_moved) {
     walked_key.clear();
@@ -1433,24 +1434,24 @@ bool ha_frond::is_checked(uint index, const uchar *record)
 /* The row to which an entry belonged when it was read, locked and as it is now. Where the lock has been waited for, the row may
    have another entry by now, and the walk may have passed that: a row that is still within the bounds of the walk is taken here, or a
    row that was there all the time would be missed. It comes once, since the walk sees one state of the index, and nobody
-   moves the row any more. What a pushed condition has looked at in the entry it looks at in the row where that differs. */
-int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip)
+   moves the row any more. What a pushed condition has looked at in the entry it looks at in the row where that differs. Another transaction may hold the row,
+   `busy`, and the statement leave it out: then it is as locked as it was. */
+int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip, bool *busy)
 {
   compared.clear();
   compared.append(entry_key.data, entry_key.size);
   bool may_take= takes_moved && !locks_entries(index) && !at_point && record == table->record[0];
-  bool busy= false;
-  int error= read_primary(primary, record, skip, &busy, !keeps_up());
-  if (!error && busy && wait_ms() != FROND_WAIT_SKIP) {
+  int error= read_primary(primary, record, skip, busy, !keeps_up());
+  if (!error && *busy && wait_ms() != FROND_WAIT_SKIP) {
     has_moved= true;
     *skip= false;
-    error= read_primary(primary, record, skip, &busy);
+    error= read_primary(primary, record, skip, busy);
   }
   if (error)
     return error;
   if (*skip) {
-    has_left= has_left || (may_take && !busy);
-    has_moved= has_moved || (keeps_up() && !busy);
+    has_left= has_left || (may_take && !*busy);
+    has_moved= has_moved || (keeps_up() && !*busy);
     return 0;
   }
   if (has_virtual_part(index)) {
@@ -1611,7 +1612,9 @@ frond_status ha_frond::onward(bool ahead, bool beyond, frond_row *row)
   if (!has_moved)
     return ahead ? scan.next(row, beyond) : scan.prev(row, beyond);
   has_moved= false;
-  Scan_bounds rest= walked;
+  Scan_bounds rest;
+  if (!beyond || walked.final_upper)
+    rest= walked;
   Bytes after;
   after.append_bytes(compared);
   if (ahead) {

@@ -256,7 +256,7 @@ private:
   bool is_restored(uint index) const;
   void keep_restore(uint index, const frond_row &entry, const uchar *restore);
   bool is_checked(uint index, const uchar *record);
-  int lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip);
+  int lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip, bool *busy);
   bool is_walked(const frond::Bytes &key) const;
   bool keeps_up() const;
   bool needs_order() const;

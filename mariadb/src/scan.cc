@@ -28,10 +28,18 @@ void Scan::park()
     close();
 }
 
-void Scan::park_at(frond_slice key)
+/* A place, in memory of its own. */
+void Scan::keep_place(frond_slice key)
 {
+  if (key.data == turning_key.data())
+    return;
   turning_key.clear();
   turning_key.append(key.data, key.size);
+}
+
+void Scan::park_at(frond_slice key)
+{
+  keep_place(key);
   close();
   last_key= turning_key.data();
   last_size= turning_key.size();
@@ -86,10 +94,7 @@ frond_status Scan::look(bool ahead, bool beyond, frond_row *row)
     return FROND_OK;
   }
   /* Turn round, or walk past the bounds: again from the last row, which is left out. */
-  if (!parked) {
-    turning_key.clear();
-    turning_key.append(last_key, last_size);
-  }
+  keep_place(place());
   Scan_bounds rest;
   if (ahead) {
     to_successor(turning_key);
@@ -106,12 +111,22 @@ frond_status Scan::again(frond_row *row, bool beyond)
   return status != FROND_OK || row->key.data ? status : step(forward, beyond, row);
 }
 
+/* Room for rows. The place of the last one, which lies there, stays what it is, also where none comes after it. */
+void Scan::reserve(size_t bytes)
+{
+  if (unlikely(bytes > buffer.capacity()) && last_key) {
+    keep_place(place());
+    last_key= turning_key.data();
+  }
+  buffer.reserve(bytes);
+}
+
 frond_status Scan::fetch(frond_move move, frond_slice key, frond_row *row)
 {
   for (;;) {
     frond_fetch request= {};
     const size_t wanted= rows_max * (mode.lends ? ROW_BYTES_LENT : ROW_BYTES_COPIED);
-    buffer.reserve(wanted > BUFFER_BYTES ? BUFFER_BYTES_LONG : BUFFER_BYTES);
+    reserve(wanted > BUFFER_BYTES ? BUFFER_BYTES_LONG : BUFFER_BYTES);
     request.buffer= buffer.data();
     request.capacity= buffer.capacity();
     request.rows_max= rows_max;
@@ -126,8 +141,7 @@ frond_status Scan::fetch(frond_move move, frond_slice key, frond_row *row)
     peeked= request.peeked;
     if (request.rows == 0 && request.bytes_needed > 0) {
       /* One row larger than the buffer: the cursor stands at it. */
-      buffer.clear();
-      buffer.reserve(request.bytes_needed);
+      reserve(request.bytes_needed);
       move= move == FROND_MOVE_LAST || move == FROND_MOVE_PREV ? FROND_MOVE_PREV : FROND_MOVE_NEXT;
       continue;
     }

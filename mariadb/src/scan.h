@@ -118,6 +118,8 @@ private:
 
   frond_status open(const Scan_bounds &bounds);
   frond_status fetch(frond_move move, frond_slice key, frond_row *row);
+  void reserve(size_t bytes);
+  void keep_place(frond_slice key);
   frond_status step(bool ahead, bool beyond, frond_row *row)
   {
     return take_at_hand(ahead, row) ? FROND_OK : look(ahead, beyond, row);
