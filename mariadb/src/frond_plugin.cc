@@ -135,9 +135,12 @@ int decide_by_xid(XID *xid, bool commits)
   frond_slice id= frond_bytes(bytes.data(), bytes.size());
   frond_status status= commits ? frond_db_commit_prepared(database, id, FROND_DURABILITY_SYNC)
                                : frond_db_rollback_prepared(database, id);
-  /* Those of users stay with the server, to be decided once more; its own it decides by the binary log when it starts, and forgets. */
+  /* Its own the server decides by the binary log when it starts, and forgets. Those of users it keeps, to be decided once more, if the statement ends
+     in an error: it does not look at what is returned here. */
   if (xid->get_my_xid())
     keep_undone_decision(status, bytes, commits, last_message());
+  else if (status != FROND_OK && status != FROND_NOT_FOUND && current_thd)
+    my_printf_error(ER_XAER_RMERR, "%s: %s", MYF(0), ER_THD(current_thd, ER_XAER_RMERR), last_message());
   drop_kept();
   if (status == FROND_NOT_FOUND)
     return XAER_NOTA;

@@ -73,9 +73,17 @@ void Session::close(THD *thd)
   delete session;
 }
 
+/* What the session registered says so, and not its options: SET autocommit=0 changes those in the middle of a statement. */
 bool Session::is_whole(THD *thd, bool all)
 {
-  return all || !is_multi_statement(thd);
+  return all || !thd->ha_data[hton->slot].ha_info[1].is_started();
+}
+
+/* The server has taken the transaction for ended without telling us. */
+bool Session::is_stray(THD *thd) const
+{
+  const Ha_trx_info *registered= thd->ha_data[hton->slot].ha_info;
+  return phase == Phase::active && !registered[0].is_started() && !registered[1].is_started();
 }
 
 int Session::begin(THD *thd, uint32_t flags, int64_t wait_ms)
@@ -141,6 +149,13 @@ int Session::statement_begin(THD *thd, int64_t wait_ms, bool again)
   if (unlikely(phase == Phase::prepared))
     if (int error= let_go(thd))
       return error;
+  if (unlikely(is_stray(thd)))
+    abandon();
+  if (unlikely(!hton->prepare) && thd->transaction->xid_state.is_explicit_XA()) {
+    my_printf_error(ER_XAER_RMERR, "FROND takes no part in XA: it was installed in a server that began without it, and without a binary log",
+                    MYF(0));
+    return HA_ERR_WRONG_COMMAND;
+  }
   const bool begins= phase == Phase::idle;
   int error= begins ? begin(thd, 0, wait_ms) : set_wait(wait_ms);
   if (error)
@@ -252,11 +267,13 @@ frond_status Session::commit_prepared()
   frond_status status= ordered_status;
   if (!ordered || again)
     status= frond_db_commit_prepared(database, frond_bytes(xid.data(), xid.size()), durability);
-  if (again && status == FROND_NOT_FOUND)
-    status= FROND_OK; /* another thread has made the decision meanwhile */
+  const bool made_elsewhere= again && status == FROND_NOT_FOUND; /* by another thread, which may be syncing it still */
+  if (made_elsewhere)
+    status= FROND_OK;
   if (unlikely(status != FROND_OK || has_kept_decisions))
     keep_undone_decision(status, xid, true, ordered && !again ? ordered_message : last_message());
-  if (status == FROND_OK && ordered && !again && durability == FROND_DURABILITY_SYNC && (by_user || !is_decision_kept_by_power_loss()))
+  const bool is_synced= !ordered || (again && !made_elsewhere);
+  if (status == FROND_OK && !is_synced && durability == FROND_DURABILITY_SYNC && (by_user || !is_decision_kept_by_power_loss()))
     status= frond_db_sync_log(database);
   return status;
 }
@@ -372,6 +389,8 @@ int Session::start_consistent_snapshot(THD *thd)
   if (phase == Phase::prepared)
     if (int error= let_go(thd))
       return error;
+  if (is_stray(thd))
+    abandon();
   if (phase != Phase::idle)
     return 0;
   const bool lasts= thd_tx_isolation(thd) == ISO_REPEATABLE_READ;
