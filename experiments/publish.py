@@ -126,7 +126,7 @@ def losses(run):
 def memory_figures(run):
     part = ("e4", "in-turn")
     lines = [
-        f"`make experiments ONLY=e4`, commit {run.commit}. Against the better rival: the median of what it was in each third of the turns.",
+        f"`make experiments ONLY=e4`, commit {run.commit}. Against the better rival, over all turns.",
         "",
         "| test, threads | FROND | InnoDB | MyRocks | BLACKHOLE | FROND against the better rival | engine's µs: FROND / InnoDB / MyRocks |",
         "|---|---:|---:|---:|---:|---|---:|",

@@ -150,25 +150,21 @@ pub(crate) fn parts(sizing: &Sizing, experiments: &[Experiment], engines: &[Engi
         parts.push(floor.clone());
     }
     // As often as what it is the floor of.
-    for repeat in 0..sizing.repeats * sizing.short_repeats {
-        let floor = Part { repeat, variant: IN_MEMORY, ..floor.clone() };
-        if experiments.contains(&Experiment::E3) {
-            let cells = crate::e3_durable::cells(sizing).len() as f64;
-            let seconds = cells * (sizing.transaction_seconds + 0.2) + 2.0;
-            parts.push(Part { experiment: Experiment::E3, seconds, ..floor.clone() });
+    let mut add = |experiment, variant, dataset, repeats, seconds| {
+        let of = |repeat| Part { experiment, variant, dataset, repeat, seconds, ..floor.clone() };
+        if experiments.contains(&experiment) {
+            parts.extend((0..repeats).map(of));
         }
-        if experiments.contains(&Experiment::E4) {
-            let (dataset, seconds) = (Some(Kind::Sysbench), turns_seconds(sizing));
-            parts.push(Part { experiment: Experiment::E4, variant: IN_TURN, dataset, seconds, ..floor });
-        }
-    }
+    };
+    let seconds = crate::e3_durable::cells(sizing).len() as f64 * (sizing.transaction_seconds + 0.2) + 2.0;
+    add(Experiment::E3, IN_MEMORY, None, sizing.repeats * sizing.short_repeats, seconds);
+    add(Experiment::E4, IN_TURN, Some(Kind::Sysbench), sizing.repeats, turns_seconds(sizing));
     parts
 }
 
 /// What one engine's part of the measuring in turn takes.
 fn turns_seconds(sizing: &Sizing) -> f64 {
-    let start = 1.5 / f64::from(sizing.short_repeats);
-    crate::e4_sysbench::cells(sizing).len() as f64 * (start + 0.21 * f64::from(sizing.sysbench_rounds)) + 2.0
+    crate::e4_sysbench::cells(sizing).len() as f64 * (1.5 + 0.21 * f64::from(sizing.sysbench_rounds)) + 6.0
 }
 
 fn rounds(sizing: &Sizing, experiments: &[Experiment]) -> Vec<Round> {
@@ -178,7 +174,7 @@ fn rounds(sizing: &Sizing, experiments: &[Experiment]) -> Vec<Round> {
         let repeats = match (experiment, variant) {
             // By itself once, for what is not compared in turn.
             (Experiment::E4, IN_MEMORY) => 1,
-            (_, IN_MEMORY | IN_TURN) => sizing.short_repeats,
+            (_, IN_MEMORY) => sizing.short_repeats,
             _ => 1,
         };
         rounds.push(Round { experiment, variant, dataset, seconds, repeats });

@@ -50,7 +50,7 @@ pub(crate) struct Sizing {
     pub(crate) transaction_seconds: f64,
     pub(crate) sysbench_rows: u64,
     pub(crate) sysbench_seconds: u64,
-    /// Turns of each engine in each of the short repeats, where engines are measured in turn.
+    /// Turns of each engine where engines are measured in turn.
     pub(crate) sysbench_rounds: u32,
     pub(crate) sysbench_large_rows: u64,
     pub(crate) sysbench_warm_seconds: u64,
@@ -139,7 +139,7 @@ impl Scale {
                 transaction_seconds: 0.8,
                 sysbench_rows: 1_000_000,
                 sysbench_seconds: 2,
-                sysbench_rounds: 10,
+                sysbench_rounds: 30,
                 sysbench_large_rows: 10_000_000,
                 sysbench_warm_seconds: 5,
                 sysbench_fill_seconds: 25,
@@ -174,7 +174,7 @@ impl Scale {
                 transaction_seconds: 20.0,
                 sysbench_rows: 1_000_000,
                 sysbench_seconds: 60,
-                sysbench_rounds: 30,
+                sysbench_rounds: 60,
                 sysbench_large_rows: 20_000_000,
                 sysbench_warm_seconds: 120,
                 sysbench_fill_seconds: 300,

@@ -18,6 +18,14 @@ pub(crate) struct Goal {
     pub(crate) reached: Option<bool>,
 }
 
+/// With two digits; with three where a goal that was just missed would look reached.
+fn rounded(value: f64, enough: impl Fn(f64) -> bool) -> String {
+    match enough((value * 100.0).round() / 100.0) == enough(value) {
+        true => format!("{value:.2}"),
+        false => format!("{value:.3}"),
+    }
+}
+
 struct Judge<'a> {
     values: &'a Values<'a>,
     goals: Vec<Goal>,
@@ -63,12 +71,7 @@ impl Judge<'_> {
     }
 
     fn compare(&mut self, what: String, goal: &str, ratio: Option<f64>, enough: impl Fn(f64) -> bool) {
-        let told = |ratio: f64| match enough((ratio * 100.0).round() / 100.0) == enough(ratio) {
-            true => format!("{ratio:.2} ×"),
-            // Rounded, a goal that was just missed looks reached.
-            false => format!("{ratio:.3} ×"),
-        };
-        let seen = ratio.map_or("not measured".into(), told);
+        let seen = ratio.map_or("not measured".into(), |ratio| format!("{} ×", rounded(ratio, &enough)));
         self.tell(what, goal, seen, ratio.map(enough));
     }
 
@@ -85,8 +88,10 @@ impl Judge<'_> {
             }
             let own = |value: fn(&Work) -> f64| values.work(E1, Engine::Frond, variant, "insert", value);
             if let Some(share) = own(|work| work.quarters().1 / work.quarters().0) {
-                let seen = format!("{:.2}", share.median);
-                self.tell(format!("last quarter against first, {title}"), "≥ 0.85", seen, Some(share.median >= 0.85));
+                let enough = |share| share >= 0.85;
+                let seen = rounded(share.median, enough);
+                let what = format!("last quarter against first, {title}");
+                self.tell(what, "≥ 0.85", seen, Some(enough(share.median)));
             }
             if let Some(bytes) = own(Work::written_per_unit) {
                 let seen = format!("{:.2} KB", bytes.median / 1e3);
@@ -206,8 +211,9 @@ impl Judge<'_> {
             let share =
                 self.values.work(experiment, Engine::Frond, variant, work, |work| work.worst_second() / work.rate());
             if let Some(share) = share {
-                let seen = format!("{:.2} × the mean", share.median);
-                self.tell(format!("worst second: {title}"), "≥ 0.5 × the mean", seen, Some(share.median >= 0.5));
+                let enough = |share| share >= 0.5;
+                let seen = format!("{} × the mean", rounded(share.median, enough));
+                self.tell(format!("worst second: {title}"), "≥ 0.5 × the mean", seen, Some(enough(share.median)));
             }
         }
     }

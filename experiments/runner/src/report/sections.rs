@@ -360,12 +360,12 @@ impl Section<'_> {
              small tables, TokuDB from about 10 M rows on. “The engine alone”: less what the server takes for the same \
              statements on a table of BLACKHOLE.</p><h3>In memory, {} rows</h3><p>The servers and clients of all engines are there \
              all the time, and each engine in turn has the machine for 0.2 s, {} times; each client is on the processor of the session \
-             that serves it. A run is a part of these turns.</p>{}{}\
+             that serves it.</p>{}{}\
              <h3>Limited volume, {} of cache, 16 threads</h3><p>Before the first test it runs for {} s to fill the \
              cache ({} s where the table fits), before each other one that one runs for {} s. {}</p>{}{plots}",
             sysbench::OPTIONS.join(" "),
             Unit::Count.print(self.sizing.sysbench_rows as f64),
-            self.sizing.sysbench_rounds * self.sizing.short_repeats * self.sizing.repeats,
+            self.sizing.sysbench_rounds,
             self.table(&memory),
             folded(
                 "Each engine by itself, once: rate, worst second, p99.9, bytes written and CPU",
