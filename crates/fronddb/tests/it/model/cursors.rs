@@ -28,7 +28,7 @@ enum At {
 }
 
 /// What a key may show.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 enum State {
     Absent,
     Value(Vec<u8>),
@@ -74,23 +74,15 @@ enum Base {
     Added(Map, usize),
 }
 
-/// How a cursor deals with rows that others hold.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Busy {
-    Refused,
-    Skipped,
-    PeekedAt,
-    /// And skipped where it is to be locked.
-    PeekedAtOrSkipped,
-}
-
 pub(super) struct Held {
     cursor: Cursor,
     pub(super) tree: usize,
     /// Of its bounds.
     keys: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     locks: bool,
-    busy: Busy,
+    /// Leaves out rows that others hold; stops at them without a lock.
+    skips: bool,
+    peeks: bool,
     sees: Sees,
     keys_only: bool,
     base: Base,
@@ -236,22 +228,18 @@ impl World {
             3 => Sees::Added,
             _ => Sees::Level,
         };
-        let (skips, peeks) = (self.random.below(4) == 0, self.random.below(2) == 0);
+        let skips = self.random.below(4) == 0;
+        let peeks = self.random.below(2) == 0;
         let keys_only = self.random.below(6) == 0;
         let (lower, upper) = keys.clone();
         let wait = if skips { Wait::SkipLocked } else { Wait::Default };
         let options = CursorOptions { lower, upper, lock, wait, peeks, sees, keys_only, ..CursorOptions::default() };
         let cursor = open.txn.cursor(&self.trees[tree], options).unwrap();
         let locks = lock.is_some() || open.isolation == Isolation::Serializable;
-        let busy = match (skips, peeks && !open.locks_gaps()) {
-            (false, false) => Busy::Refused,
-            (true, false) => Busy::Skipped,
-            (false, true) => Busy::PeekedAt,
-            (true, true) => Busy::PeekedAtOrSkipped,
-        };
+        let peeks = peeks && !open.locks_gaps();
         let (base, states) = (Base::Committed, BTreeMap::new());
         let (at_none, came) = (At::New, (Move::First, None));
-        let held = Held { cursor, tree, keys, locks, busy, sees, keys_only, base, states, at: at_none, came };
+        let held = Held { cursor, tree, keys, locks, skips, peeks, sees, keys_only, base, states, at: at_none, came };
         self.open[at].cursors.push(held);
     }
 
@@ -322,8 +310,16 @@ impl World {
     fn context(&self, at: usize, which: usize, done: &dyn std::fmt::Debug) -> String {
         let held = &self.open[at].cursors[which];
         format!(
-            "seed {}, {:?}, tree {}, {:?} sees {:?} locks={} {:?}, {done:?} from {:?}",
-            self.seed, self.open[at].isolation, held.tree, held.keys, held.sees, held.locks, held.busy, held.at
+            "seed {}, {:?}, tree {}, {:?} sees {:?} locks={} skips={} peeks={}, {done:?} from {:?}",
+            self.seed,
+            self.open[at].isolation,
+            held.tree,
+            held.keys,
+            held.sees,
+            held.locks,
+            held.skips,
+            held.peeks,
+            held.at
         )
     }
 
@@ -344,7 +340,7 @@ impl World {
         }
         let rows = self.rows(at, which);
         if from.is_none() {
-            self.open[at].cursors[which].states = self.rows(at, which);
+            self.open[at].cursors[which].states = rows.clone();
         }
         let held = &mut self.open[at].cursors[which];
         let result = held.go(&to);
@@ -386,16 +382,14 @@ impl World {
             let states = if locks && !own(&(tree, key.clone())) { rows } else { &held.states };
             shows(states.get(key), value)
         };
-        let skips = locks && is_contended && matches!(held.busy, Busy::Skipped | Busy::PeekedAtOrSkipped);
+        let skips = locks && is_contended && held.skips;
         let passed = held.states.keys().chain(rows.keys()).find(|key| is_passed(key) && !may_be(key, None));
         assert!(passed.is_none() || skips, "{context}: passed over {passed:?}, found {found:?}");
         if let Some((key, value)) = found {
             assert!(is_ahead(&key) && may_be(&key, Some(&value)), "{context}: found {key:?} {value:?}");
             held.at = At::Row(key, value);
         }
-        let (is_peeked, peeks) =
-            (held.cursor.is_peeked(), matches!(held.busy, Busy::PeekedAt | Busy::PeekedAtOrSkipped));
-        assert!(!is_peeked || is_contended && locks && peeks, "{context}: peeks");
+        assert!(!held.cursor.is_peeked() || is_contended && locks && held.peeks, "{context}: peeks");
         held.came = (to, from);
     }
 
