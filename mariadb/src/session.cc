@@ -79,13 +79,6 @@ bool Session::is_whole(THD *thd, bool all)
   return all || !thd->ha_data[hton->slot].ha_info[1].is_started();
 }
 
-/* The server has taken the transaction for ended without telling us. */
-bool Session::is_stray(THD *thd) const
-{
-  const Ha_trx_info *registered= thd->ha_data[hton->slot].ha_info;
-  return phase == Phase::active && !registered[0].is_started() && !registered[1].is_started();
-}
-
 int Session::begin(THD *thd, uint32_t flags, int64_t wait_ms)
 {
   frond_txn_options options= {};
@@ -149,8 +142,6 @@ int Session::statement_begin(THD *thd, int64_t wait_ms, bool again)
   if (unlikely(phase == Phase::prepared))
     if (int error= let_go(thd))
       return error;
-  if (unlikely(is_stray(thd)))
-    abandon();
   if (unlikely(!hton->prepare) && thd->transaction->xid_state.is_explicit_XA()) {
     my_printf_error(ER_XAER_RMERR, "FROND takes no part in XA: it was installed in a server that began without it, and without a binary log",
                     MYF(0));
@@ -389,8 +380,6 @@ int Session::start_consistent_snapshot(THD *thd)
   if (phase == Phase::prepared)
     if (int error= let_go(thd))
       return error;
-  if (is_stray(thd))
-    abandon();
   if (phase != Phase::idle)
     return 0;
   const bool lasts= thd_tx_isolation(thd) == ISO_REPEATABLE_READ;

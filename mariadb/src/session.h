@@ -135,7 +135,6 @@ private:
   }
   void drop_tables();
   static bool is_whole(THD *thd, bool all);
-  bool is_stray(THD *thd) const;
   bool waits_for_disk(THD *thd, bool all) const;
 
   Phase phase= Phase::idle;
