@@ -57,3 +57,11 @@ summary() {
              exit !(others && !count["fail"] && complaint == "")
          }' "$1"
 }
+
+# reasons LOG: for each test that failed, what the runner said of it first, a few lines.
+reasons() {
+    awk -v most=12 '
+         / \[ (pass|fail|skipped|disabled) / { name = / \[ fail / ? $1 : ""; said = 0; next }
+         name == "" || said >= most || /^(---|\+\+\+) / { next }
+         /^mysqltest: / || /^[-+]/ || /^At line / || /Test case timeout/ || /Server .* failed|crash/ { print name ": " $0; said++ }' "$1"
+}

@@ -119,6 +119,7 @@ if told=$(summary "$log" "$as_default"); then
 fi
 say "$told"
 if [ "$status" -ne 0 ]; then
+    reasons "$log" | while IFS= read -r line; do say "$line"; done
     say "the runner says $status; what failed left its files in $vardir/log, and all output is in $log"
 elif [ -n "$memory" ]; then
     rm -rf "$memory" "$vardir"

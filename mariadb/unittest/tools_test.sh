@@ -79,6 +79,13 @@ check "but those after the test that failed by name" \
 check "unless no test expects them" \
     not_judged "$shutdown suite.named" "" "2026-01-01 [Warning] something" "Attempting backtrace" "" "$total" "$end"
 
+says_why() {
+    log 'suite.third  w1 [ fail ]' 'mysqltest: At line 5: query failed' '' 'suite.fourth  w1 [ pass ]' 'mysqltest: not this' >"$work/log"
+    [ "$(reasons "$work/log" | sed -n '3,$p')" = "suite.third: mysqltest: At line 5: query failed" ] &&
+        reasons "$work/log" | grep -qxF "suite.named: +) ENGINE=FROND"
+}
+check "what failed is told with the reason" says_why
+
 # --- server.sh
 
 export FROND_SERVER_DIR=$work/stock FROND_DATA=$work/data FROND_SERVER_WAIT=3
