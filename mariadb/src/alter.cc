@@ -245,7 +245,6 @@ Judgement judge_columns(const TABLE *altered, const Table_definition &definition
 
 Judgement judge_indexes(const TABLE *table, const TABLE *altered, const Alter_map &map, alter_table_operations flags)
 {
-  Judgement built= {HA_ALTER_INPLACE_NOCOPY_NO_LOCK, "indexes are built"};
   uint old_primary= table->s->primary_key, primary= altered->s->primary_key;
   if ((old_primary == MAX_KEY) != (primary == MAX_KEY) ||
       (primary != MAX_KEY && map.key_was[primary] != static_cast<int>(old_primary)))
@@ -264,11 +263,8 @@ Judgement judge_indexes(const TABLE *table, const TABLE *altered, const Alter_ma
       int was= map.column_was[column];
       if (was < 0)
         return copy("an index on a column that is added with it");
-      if (!altered->field[column]->stored_in_db()) {
-        if (flags & (ALTER_VIRTUAL_GCOL_EXPR | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE))
-          return copy("an index on a virtual column whose values may change");
-        built= {HA_ALTER_INPLACE_NOCOPY_LOCK, "an index on a virtual column"};
-      }
+      if (!altered->field[column]->stored_in_db() && (flags & (ALTER_VIRTUAL_GCOL_EXPR | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE)))
+        return copy("an index on a virtual column whose values may change");
       if (!same_storage(make_column(table, was), make_column(altered, column)))
         return copy(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
     }
@@ -281,7 +277,9 @@ Judgement judge_indexes(const TABLE *table, const TABLE *altered, const Alter_ma
       if (table->field[i]->stored_in_db() && table->field[i]->vcol_info)
         return copy("stored columns may be made from the virtual one");
     }
-  return flags & ADD_INDEX_FLAGS ? built : Judgement{HA_ALTER_INPLACE_INSTANT, nullptr};
+  if (flags & ADD_INDEX_FLAGS)
+    return {HA_ALTER_INPLACE_NOCOPY_NO_LOCK, "indexes are built"};
+  return {HA_ALTER_INPLACE_INSTANT, nullptr};
 }
 
 /* Of the altered table as it is seen in an ALTER that copies nothing. */

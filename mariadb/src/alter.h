@@ -4,7 +4,7 @@
      instant   the definition is rewritten, no row is: dropping indexes; names, defaults, comments, options, codec; adding
                and dropping columns; order of columns; columns that become wider or may be NULL from now on. Rows keep the
                layout that they were written in (definition.h, D1).
-     no copy   the same, and indexes are added, online: index_build.h. Those on virtual columns while nobody writes.
+     no copy   the same, and indexes are added, online: index_build.h.
      copy      the rest, with a reason for the user where one was given.
 
    A1  what the engine has changes in one transaction, at commit: definition, codec, trees of dropped and of new indexes,

@@ -765,7 +765,7 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
   if (status == FROND_OK && share->build.load(std::memory_order_acquire)) {
     std::shared_lock<std::shared_mutex> guard(share->build_latch);
     if (Index_build *build= share->build.load(std::memory_order_relaxed))
-      build->touch(rows, primary_codec(), old_record, primary_key, new_record, new_primary_key);
+      build->touch(table, rows, primary_codec(), old_record, primary_key, new_record, new_primary_key);
   }
   return write_failure(status);
 }
@@ -980,19 +980,9 @@ bool ha_frond::primary_differs(const uchar *old_record, const uchar *new_record)
 /* Whether two records have the same stored columns, to the last byte. */
 bool ha_frond::is_same_row(const uchar *a, const uchar *b) const
 {
-  const uchar *low= std::min(a, b), *high= std::max(a, b);
-  my_ptrdiff_t start= low - table->record[0], distance= high - low;
-  for (Field **at= table->field; *at; at++) {
-    Field *field= *at;
-    if (!field->stored_in_db())
-      continue;
-    field->move_field_offset(start);
-    bool null= field->is_null();
-    bool same= null == field->is_null(distance) && (null || field->cmp_binary_offset(static_cast<uint>(distance)) == 0);
-    field->move_field_offset(-start);
-    if (!same)
+  for (Field **at= table->field; *at; at++)
+    if ((*at)->stored_in_db() && !same_column(*at, a, b))
       return false;
-  }
   return true;
 }
 

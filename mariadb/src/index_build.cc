@@ -110,20 +110,20 @@ size_t Touched_entries::pieces()
   return spilled.size() + (recent.empty() ? 0 : 1);
 }
 
-/* An entry that was touched: index · whether its key alone says that there is one such row · key · primary key of the row. */
+/* An entry that was touched: 1 + (index << 1 | whether its key alone says that there is one such row) · key · primary key of the row.
+   Or a row, for computed indexes: 0 · the row as it was, nothing where there was none · primary key. */
 struct Index_build::Note {
+  bool of_row;
   size_t index;
   bool checked;
-  frond_slice key, row;
+  frond_slice key; /* of a row: what it was */
+  frond_slice row;
 
   static void append(Bytes *out, size_t index, bool checked, const Bytes &key, const Bytes &row)
   {
-    out->append_varint(index << 1 | checked);
-    out->append_varint(key.size());
-    out->append_bytes(key);
-    out->append_varint(row.size());
-    out->append_bytes(row);
+    append(out, 1 + (index << 1 | checked), key, row);
   }
+  static void append_row(Bytes *out, const Bytes &was, const Bytes &row) { append(out, 0, was, row); }
   static std::vector<Note> parse(const Bytes &bytes)
   {
     std::vector<Note> notes;
@@ -139,17 +139,33 @@ struct Index_build::Note {
       uint64_t what= 0;
       at= read_varint(at, end, &what);
       frond_slice key= string(), row= string();
-      notes.push_back({static_cast<size_t>(what >> 1), (what & 1) != 0, key, row});
+      const bool of_row= what == 0;
+      what-= !of_row;
+      notes.push_back({of_row, static_cast<size_t>(what >> 1), (what & 1) != 0, key, row});
     }
     return notes;
   }
+
+private:
+  static void append(Bytes *out, uint64_t what, const Bytes &key, const Bytes &row)
+  {
+    out->append_varint(what);
+    out->append_varint(key.size());
+    out->append_bytes(key);
+    out->append_varint(row.size());
+    out->append_bytes(row);
+  }
 };
 
-void Index_build::touch(const Row_codec &its_rows, const Key_codec *its_primary, const uchar *old_record,
+void Index_build::touch(const TABLE *its_table, const Row_codec &its_rows, const Key_codec *its_primary, const uchar *old_record,
                         const Bytes &old_key, const uchar *new_record, const Bytes &new_key)
 {
   Bytes notes, old_entry, new_entry, old_value, new_value;
+  if (!sources.empty())
+    touch_row(its_table, its_rows, old_record, old_key, new_record, new_key, &notes);
   for (size_t i= 0; i < indexes.size(); i++) {
+    if (indexes[i].computed)
+      continue;
     Entry_form entry= form(indexes[i], its_rows, its_primary);
     old_entry.clear();
     new_entry.clear();
@@ -175,6 +191,28 @@ void Index_build::touch(const Row_codec &its_rows, const Key_codec *its_primary,
     notes_lost.store(true, std::memory_order_release);
 }
 
+/* The row, for indexes on virtual columns (B6). An update that changes nothing that they are made from does not touch them. */
+void Index_build::touch_row(const TABLE *its_table, const Row_codec &its_rows, const uchar *old_record, const Bytes &old_key,
+                            const uchar *new_record, const Bytes &new_key, Bytes *notes) const
+{
+  const bool stays= old_record && new_record && same(slice(old_key), slice(new_key));
+  if (stays) {
+    uint column= 0;
+    auto differs= [&](Field *field) { return field->stored_in_db() && !same_column(field, old_record, new_record); };
+    while (column < sources.size() && !(sources[column] && differs(its_table->field[column])))
+      column++;
+    if (column == sources.size())
+      return;
+  }
+  Bytes was;
+  if (old_record) {
+    its_rows.encode(old_record, was);
+    Note::append_row(notes, was, old_key);
+  }
+  if (new_record && !stays)
+    Note::append_row(notes, Bytes(), new_key);
+}
+
 /* ---------------------------------------------------------------------------------------------------------------
  * Trees
  */
@@ -196,13 +234,49 @@ int Index_build::add(const TABLE *present, const KEY *key, uint key_number, bool
   index.key_number= key_number;
   index.unique= key->flags & HA_NOSAME;
   index.clustering= clustering;
-  indexes.push_back(std::move(index));
   for (uint part= 0; part < key->user_defined_key_parts; part++) {
     Field *field= present->field[key->key_part[part].fieldnr - 1];
-    if (!field->stored_in_db())
-      virtual_parts.push_back(field);
+    if (field->stored_in_db())
+      continue;
+    index.computed= true;
+    virtual_parts.push_back(field);
   }
+  if (index.computed)
+    computed_from(present, key, clustering);
+  indexes.push_back(std::move(index));
   return 0;
+}
+
+/* Adds to the sources what the entries of a computed index are made from, their values too. */
+void Index_build::computed_from(const TABLE *present, const KEY *key, bool clustering)
+{
+  sources.resize(present->s->fields);
+  auto add_columns= [&](const KEY &of) {
+    for (uint part= 0; part < of.user_defined_key_parts; part++)
+      depends_on(present, of.key_part[part].fieldnr - 1);
+  };
+  add_columns(*key);
+  if (present->s->primary_key != MAX_KEY)
+    add_columns(present->key_info[present->s->primary_key]);
+  for (uint column= 0; clustering && column < present->s->fields; column++)
+    depends_on(present, column);
+}
+
+void Index_build::depends_on(const TABLE *present, uint column)
+{
+  const Field *field= present->field[column];
+  if (sources[column])
+    return;
+  sources[column]= true;
+  if (field->stored_in_db())
+    return;
+  MY_BITMAP named;
+  my_bitmap_init(&named, nullptr, present->s->fields);
+  field->vcol_info->expr->walk(&Item::register_field_in_bitmap, true, &named);
+  for (uint one= 0; one < present->s->fields; one++)
+    if (bitmap_is_set(&named, one))
+      depends_on(present, one);
+  my_bitmap_free(&named);
 }
 
 frond_status Index_build::create_trees(frond_txn *txn, const frond_tree_options &table_options)
@@ -371,11 +445,12 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint6
   return status;
 }
 
-int Index_build::decode(frond_slice key, frond_slice value)
+/* Reads a row into record[0]; `quiet`: virtual columns that do not take what they are made from have what they would be cut to. */
+int Index_build::decode(frond_slice key, frond_slice value, bool quiet)
 {
   int error= rows->decode(key.data, key.size, value.data, value.size, nullptr, table->record[0]);
   for (Field *field : virtual_parts)
-    if (!error && table->update_virtual_field(field, false))
+    if (!error && table->update_virtual_field(field, quiet))
       error= HA_ERR_GENERIC;
   return error;
 }
@@ -407,6 +482,8 @@ public:
   frond_status run(const std::vector<Note> &notes, size_t *done);
 private:
   frond_status set(const Note &note);
+  frond_status set_row(const Note &note);
+  void append_entries_of_record(const Bytes &row, Bytes *notes) const;
   frond_status lock_row(frond_slice key, int64_t wait_ms, frond_slice *value);
   frond_status read_row(frond_slice key, bool *there);
   frond_status find_owner(const Note &note, frond_slice owner, bool *has_it);
@@ -479,7 +556,7 @@ frond_status Index_build::Setting::run(const std::vector<Note> &notes, size_t *d
         awaited.clear();
     }
     while (at < end && set_right == FROND_OK)
-      if ((set_right= set(notes[at])) == FROND_OK)
+      if ((set_right= notes[at].of_row ? set_row(notes[at]) : set(notes[at])) == FROND_OK)
         at++;
     /* What is done stays. */
     return set_right == FROND_LOCK_TIMEOUT && at > *done ? frond_status(FROND_OK) : set_right;
@@ -487,6 +564,42 @@ frond_status Index_build::Setting::run(const std::vector<Note> &notes, size_t *d
   if (status == FROND_OK)
     *done= at;
   return status;
+}
+
+/* Sets right the entries in computed indexes that a row has, and had when it was touched. The row is locked first: it stays as it is. */
+frond_status Index_build::Setting::set_row(const Note &note)
+{
+  bool there;
+  frond_status status= read_row(note.row, &there);
+  if (status != FROND_OK)
+    return status;
+  Bytes row, entries;
+  row.append(note.row.data, note.row.size);
+  if (there)
+    append_entries_of_record(row, &entries);
+  if (note.key.size) {
+    if (build->decode(note.row, note.key, true))
+      return FROND_CORRUPTION;
+    append_entries_of_record(row, &entries);
+  }
+  for (const Note &entry : Note::parse(entries))
+    if (status == FROND_OK)
+      status= set(entry);
+  return status;
+}
+
+void Index_build::Setting::append_entries_of_record(const Bytes &row, Bytes *notes) const
+{
+  const uchar *record= build->table->record[0];
+  Bytes key;
+  for (size_t i= 0; i < build->indexes.size(); i++) {
+    if (!build->indexes[i].computed)
+      continue;
+    Entry_form entry= build->form(build->indexes[i]);
+    key.clear();
+    entry.append_key(record, row, key);
+    Note::append(notes, i, entry.checked(record), key, row);
+  }
 }
 
 frond_status Index_build::Setting::set(const Note &note)

@@ -15,8 +15,9 @@
      B3  setting an entry right depends on the row as it is now and on the tree alone: it may be done twice, in any order.
      B4  nothing that happens here fails a writer: what fails, a duplicate among others, fails the ALTER.
      B5  the builder waits for a lock only while it holds none: it is nobody's deadlock.
-     B6  virtual columns are computed by the builder, in its own TABLE. A writer has not those that are in none of its indexes, and
-         could not note their entries; so with one of them the server keeps writers away.
+     B6  virtual columns are computed by the builder, in its own TABLE: a writer has not those that are in none of its indexes. So where an
+         index has one, a writer notes the row and what it was, and the builder sets right the entry of that and the one that the row has now.
+         Each state of a row that the load can have met is the last one, or one that was noted.
 
    Notes are kept in memory up to a few MiB, then in a temporary file.
 
@@ -71,7 +72,7 @@ public:
   ~Index_build();
 
   /* An index to build, before the trees are made: `key` is number `key_number` of the altered table, its parts' fieldnr
-     say the fields of the present one. Where one of them is virtual nobody may write during the build (B6). 0 or an HA_ERR_*. */
+     say the fields of the present one. 0 or an HA_ERR_*. */
   int add(const TABLE *table, const KEY *key, uint key_number, bool clustering, uint32_t id);
   bool empty() const { return indexes.empty(); }
 
@@ -93,8 +94,8 @@ public:
   int finish(THD *thd);
   uint duplicate_key() const { return duplicate_key_number; }
 
-  /* For writers, after an insertion (no old_record), a deletion (no new_record) or an update. */
-  void touch(const Row_codec &rows, const Key_codec *primary, const uchar *old_record, const Bytes &old_key,
+  /* For writers, after an insertion (no old_record), a deletion (no new_record) or an update; the table is the writer's. */
+  void touch(const TABLE *table, const Row_codec &rows, const Key_codec *primary, const uchar *old_record, const Bytes &old_key,
              const uchar *new_record, const Bytes &new_key);
 
   struct Index {
@@ -104,6 +105,7 @@ public:
     uint key_number= 0;
     bool unique= false;
     bool clustering= false;
+    bool computed= false; /* has virtual columns (B6) */
   };
   std::vector<Index> indexes;
 
@@ -122,7 +124,11 @@ private:
   int set_right(THD *thd, const std::vector<Note> &notes, bool last);
   /* The row with this primary key, into record[0]. */
   frond_status show_row(frond_txn *txn, frond_slice key);
-  int decode(frond_slice key, frond_slice value);
+  int decode(frond_slice key, frond_slice value, bool quiet= false);
+  void computed_from(const TABLE *present, const KEY *key, bool clustering);
+  void depends_on(const TABLE *present, uint column);
+  void touch_row(const TABLE *its_table, const Row_codec &its_rows, const uchar *old_record, const Bytes &old_key,
+                 const uchar *new_record, const Bytes &new_key, Bytes *notes) const;
   int build_error(frond_status status) const;
 
   Table_share *share;
@@ -132,6 +138,7 @@ private:
   bool entry_too_long= false; /* of a row that was met; nothing else is wrong with what the engine was given */
   Bytes row_memory; /* of the row in record[0] */
   std::vector<Field *> virtual_parts; /* which a row does not have */
+  std::vector<bool> sources; /* by column: whether computed indexes have it, or something made from it; empty where there are none */
 
   /* Of the ALTER. */
   TABLE *table= nullptr;

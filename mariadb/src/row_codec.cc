@@ -5,6 +5,8 @@
 #include "errors.h"
 #include "field.h"
 
+#include <algorithm>
+
 namespace frond {
 
 /*
@@ -622,6 +624,18 @@ int Row_codec::decode(const uchar *key, size_t key_size, const uchar *value,
       m_primary->decode(key, key_size, nullptr, nullptr, wanted, record) == 0)
     return undecodable();
   return 0;
+}
+
+bool same_column(Field *field, const uchar *a, const uchar *b)
+{
+  const uchar *low= std::min(a, b), *high= std::max(a, b);
+  const my_ptrdiff_t start= low - field->table->record[0], distance= high - low;
+  field->move_field_offset(start);
+  const bool null= field->is_null();
+  const bool same= null == field->is_null(distance) &&
+                   (null || field->cmp_binary_offset(static_cast<uint>(distance)) == 0);
+  field->move_field_offset(-start);
+  return same;
 }
 
 }  // namespace frond

@@ -71,6 +71,9 @@ class Row_codec
   size_t m_length_max= 0;            /* of a row without its blobs */
 };
 
+/* Whether two records of its table have the same in this column, to the last byte. */
+bool same_column(Field *field, const uchar *a, const uchar *b);
+
 }  // namespace frond
 
 #endif
