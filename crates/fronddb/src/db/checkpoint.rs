@@ -35,9 +35,9 @@ const REPLAY_MEASURED_MIN: u64 = 4 << 20;
 
 /// How long after a publication another is made for the sake of space alone, in microseconds.
 const IDLE_PUBLISH_MICROS: u64 = 2_000_000;
-/// How often level 0 is emptied while the disk is full, in microseconds.
+/// How often level 0 is emptied while the disk is full, and for some seconds after, in microseconds.
 const FULL_CHECKPOINT_MICROS: u64 = 200_000;
-/// How long after a publication another one is made while the disk is full, in microseconds.
+/// How long after a publication another one is made then, in microseconds.
 const FULL_PUBLISH_MICROS: u64 = 100_000;
 /// How many of those follow a change of the tree.
 const IDLE_PUBLICATIONS: u32 = 2;
@@ -344,7 +344,7 @@ impl Engine {
             return Some(CheckpointCause::Time);
         }
         // What was deleted makes space when it is in the tree, and the log when it is given back.
-        if self.is_disk_full() && since >= FULL_CHECKPOINT_MICROS {
+        if self.was_disk_full_lately() && since >= FULL_CHECKPOINT_MICROS {
             return Some(CheckpointCause::Size);
         }
         let target = self.recovery_target_ms.load(Ordering::Relaxed).saturating_mul(1000);
@@ -358,7 +358,7 @@ impl Engine {
 
     /// Whether to publish for the sake of space alone.
     pub(crate) fn due_publication(&self) -> bool {
-        let wait = if self.is_disk_full() { FULL_PUBLISH_MICROS } else { IDLE_PUBLISH_MICROS };
+        let wait = if self.was_disk_full_lately() { FULL_PUBLISH_MICROS } else { IDLE_PUBLISH_MICROS };
         self.checkpoints.is_publication_due(self.tree.version_guard().number, wait, self.clock.micros())
     }
 

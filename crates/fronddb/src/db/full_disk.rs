@@ -8,6 +8,7 @@
 //!   arrive at the leaves.
 //! - F4: while the disk is full, that work is done in pieces that what is kept for compactions suffices for: each ends at some key, and
 //!   gives back the space of what it has read before the next one begins ([`Engine::piece_bytes`]).
+//!   Level 0 is emptied often, until nobody has met the full disk for seconds: what is deleted just after a little space was found serves soon, too.
 //! - F5: nothing here waits for space from elsewhere; a write that finds none says so.
 //!
 //! Two files can meet the full disk, the data file and the log. Space for level 0 and for compactions is the store's reserve
@@ -40,7 +41,7 @@ const PIECES_LACKED_MAX: u32 = 6;
 const RELIEFS_MAX: usize = 3;
 /// After background work has lacked space, the disk is taken for full for so long at least, in microseconds.
 const FULL_MICROS: u64 = 1_000_000;
-/// So long after somebody has met a full disk last it is told that there is space again, in microseconds: else each write that is refused
+/// So long after somebody has met a full disk last it is over, and told that there is space again, in microseconds: else each write that is refused
 /// for its size, between others that are not, would be two words in the error log.
 const CALM_MICROS: u64 = 10_000_000;
 /// After so long without a publication, space kept for level 0 is given back, in microseconds.
@@ -189,6 +190,11 @@ impl Engine {
     /// Whether the disk is taken for full.
     pub(crate) fn is_disk_full(&self) -> bool {
         self.full_disk.is_full.load(Ordering::Acquire)
+    }
+
+    /// Whether somebody has met a full disk within seconds.
+    pub(crate) fn was_disk_full_lately(&self) -> bool {
+        self.full_disk.is_told.load(Ordering::Acquire)
     }
 
     /// Whether it has been so for a while: what is then lacking does not come by itself.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fronddb::base::BlockPtr;
+use fronddb::base::clock::Clock;
 use fronddb::format::superblock::{SUPERBLOCK_BYTES, Slot, Superblock, slot_offset};
 use fronddb::io::{CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage};
 use fronddb::{Database, Durability, ErrorKind, Options, Tree, TreeOptions, TxnOptions, WriteBatch};
@@ -206,6 +207,40 @@ fn truncating_makes_room_on_a_full_disk() {
         let error = db.get(&tree, &0u32.to_be_bytes());
         assert!(matches!(error, Ok(None)), "{error:?} manual={manual}");
     }
+}
+
+/// Writes that go through on a disk that is all but full do not keep the space of a tree that was truncated meanwhile waiting.
+#[test]
+fn what_is_truncated_after_a_full_disk_makes_room_without_being_asked() {
+    let storage = MemoryStorage::new();
+    storage.set_capacity(24 << 20);
+    let clock = Clock::manual();
+    let db = Database::open(DIRECTORY, options(&storage).manual_background(false).clock(Some(clock.clone()))).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let other = db.create_tree("other", &TreeOptions::default()).unwrap();
+    let written = fill(&db, &tree);
+    for row in 0..written / 4 {
+        db.delete(&tree, &row.to_be_bytes()).unwrap();
+    }
+    let wait = |micros: u64, is_so: &dyn Fn(u64) -> bool| {
+        let began = (clock.micros(), Instant::now());
+        while !is_so(clock.micros() - began.0) {
+            assert!(began.1.elapsed() < Duration::from_secs(50), "{}", db.statistics().unwrap().file_bytes_live);
+            clock.advance_micros(micros);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    // After some seconds nobody meets the full disk any more.
+    wait(10_000, &|passed| db.put(&other, b"little", b"v").is_ok() && passed > 3_000_000);
+    let full = db.statistics().unwrap().file_bytes_live;
+    let txn = begin(&db);
+    txn.truncate_tree(&tree).unwrap();
+    txn.commit().unwrap();
+    // Long before a checkpoint is due for the time alone.
+    wait(1_000, &|passed| {
+        assert!(passed < 50_000_000);
+        db.statistics().unwrap().file_bytes_live < full / 4
+    });
 }
 
 /// A database with a tree, on a storage whose calls fail as the plan says.
