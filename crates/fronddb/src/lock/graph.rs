@@ -85,6 +85,11 @@ impl Graph {
         self.waits.values()
     }
 
+    /// Those that wait for somebody. A request that was just poked or doomed does not, and looks for itself at once.
+    pub(super) fn blocked(&self) -> impl Iterator<Item = &Waiting> {
+        self.waits().filter(|wait| !wait.blockers.is_empty())
+    }
+
     pub(super) fn wait_of(&mut self, owner: &Owner) -> Option<&mut Waiting> {
         self.waits.get_mut(&owner.id)
     }
@@ -335,6 +340,9 @@ mod tests {
         assert!(graph.wait_of(&b).is_some_and(|wait| wait.doomed.is_some()));
         assert!(graph.wait_of(&a).is_some_and(|wait| wait.doomed.is_none()));
         assert!(!graph.reaches(&c, &c), "the victim's edges are gone at once");
+        let mut listed: Vec<_> = graph.blocked().map(|wait| wait.owner.id).collect();
+        listed.sort_unstable();
+        assert_eq!(listed, [a.id, c.id], "nor does it pass for one that waits for nobody");
     }
 
     #[test]

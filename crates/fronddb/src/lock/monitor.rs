@@ -120,7 +120,7 @@ impl LockTable {
         }
     }
 
-    /// Up to `locks_max` held locks, and all waits.
+    /// Up to `locks_max` held locks, and all waits for somebody.
     pub fn snapshot(&self, locks_max: usize) -> LockSnapshot {
         let mut locks = Vec::new();
         let truncated = !self.0.visit(None, &mut |owner, lock| {
@@ -132,7 +132,7 @@ impl LockTable {
         });
         let now = self.0.clock.micros();
         let graph = self.0.graph.lock();
-        let waits = graph.waits().map(|wait| WaitInfo {
+        let waits = graph.blocked().map(|wait| WaitInfo {
             owner: wait.owner.id,
             lock: held_lock(&wait.low, wait.high.as_ref(), wait.mode),
             micros: now.saturating_sub(wait.since_micros),
