@@ -526,6 +526,26 @@ using namespace frond;
  * The handler's part
  */
 
+/* Whether the rows of both tables are stored by the key of the same name. Without a PRIMARY KEY it is the first unique one of each. */
+static bool stored_by_same_key(const TABLE_SHARE *a, const TABLE_SHARE *b)
+{
+  if (a->primary_key == MAX_KEY || b->primary_key == MAX_KEY)
+    return a->primary_key == b->primary_key;
+  return !my_strcasecmp(system_charset_info, a->key_info[a->primary_key].name.str, b->key_info[b->primary_key].name.str);
+}
+
+/* A table that becomes a partition comes as it is stored; the server compares the rest, but not the order of the keys. */
+bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *, uint changes)
+{
+  const LEX *lex= ha_thd()->lex;
+  if (changes != IS_EQUAL_YES)
+    return COMPATIBLE_DATA_NO;
+  if (!(lex->alter_info.partition_flags & (ALTER_PARTITION_EXCHANGE | ALTER_PARTITION_CONVERT_IN)))
+    return COMPATIBLE_DATA_YES;
+  const TABLE *partitioned= lex->query_tables->table;
+  return stored_by_same_key(table_share, partitioned->s) ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
+}
+
 bool ha_frond::can_convert_nocopy(const Field &field, const Column_definition &type) const
 {
   return widens(field, type);

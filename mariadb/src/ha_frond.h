@@ -160,10 +160,7 @@ public:
   int optimize(THD *thd, HA_CHECK_OPT *options) override;
 
   /* ALTER TABLE in place: alter.cc */
-  bool check_if_incompatible_data(HA_CREATE_INFO *, uint changes) override
-  {
-    return changes == IS_EQUAL_YES ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
-  }
+  bool check_if_incompatible_data(HA_CREATE_INFO *, uint changes) override;
   bool can_convert_nocopy(const Field &field, const Column_definition &type) const override;
   Compare_keys compare_key_parts(const Field &old_field, const Column_definition &new_field,
                                  const KEY_PART_INFO &old_part, const KEY_PART_INFO &new_part) const override;
