@@ -78,12 +78,14 @@ int prepare(handlerton *, THD *thd, bool all)
 
 int savepoint_set(handlerton *, THD *thd, void *place)
 {
-  return Session::of(thd)->savepoint_set(static_cast<uint32_t *>(place));
+  Session *session= Session::of(thd);
+  return session ? session->savepoint_set(static_cast<uint32_t *>(place)) : HA_ERR_OUT_OF_MEM;
 }
 
 int savepoint_rollback(handlerton *, THD *thd, void *place)
 {
-  return Session::of(thd)->savepoint_rollback(thd, *static_cast<uint32_t *>(place));
+  Session *session= Session::of(thd);
+  return session ? session->savepoint_rollback(thd, *static_cast<uint32_t *>(place)) : HA_ERR_OUT_OF_MEM;
 }
 
 int savepoint_release(handlerton *, THD *thd, void *place)
