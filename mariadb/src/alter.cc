@@ -710,10 +710,16 @@ bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *in
       all.push_back(static_cast<Alter *>(*next));
   else
     all.push_back(alter);
+  /* The server is strict while the build runs, and not any more when it commits. */
+  THD *thd= ha_thd();
+  thd->abort_on_warning= !info->ignore && thd->is_strict_mode();
+  bool failed= false;
   for (const Alter *one : all)
-    if (one->build && run_build(altered, *one, [this](Index_build *build) { return build->finish(ha_thd()); }))
-      return true;
-  frond_status status= in_ddl_transaction(ha_thd(), [&](frond_txn *txn) {
+    failed= failed || (one->build && run_build(altered, *one, [thd](Index_build *build) { return build->finish(thd); }));
+  thd->abort_on_warning= false;
+  if (failed)
+    return true;
+  frond_status status= in_ddl_transaction(thd, [&](frond_txn *txn) {
     frond_status done= FROND_OK;
     for (Alter *one : all)
       if (done == FROND_OK)

@@ -11,6 +11,7 @@
 #include "session.h"
 #include "slices.h"
 #include "variables.h"
+#include "virtual_columns.h"
 
 using namespace frond;
 
@@ -159,6 +160,10 @@ int ha_frond::open_codecs()
     if (error)
       return error;
   }
+  stored_generated.clear();
+  for (uint column= 0; table_share->virtual_fields && column < table_share->fields; column++)
+    if (table->field[column]->vcol_info && table->field[column]->stored_in_db() && table_share->keys > (has_primary_key() ? 1U : 0U))
+      stored_generated.push_back(column);
   return rows.init(table, share->definition, primary_codec());
 }
 
@@ -506,7 +511,7 @@ void ha_frond::shrink_buffers()
   scan.shrink();
   first_pass.shrink();
   writes.shrink();
-  for (Bytes *buffer : {&search_key, &search_end, &range_end, &row_memory, &primary_key, &primary_tuple, &new_primary_key,
+  for (Bytes *buffer : {&search_key, &search_end, &range_end, &row_memory, &restored_memory, &primary_key, &primary_tuple, &new_primary_key,
                         &compare_key, &compare_other, &place, &other_place, &walked_key, &compared, &compared_restore})
     buffer->shrink();
 }
@@ -986,8 +991,94 @@ bool ha_frond::is_same_row(const uchar *a, const uchar *b) const
   return true;
 }
 
+/* Copies a column from a record of the table to another. */
+static void copy_column(const Field *field, const uchar *from, uchar *to)
+{
+  const uchar *first= field->table->record[0];
+  const size_t at= field->ptr - first;
+  memcpy(to + at, from + at, field->pack_length_in_rec());
+  if (field->real_maybe_null()) {
+    const size_t null_at= field->null_ptr - first;
+    to[null_at]= static_cast<uchar>((to[null_at] & ~field->null_bit) | (from[null_at] & field->null_bit));
+  }
+  if (field->type() == MYSQL_TYPE_BIT) {
+    const auto *bits= static_cast<const Field_bit *>(field);
+    const size_t bits_at= bits->bit_ptr - first;
+    if (bits->bit_len)
+      set_rec_bits(get_rec_bits(from + bits_at, bits->bit_ofs, bits->bit_len), to + bits_at, bits->bit_ofs, bits->bit_len);
+  }
+}
+
+/* DELETE, REPLACE and ON DUPLICATE KEY UPDATE compute the generated columns of the old record anew, the stored ones too, under the settings
+   of this session. Entries are made of what is stored: where that is something else the record gets it back. */
+int ha_frond::restore_generated(uchar *old_record)
+{
+  const int command= thd_sql_command(ha_thd());
+  if (stored_generated.empty() || command == SQLCOM_UPDATE || command == SQLCOM_UPDATE_MULTI)
+    return 0;
+  if (has_primary_key()) {
+    primary_key.clear();
+    append_primary_key(old_record, primary_key);
+  }
+  frond_slice value;
+  frond_status status= frond_txn_get_locked(txn(), share->primary, slice(primary_key), FROND_LOCK_EXCLUSIVE, statement_wait_ms, &value,
+                                            nullptr);
+  if (status != FROND_OK || !value.data)
+    return failure(status);
+  restored_memory.clear();
+  restored_memory.append(value.data, value.size);
+  std::vector<uchar> stored(table_share->reclength);
+  int error= rows.decode(primary_key.data(), primary_key.size(), restored_memory.data(), restored_memory.size(), nullptr, stored.data());
+  std::set<uint> changed;
+  for (uint column : stored_generated)
+    if (!error && !same_column(table->field[column], old_record, stored.data())) {
+      copy_column(table->field[column], stored.data(), old_record);
+      changed.insert(column);
+    }
+  if (!changed.empty())
+    compute_dependants(changed, old_record);
+  return error;
+}
+
+/* The virtual columns that are made from these, in a record. */
+void ha_frond::compute_dependants(const std::set<uint> &changed, uchar *record)
+{
+  Virtual_columns dependants;
+  std::vector<Field_blob *> blobs;
+  for (Field **at= table->vfield; *at; at++) {
+    Virtual_columns one;
+    if ((*at)->stored_in_db())
+      continue;
+    one.add(*at);
+    const auto &from= one.sources();
+    if (std::none_of(changed.begin(), changed.end(), [&from](uint column) { return from.count(column) != 0; }))
+      continue;
+    dependants.add(*at);
+    if ((*at)->flags & BLOB_FLAG)
+      blobs.push_back(static_cast<Field_blob *>(*at));
+  }
+  /* What record[1] has of virtual blobs is in their read_value. */
+  const bool is_first= record == table->record[0];
+  auto swap= [&]() {
+    for (Field_blob *blob : blobs)
+      blob->swap_value_and_read_value();
+  };
+  if (!is_first) {
+    table->move_fields(table->field, record, table->record[0]);
+    swap();
+  }
+  dependants.compute_quietly(ha_thd());
+  if (!is_first) {
+    swap();
+    table->move_fields(table->field, table->record[0], record);
+  }
+}
+
 int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
 {
+  int error= restore_generated(const_cast<uchar *>(old_record));
+  if (error)
+    return error;
   /* The server then does not count it as changed. */
   if (!is_sequence() && is_same_row(old_record, new_record))
     return HA_ERR_RECORD_IS_THE_SAME;
@@ -1005,7 +1096,7 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
     new_primary_key= primary_key;
   }
   bool overtaken= false;
-  int error= look_overtaken(primary_key, &overtaken);
+  error= look_overtaken(primary_key, &overtaken);
   if (error)
     return error;
   if (moved) {
@@ -1036,6 +1127,9 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
 
 int ha_frond::delete_row(const uchar *record)
 {
+  int error= restore_generated(const_cast<uchar *>(record));
+  if (error)
+    return error;
   writes.clear();
   if (has_primary_key()) {
     primary_key.clear();
@@ -1047,7 +1141,7 @@ int ha_frond::delete_row(const uchar *record)
     if (!is_primary(index))
       add_deletion(index, record, primary_key);
   bool overtaken;
-  int error= look_overtaken(primary_key, &overtaken);
+  error= look_overtaken(primary_key, &overtaken);
   if (error)
     return error;
   frond_status status= share->keep_auto_increment(auto_increment_of(record));
@@ -1468,22 +1562,15 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
   return error == HA_ERR_END_OF_FILE ? 0 : error;
 }
 
-/* The virtual columns of an index, in record[0], of the stored ones there. The server computes them with table->tmp_set, in which it has the
-   columns that are read where it sorts. */
+/* The virtual columns of an index, in record[0], of the stored ones there. */
 bool ha_frond::compute_virtual_parts(uint index)
 {
   const KEY &key= table->key_info[index];
-  MY_BITMAP *columns= &table->tmp_set;
-  my_bitmap_map kept[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
-  const size_t bytes= no_words_in_map(columns) * sizeof(my_bitmap_map);
-  memcpy(kept, columns->bitmap, bytes);
-  bool computed= true;
-  for (uint part= 0; part < key.user_defined_key_parts && computed; part++) {
-    Field *field= key.key_part[part].field;
-    computed= field->stored_in_db() || !table->update_virtual_field(field, false);
-  }
-  memcpy(columns->bitmap, kept, bytes);
-  return computed;
+  Virtual_columns virtual_parts;
+  for (uint part= 0; part < key.user_defined_key_parts; part++)
+    if (!key.key_part[part].field->stored_in_db())
+      virtual_parts.add(key.key_part[part].field);
+  return virtual_parts.compute(ha_thd());
 }
 
 /* Into compare_key: the entry of the row with primary_key in the record. */

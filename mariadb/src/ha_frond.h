@@ -28,6 +28,7 @@
 
 #include <memory>
 #include <string>
+#include <set>
 #include <unordered_set>
 #include <vector>
 
@@ -218,6 +219,8 @@ private:
   int look_overtaken(const frond::Bytes &key, bool *overtaken);
   frond_status look_hidden();
   bool is_same_row(const uchar *a, const uchar *b) const;
+  int restore_generated(uchar *old_record);
+  void compute_dependants(const std::set<uint> &changed, uchar *record);
   bool primary_differs(const uchar *old_record, const uchar *new_record);
   bool restore_differs(const frond::Key_codec &codec, const uchar *a, const uchar *b);
   void wrote_row();
@@ -283,6 +286,7 @@ private:
   std::vector<std::unique_ptr<frond::Key_codec>> codecs; /* by key number */
   frond::Row_codec rows;
 
+  std::vector<uint> stored_generated; /* the stored generated columns, where entries may be made of them */
   bool places_are_columns= false; /* of the primary key, as the server has them in a key: what position() gives */
 
   uint64_t index_statistics_version= 0; /* of those in table->key_info, and of row_bytes */
@@ -328,6 +332,7 @@ private:
   std::unordered_set<std::string> passed; /* primary keys that later passes have met */
   uint64_t times_large= 0;  /* as Bytes says, when what follows was looked at last */
   frond::Bytes row_memory;  /* value of the row that was read by its key: blobs of the record point into it */
+  frond::Bytes restored_memory; /* the same of an old record that restore_generated has changed */
   frond::Bytes primary_key; /* of the row read last */
   frond::Bytes primary_tuple; /* columns of a search by an extended key */
   frond::Bytes new_primary_key, compare_key, compare_other;

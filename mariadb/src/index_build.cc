@@ -161,7 +161,7 @@ void Index_build::touch(const TABLE *its_table, const Row_codec &its_rows, const
                         const Bytes &old_key, const uchar *new_record, const Bytes &new_key)
 {
   Bytes notes, old_entry, new_entry, old_value, new_value;
-  if (!sources.empty())
+  if (!computed_from.sources().empty())
     touch_row(its_table, its_rows, old_record, old_key, new_record, new_key, &notes);
   for (size_t i= 0; i < indexes.size(); i++) {
     if (indexes[i].computed)
@@ -196,14 +196,13 @@ void Index_build::touch_row(const TABLE *its_table, const Row_codec &its_rows, c
                             const uchar *new_record, const Bytes &new_key, Bytes *notes) const
 {
   const bool stays= old_record && new_record && same(slice(old_key), slice(new_key));
-  if (stays) {
-    uint column= 0;
-    auto differs= [&](Field *field) { return field->stored_in_db() && !same_column(field, old_record, new_record); };
-    while (column < sources.size() && !(sources[column] && differs(its_table->field[column])))
-      column++;
-    if (column == sources.size())
-      return;
-  }
+  const auto &sources= computed_from.sources();
+  auto same_in= [&](uint column) {
+    Field *field= its_table->field[column];
+    return !field->stored_in_db() || same_column(field, old_record, new_record);
+  };
+  if (stays && std::all_of(sources.begin(), sources.end(), same_in))
+    return;
   Bytes was;
   if (old_record) {
     its_rows.encode(old_record, was);
@@ -239,44 +238,21 @@ int Index_build::add(const TABLE *present, const KEY *key, uint key_number, bool
     if (field->stored_in_db())
       continue;
     index.computed= true;
-    virtual_parts.push_back(field);
+    virtual_parts.add(field);
   }
-  if (index.computed)
-    computed_from(present, key, clustering);
+  if (index.computed) {
+    auto add_parts= [&](const KEY &of) {
+      for (uint part= 0; part < of.user_defined_key_parts; part++)
+        computed_from.add(present->field[of.key_part[part].fieldnr - 1]);
+    };
+    add_parts(*key);
+    if (present->s->primary_key != MAX_KEY)
+      add_parts(present->key_info[present->s->primary_key]);
+    for (uint column= 0; clustering && column < present->s->fields; column++)
+      computed_from.add(present->field[column]);
+  }
   indexes.push_back(std::move(index));
   return 0;
-}
-
-/* Adds to the sources what the entries of a computed index are made from, their values too. */
-void Index_build::computed_from(const TABLE *present, const KEY *key, bool clustering)
-{
-  sources.resize(present->s->fields);
-  auto add_columns= [&](const KEY &of) {
-    for (uint part= 0; part < of.user_defined_key_parts; part++)
-      depends_on(present, of.key_part[part].fieldnr - 1);
-  };
-  add_columns(*key);
-  if (present->s->primary_key != MAX_KEY)
-    add_columns(present->key_info[present->s->primary_key]);
-  for (uint column= 0; clustering && column < present->s->fields; column++)
-    depends_on(present, column);
-}
-
-void Index_build::depends_on(const TABLE *present, uint column)
-{
-  const Field *field= present->field[column];
-  if (sources[column])
-    return;
-  sources[column]= true;
-  if (field->stored_in_db())
-    return;
-  MY_BITMAP named;
-  my_bitmap_init(&named, nullptr, present->s->fields);
-  field->vcol_info->expr->walk(&Item::register_field_in_bitmap, true, &named);
-  for (uint one= 0; one < present->s->fields; one++)
-    if (bitmap_is_set(&named, one))
-      depends_on(present, one);
-  my_bitmap_free(&named);
 }
 
 frond_status Index_build::create_trees(frond_txn *txn, const frond_tree_options &table_options)
@@ -445,14 +421,10 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint6
   return status;
 }
 
-/* Reads a row into record[0]; `quiet`: virtual columns that do not take what they are made from have what they would be cut to. */
-int Index_build::decode(frond_slice key, frond_slice value, bool quiet)
+int Index_build::decode(frond_slice key, frond_slice value)
 {
   int error= rows->decode(key.data, key.size, value.data, value.size, nullptr, table->record[0]);
-  for (Field *field : virtual_parts)
-    if (!error && table->update_virtual_field(field, quiet))
-      error= HA_ERR_GENERIC;
-  return error;
+  return error || virtual_parts.compute(table->in_use) ? error : HA_ERR_GENERIC;
 }
 
 frond_status Index_build::show_row(frond_txn *txn, frond_slice key)
@@ -578,9 +550,11 @@ frond_status Index_build::Setting::set_row(const Note &note)
   if (there)
     append_entries_of_record(row, &entries);
   if (note.key.size) {
-    if (build->decode(note.row, note.key, true))
+    if (build->rows->decode(note.row.data, note.row.size, note.key.data, note.key.size, nullptr, build->table->record[0]))
       return FROND_CORRUPTION;
-    append_entries_of_record(row, &entries);
+    /* Of a row that cannot be computed nobody has made an entry. */
+    if (build->virtual_parts.compute_quietly(build->table->in_use))
+      append_entries_of_record(row, &entries);
   }
   for (const Note &entry : Note::parse(entries))
     if (status == FROND_OK)
@@ -663,17 +637,18 @@ frond_status Index_build::Setting::set(const Note &note)
 }
 
 /* Sets the entries of some notes right; 0 or an HA_ERR_*. In the `last` pass whoever holds a row is a prepared transaction,
-   which may never be decided: it is waited for as long as for a lock. */
+   which may never be decided: it is waited for as long as for a lock. Before that it is also any other, for which the statement
+   would wait in the end: as long as for a lock of the table. */
 int Index_build::set_right(THD *thd, const std::vector<Note> &notes, bool last)
 {
   Setting setting(this);
-  int64_t waited= 0, waits_max= std::max<int64_t>(lock_wait_ms(thd), 0);
+  int64_t waited= 0, waits_max= last ? std::max<int64_t>(lock_wait_ms(thd), 0) : int64_t(thd->variables.lock_wait_timeout) * 1000;
   for (size_t done= 0; done < notes.size();) {
     if (thd_kill_level(thd) != THD_IS_NOT_KILLED)
       return HA_ERR_ABORTED_BY_USER;
     frond_status status= setting.run(notes, &done);
     waited= status == FROND_LOCK_TIMEOUT ? waited + BUILDER_WAIT_MS : 0;
-    if (status != FROND_OK && (status != FROND_LOCK_TIMEOUT || (last && waited > waits_max)))
+    if (status != FROND_OK && (status != FROND_LOCK_TIMEOUT || waited > waits_max))
       return build_error(status);
   }
   return 0;

@@ -38,6 +38,7 @@
 
 #include "entry.h"
 #include "share.h"
+#include "virtual_columns.h"
 
 namespace frond {
 
@@ -124,9 +125,7 @@ private:
   int set_right(THD *thd, const std::vector<Note> &notes, bool last);
   /* The row with this primary key, into record[0]. */
   frond_status show_row(frond_txn *txn, frond_slice key);
-  int decode(frond_slice key, frond_slice value, bool quiet= false);
-  void computed_from(const TABLE *present, const KEY *key, bool clustering);
-  void depends_on(const TABLE *present, uint column);
+  int decode(frond_slice key, frond_slice value);
   void touch_row(const TABLE *its_table, const Row_codec &its_rows, const uchar *old_record, const Bytes &old_key,
                  const uchar *new_record, const Bytes &new_key, Bytes *notes) const;
   int build_error(frond_status status) const;
@@ -137,8 +136,8 @@ private:
   uint duplicate_key_number= 0;
   bool entry_too_long= false; /* of a row that was met; nothing else is wrong with what the engine was given */
   Bytes row_memory; /* of the row in record[0] */
-  std::vector<Field *> virtual_parts; /* which a row does not have */
-  std::vector<bool> sources; /* by column: whether computed indexes have it, or something made from it; empty where there are none */
+  Virtual_columns virtual_parts; /* which a row does not have */
+  Virtual_columns computed_from; /* what the entries of computed indexes are made from, their values too; empty where there are none */
 
   /* Of the ALTER. */
   TABLE *table= nullptr;
