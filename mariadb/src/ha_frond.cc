@@ -162,7 +162,7 @@ int ha_frond::open_codecs()
   }
   stored_generated.clear();
   for (uint column= 0; table_share->virtual_fields && column < table_share->fields; column++)
-    if (table->field[column]->vcol_info && table->field[column]->stored_in_db() && table_share->keys > (has_primary_key() ? 1U : 0U))
+    if (table->field[column]->vcol_info && table->field[column]->stored_in_db())
       stored_generated.push_back(column);
   return rows.init(table, share->definition, primary_codec());
 }
@@ -947,6 +947,7 @@ int ha_frond::write_row(const uchar *record)
     if (error)
       return error;
   }
+  settle_virtual(nullptr, record);
   writes.clear();
   new_primary_key.clear();
   if (has_primary_key()) {
@@ -1001,12 +1002,6 @@ static void copy_column(const Field *field, const uchar *from, uchar *to)
     const size_t null_at= field->null_ptr - first;
     to[null_at]= static_cast<uchar>((to[null_at] & ~field->null_bit) | (from[null_at] & field->null_bit));
   }
-  if (field->type() == MYSQL_TYPE_BIT) {
-    const auto *bits= static_cast<const Field_bit *>(field);
-    const size_t bits_at= bits->bit_ptr - first;
-    if (bits->bit_len)
-      set_rec_bits(get_rec_bits(from + bits_at, bits->bit_ofs, bits->bit_len), to + bits_at, bits->bit_ofs, bits->bit_len);
-  }
 }
 
 /* DELETE, REPLACE and ON DUPLICATE KEY UPDATE compute the generated columns of the old record anew, the stored ones too, under the settings
@@ -1014,7 +1009,8 @@ static void copy_column(const Field *field, const uchar *from, uchar *to)
 int ha_frond::restore_generated(uchar *old_record)
 {
   const int command= thd_sql_command(ha_thd());
-  if (stored_generated.empty() || command == SQLCOM_UPDATE || command == SQLCOM_UPDATE_MULTI)
+  const bool has_entries= table_share->keys > (has_primary_key() ? 1U : 0U) || share->build.load(std::memory_order_acquire);
+  if (stored_generated.empty() || !has_entries || command == SQLCOM_UPDATE || command == SQLCOM_UPDATE_MULTI)
     return 0;
   if (has_primary_key()) {
     primary_key.clear();
@@ -1035,43 +1031,60 @@ int ha_frond::restore_generated(uchar *old_record)
       copy_column(table->field[column], stored.data(), old_record);
       changed.insert(column);
     }
-  if (!changed.empty())
-    compute_dependants(changed, old_record);
+  if (changed.empty())
+    return error;
+  Virtual_columns dependants;
+  for (Field **at= table->vfield; *at; at++) {
+    Virtual_columns one;
+    one.add(*at);
+    auto is_source= [&one](uint column) { return one.sources().count(column) != 0; };
+    if (!(*at)->stored_in_db() && std::any_of(changed.begin(), changed.end(), is_source))
+      dependants.add(*at);
+  }
+  compute_in(old_record, dependants);
   return error;
 }
 
-/* The virtual columns that are made from these, in a record. */
-void ha_frond::compute_dependants(const std::set<uint> &changed, uchar *record)
+/* Computes virtual columns in a record; what does not fit is cut, as it is where the server reads. */
+void ha_frond::compute_in(uchar *record, const Virtual_columns &columns)
 {
-  Virtual_columns dependants;
-  std::vector<Field_blob *> blobs;
-  for (Field **at= table->vfield; *at; at++) {
-    Virtual_columns one;
-    if ((*at)->stored_in_db())
-      continue;
-    one.add(*at);
-    const auto &from= one.sources();
-    if (std::none_of(changed.begin(), changed.end(), [&from](uint column) { return from.count(column) != 0; }))
-      continue;
-    dependants.add(*at);
-    if ((*at)->flags & BLOB_FLAG)
-      blobs.push_back(static_cast<Field_blob *>(*at));
+  if (record == table->record[0]) {
+    columns.compute_quietly(ha_thd());
+    return;
   }
   /* What record[1] has of virtual blobs is in their read_value. */
-  const bool is_first= record == table->record[0];
   auto swap= [&]() {
-    for (Field_blob *blob : blobs)
-      blob->swap_value_and_read_value();
+    for (uint column : columns.sources()) {
+      Field *field= table->field[column];
+      if (!field->stored_in_db() && (field->flags & BLOB_FLAG))
+        static_cast<Field_blob *>(field)->swap_value_and_read_value();
+    }
   };
-  if (!is_first) {
-    table->move_fields(table->field, record, table->record[0]);
-    swap();
-  }
-  dependants.compute_quietly(ha_thd());
-  if (!is_first) {
-    swap();
-    table->move_fields(table->field, table->record[0], record);
-  }
+  table->move_fields(table->field, record, table->record[0]);
+  swap();
+  columns.compute_quietly(ha_thd());
+  swap();
+  table->move_fields(table->field, table->record[0], record);
+}
+
+/* Computes the virtual columns that are in indexes where those of the records may not be what their rows make of them: a replica computes none
+   of a row that comes by the binary log; what a trigger, a period or a version changes comes after they were computed, or in the place of
+   another record's. */
+void ha_frond::settle_virtual(const uchar *old_record, const uchar *new_record)
+{
+  const bool is_doubtful= ha_thd()->lex->is_stmt_row_injection() || table->triggers || table_share->versioned || table_share->period.name.str;
+  if (!table->vfield || !is_doubtful)
+    return;
+  Virtual_columns indexed;
+  for (uint key= 0; key < table_share->keys; key++)
+    for (uint part= 0; part < table->key_info[key].user_defined_key_parts; part++)
+      if (Field *field= table->key_info[key].key_part[part].field; !field->stored_in_db())
+        indexed.add(field);
+  if (indexed.sources().empty())
+    return;
+  for (const uchar *record : {old_record, new_record})
+    if (record)
+      compute_in(const_cast<uchar *>(record), indexed);
 }
 
 int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
@@ -1079,6 +1092,7 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
   int error= restore_generated(const_cast<uchar *>(old_record));
   if (error)
     return error;
+  settle_virtual(old_record, new_record);
   /* The server then does not count it as changed. */
   if (!is_sequence() && is_same_row(old_record, new_record))
     return HA_ERR_RECORD_IS_THE_SAME;
@@ -1130,6 +1144,7 @@ int ha_frond::delete_row(const uchar *record)
   int error= restore_generated(const_cast<uchar *>(record));
   if (error)
     return error;
+  settle_virtual(record, nullptr);
   writes.clear();
   if (has_primary_key()) {
     primary_key.clear();
@@ -1397,8 +1412,7 @@ int ha_frond::is_entry_of(uint index, frond_slice entry_key, const uchar *record
       kept.append(place, table_share->reclength);
       memcpy(place, record, table_share->reclength);
     }
-    if (!compute_virtual_parts(index))
-      error= HA_ERR_INTERNAL_ERROR;
+    compute_virtual_parts(index);
     record= place;
   }
   if (!error) {
@@ -1544,8 +1558,7 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
     if (error || !*skip || !may_take)
       return error;
     *skip= false;
-    if (!compute_virtual_parts(index))
-      return HA_ERR_INTERNAL_ERROR;
+    compute_virtual_parts(index);
   }
   append_present_key(index, record);
   const bool stays= same(slice(compare_key), slice(compared));
@@ -1562,15 +1575,15 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
   return error == HA_ERR_END_OF_FILE ? 0 : error;
 }
 
-/* The virtual columns of an index, in record[0], of the stored ones there. */
-bool ha_frond::compute_virtual_parts(uint index)
+/* The virtual columns of an index, in record[0], of the stored ones there, as where the server reads. */
+void ha_frond::compute_virtual_parts(uint index)
 {
   const KEY &key= table->key_info[index];
   Virtual_columns virtual_parts;
   for (uint part= 0; part < key.user_defined_key_parts; part++)
     if (!key.key_part[part].field->stored_in_db())
       virtual_parts.add(key.key_part[part].field);
-  return virtual_parts.compute(ha_thd());
+  virtual_parts.compute_quietly(ha_thd());
 }
 
 /* Into compare_key: the entry of the row with primary_key in the record. */
@@ -1622,8 +1635,8 @@ int ha_frond::was_walked(uint index, const frond_row &entry, frond_slice primary
   int error= rows.decode(row.key.data, row.key.size, row.value.data, row.value.size, nullptr, record);
   if (error)
     return error;
-  if (record == table->record[0] && !compute_virtual_parts(index))
-    return HA_ERR_INTERNAL_ERROR;
+  if (record == table->record[0])
+    compute_virtual_parts(index);
   append_present_key(index, record);
   *was= is_walked(compare_key);
   return 0;

@@ -28,7 +28,6 @@
 
 #include <memory>
 #include <string>
-#include <set>
 #include <unordered_set>
 #include <vector>
 
@@ -47,6 +46,7 @@ namespace frond {
 class Alter;
 class Session;
 class Table_check;
+class Virtual_columns;
 struct Sampling;
 }
 
@@ -220,7 +220,8 @@ private:
   frond_status look_hidden();
   bool is_same_row(const uchar *a, const uchar *b) const;
   int restore_generated(uchar *old_record);
-  void compute_dependants(const std::set<uint> &changed, uchar *record);
+  void compute_in(uchar *record, const frond::Virtual_columns &columns);
+  void settle_virtual(const uchar *old_record, const uchar *new_record);
   bool primary_differs(const uchar *old_record, const uchar *new_record);
   bool restore_differs(const frond::Key_codec &codec, const uchar *a, const uchar *b);
   void wrote_row();
@@ -260,7 +261,7 @@ private:
   bool is_walked(const frond::Bytes &key) const;
   bool keeps_up() const;
   bool needs_order() const;
-  bool compute_virtual_parts(uint index);
+  void compute_virtual_parts(uint index);
   void append_present_key(uint index, const uchar *record);
   int was_walked(uint index, const frond_row &entry, frond_slice primary, uchar *record, bool *was);
   frond_status begin_pass(frond_row *row);
@@ -286,7 +287,7 @@ private:
   std::vector<std::unique_ptr<frond::Key_codec>> codecs; /* by key number */
   frond::Row_codec rows;
 
-  std::vector<uint> stored_generated; /* the stored generated columns, where entries may be made of them */
+  std::vector<uint> stored_generated; /* the stored generated columns */
   bool places_are_columns= false; /* of the primary key, as the server has them in a key: what position() gives */
 
   uint64_t index_statistics_version= 0; /* of those in table->key_info, and of row_bytes */

@@ -632,8 +632,7 @@ bool same_column(Field *field, const uchar *a, const uchar *b)
   const my_ptrdiff_t start= low - field->table->record[0], distance= high - low;
   field->move_field_offset(start);
   const bool null= field->is_null();
-  const bool same= null == field->is_null(distance) &&
-                   (null || field->cmp_binary_offset(static_cast<uint>(distance)) == 0);
+  const bool same= null == field->is_null(distance) && (null || field->cmp_binary(field->ptr, field->ptr + distance) == 0);
   field->move_field_offset(-start);
   return same;
 }
