@@ -297,7 +297,19 @@ impl Engine {
     /// The turn of a thread that is alone: level 0 comes first, because writers wait for it.
     fn move_anything(&self) -> Result<()> {
         self.begin_once()?;
-        if self.flush_step()? { Ok(()) } else { self.move_down() }
+        match self.flush_step() {
+            Ok(true) => Ok(()),
+            Ok(false) => self.move_down(),
+            // What moves down may make the space that is lacking (B1).
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                self.work_lacked_space(&error);
+                if !self.move_down_step(self.work_threshold())? {
+                    return Err(error);
+                }
+                self.publish()
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The turn of a thread that reads for cursors.

@@ -95,6 +95,10 @@ impl Blobs<'_> {
 
 impl Drop for Blobs<'_> {
     fn drop(&mut self) {
+        // The log may have the record: the next opening knows.
+        if std::thread::panicking() {
+            return;
+        }
         let extents = self.references.iter().flat_map(|(_, reference, _)| &reference.extents);
         extents.for_each(|extent| self.engine.store.free_unpublished(*extent));
     }

@@ -8,7 +8,7 @@
 //! | `used` | it may not be handed out: in the image, allocated, waiting in [`Pending`], or held |
 //! | `held` | only the generation before the one that was opened references it; free after the next publication |
 //! | `hollow` | it is free and the disk may hold no room for it (punched, or free since before the start) |
-//! | `idle` | it is free, and room that the disk holds for it could be given back |
+//! | `idle` | it is free, and room that the disk holds for it could be given back; hollow as well: whether there is room is not known |
 //!
 //! Regions are loaded when they are first needed; opening reads the summary only. `room` keeps, per region, an upper bound of
 //! its longest free run, so an allocation goes straight to the lowest region that can serve it; inside, [`Runs`] leads it to
@@ -83,6 +83,8 @@ pub(super) struct Taken {
     pub(super) extent: Extent,
     /// Parts of it for which the disk may hold no room.
     pub(super) hollow: Vec<Extent>,
+    /// Parts of these for which it may: nobody has asked it since the start.
+    unknown: Vec<Extent>,
 }
 
 /// How the file could grow: from its present length to at least the one, and better to the other.
@@ -121,6 +123,8 @@ pub(super) struct Allocator {
     pub(super) names: HashMap<Extent, Names>,
     /// The disk may hold no room for what the log names from this page on.
     unbacked_from: u64,
+    /// Of no free page below this region it is unknown whether the disk holds room for it.
+    unknown_from: usize,
     used_pages: u64,
     damaged: Vec<Error>,
 }
@@ -158,6 +162,7 @@ impl Allocator {
             kept: Vec::new(),
             names: HashMap::new(),
             unbacked_from: u64::MAX,
+            unknown_from: 0,
             used_pages: 0,
             damaged: Vec::new(),
             to_shrink: BTreeSet::new(),
@@ -309,21 +314,31 @@ impl Allocator {
             };
             // Loading may have shown that there is less room than the summary let hope for.
             if let Some(start) = region.runs.find(&region.used, limit, region.cursor, pages) {
-                let hollow = match region.hollow.count_in(start, pages) {
-                    0 => Vec::new(),
-                    _ => {
-                        let mut wanted = Bitmap::empty();
-                        wanted.set(start, pages);
-                        let runs = wanted.intersection(&region.hollow);
-                        let extent = |(start, pages)| Extent { start: index as u64 * REGION + u64::from(start), pages };
-                        runs.runs(REGION_PAGES).map(extent).collect()
-                    }
-                };
                 let extent = Extent { start: index as u64 * REGION + u64::from(start), pages };
-                self.mark(extent);
-                return Some(Taken { extent, hollow });
+                return Some(self.mark_taken(extent));
             }
         }
+    }
+
+    /// Marks a free run of a loaded region as used.
+    fn mark_taken(&mut self, extent: Extent) -> Taken {
+        let (index, start) = place(extent);
+        let (mut hollow, mut unknown) = (Vec::new(), Vec::new());
+        if let Some(region) = &self.regions[index].loaded
+            && region.hollow.count_in(start, extent.pages) > 0
+        {
+            let mut wanted = Bitmap::empty();
+            wanted.set(start, extent.pages);
+            let extents = |bitmap: &Bitmap| {
+                let extent = |(start, pages)| Extent { start: index as u64 * REGION + u64::from(start), pages };
+                bitmap.runs(REGION_PAGES).map(extent).collect()
+            };
+            let wanted = wanted.intersection(&region.hollow);
+            hollow = extents(&wanted);
+            unknown = extents(&wanted.intersection(&region.idle));
+        }
+        self.mark(extent);
+        Taken { extent, hollow, unknown }
     }
 
     /// Hopes again for regions whose bitmaps could not be read for a reason that may have passed; false when there are none.
@@ -351,6 +366,26 @@ impl Allocator {
         Some(extent)
     }
 
+    /// Takes a free run for which the disk may hold room, as far as is known. Reads the bitmaps of regions.
+    pub(super) fn take_unknown(&mut self, pages: u32, data: &DataFile) -> Option<Taken> {
+        let extent = (self.unknown_from..self.regions.len()).find_map(|index| {
+            if self.free_pages(index) < pages {
+                return None;
+            }
+            let limit = self.limit(index);
+            let is_first = index == self.unknown_from;
+            let region = self.load(index, data).ok()?;
+            if is_first && region.hollow.intersection(&region.idle).count() == 0 {
+                self.unknown_from = index + 1;
+                return None;
+            }
+            let empty = region.hollow.without(&region.idle);
+            let start = region.used.union(&empty).find_clear(0, limit, pages).ok()?;
+            Some(Extent { start: index as u64 * REGION + u64::from(start), pages })
+        })?;
+        Some(self.mark_taken(extent))
+    }
+
     /// Takes `pages` out of the first of the pools that has them in one piece.
     pub(super) fn take_reserved(&mut self, pools: &[Pool], pages: u32) -> Option<Extent> {
         let (taken, left) = pools.iter().find_map(|pool| self.reserve.take(*pool, pages))?;
@@ -360,14 +395,31 @@ impl Allocator {
         Some(taken)
     }
 
-    /// Gives back what was just taken; what of it was hollow is so again.
-    pub(super) fn free_again(&mut self, taken: &Taken) {
+    /// Gives back what was just taken; what of it was hollow is so again, and `is_empty` what was not known.
+    pub(super) fn free_again(&mut self, taken: &Taken, is_empty: bool) {
         self.free(taken.extent, false);
         for hollow in &taken.hollow {
             let (index, start) = place(*hollow);
             if let Some(loaded) = &mut self.regions[index].loaded {
                 loaded.hollow.set(start, hollow.pages);
                 loaded.idle.clear(start, hollow.pages);
+            }
+        }
+        for unknown in taken.unknown.iter().filter(|_| !is_empty) {
+            let (index, start) = place(*unknown);
+            if let Some(loaded) = &mut self.regions[index].loaded {
+                loaded.idle.set(start, unknown.pages);
+            }
+        }
+    }
+
+    /// The disk holds room for these free pages.
+    pub(super) fn found_room(&mut self, free: &[Extent]) {
+        for extent in free {
+            let (index, start) = place(*extent);
+            if let Some(loaded) = &mut self.regions[index].loaded {
+                loaded.hollow.clear(start, extent.pages);
+                loaded.idle.set(start, extent.pages);
             }
         }
     }

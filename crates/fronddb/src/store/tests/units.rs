@@ -301,6 +301,38 @@ fn space_is_given_back_although_more_is_to_be_kept_than_was_asked_for_yet() {
     assert!(occupied < kept + full / 10, "{occupied} of {full} bytes are still occupied");
 }
 
+/// After a start it is not known of free space whether the disk holds room for it: what a full disk's reserve was is found among holes.
+#[test]
+fn what_the_disk_holds_of_free_space_is_found_on_a_full_disk_after_a_start() {
+    let (memory, storage) = memory();
+    let store = create(&storage);
+    let mut pieces: Vec<_> = (0..300).map(|tag| new_piece(&store, 20, tag).unwrap()).collect();
+    let added = pieces.iter().map(|piece| piece.extent).collect();
+    publish(&store, &pieces, &SpaceChanges { added, removed: vec![] }).unwrap();
+    let mut give_up = |store: &Store, nth: usize| {
+        let mut index = 0;
+        let (gone, left): (Vec<_>, Vec<_>) = pieces.drain(..).partition(|_| {
+            index += 1;
+            index % 3 == nth
+        });
+        pieces = left;
+        let removed: Vec<Extent> = gone.iter().map(|piece| piece.extent).collect();
+        publish(store, &pieces, &SpaceChanges { added: vec![], removed: removed.clone() }).unwrap();
+        store.release(&removed);
+        publish(store, &pieces, &SpaceChanges::default()).unwrap();
+        removed.len() as u64 * 20 * PAGE_BYTES
+    };
+    give_up(&store, 0);
+    while !store.shrink_step(ShrinkLimits { keep_bytes: 1 << 40, ..ShrinkLimits::default() }).unwrap().is_done {}
+    let backed = give_up(&store, 1);
+    drop(store);
+    memory.set_capacity(memory.occupied_bytes());
+    let store = open(&storage).unwrap().store;
+    let wanted = backed / 2;
+    store.reserve_level0(wanted).unwrap();
+    assert!(store.level0_reserve_bytes() >= wanted);
+}
+
 #[test]
 fn small_holes_are_given_back_only_where_what_must_be_kept_finds_no_space() {
     let (memory, storage) = memory();
