@@ -41,7 +41,7 @@ use crate::format::superblock::SLOTS_BYTES;
 
 /// Pages at the start of the file that hold the superblock slots: in the image of every generation.
 pub(super) const SLOT_PAGES: u32 = (SLOTS_BYTES / PAGE_BYTES) as u32;
-const REGION: u64 = REGION_PAGES as u64;
+pub(super) const REGION: u64 = REGION_PAGES as u64;
 /// The file grows by an eighth, within these bounds (in pages).
 const GROW_PAGES_MIN: u64 = 256;
 const GROW_PAGES_MAX: u64 = REGION;
@@ -84,7 +84,7 @@ pub(super) struct Taken {
     /// Parts of it for which the disk may hold no room.
     pub(super) hollow: Vec<Extent>,
     /// Parts of these for which it may: nobody has asked it since the start.
-    unknown: Vec<Extent>,
+    pub(super) unknown: Vec<Extent>,
 }
 
 /// How the file could grow: from its present length to at least the one, and better to the other.
@@ -124,7 +124,7 @@ pub(super) struct Allocator {
     /// The disk may hold no room for what the log names from this page on.
     unbacked_from: u64,
     /// Of no free page below this region it is unknown whether the disk holds room for it.
-    unknown_from: usize,
+    pub(super) unknown_from: usize,
     used_pages: u64,
     damaged: Vec<Error>,
 }
@@ -217,7 +217,7 @@ impl Allocator {
         self.file_pages.saturating_sub(region as u64 * REGION).min(REGION) as u32
     }
 
-    fn free_pages(&self, region: usize) -> u32 {
+    pub(super) fn free_pages(&self, region: usize) -> u32 {
         self.limit(region).saturating_sub(self.regions[region].used_pages)
     }
 
@@ -321,7 +321,7 @@ impl Allocator {
     }
 
     /// Marks a free run of a loaded region as used.
-    fn mark_taken(&mut self, extent: Extent) -> Taken {
+    pub(super) fn mark_taken(&mut self, extent: Extent) -> Taken {
         let (index, start) = place(extent);
         let (mut hollow, mut unknown) = (Vec::new(), Vec::new());
         if let Some(region) = &self.regions[index].loaded
@@ -354,38 +354,6 @@ impl Allocator {
         is_any
     }
 
-    /// Takes a free run in loaded regions for which the disk is known to hold room. Slower than [`Allocator::take`]:
-    /// for when the disk is full.
-    pub(super) fn take_backed(&mut self, pages: u32) -> Option<Extent> {
-        let extent = (0..self.regions.len()).find_map(|index| {
-            let region = self.regions[index].loaded.as_ref()?;
-            let start = region.used.union(&region.hollow).find_clear(0, self.limit(index), pages).ok()?;
-            Some(Extent { start: index as u64 * REGION + u64::from(start), pages })
-        })?;
-        self.mark(extent);
-        Some(extent)
-    }
-
-    /// Takes a free run for which the disk may hold room, as far as is known. Reads the bitmaps of regions.
-    pub(super) fn take_unknown(&mut self, pages: u32, data: &DataFile) -> Option<Taken> {
-        let extent = (self.unknown_from..self.regions.len()).find_map(|index| {
-            if self.free_pages(index) < pages {
-                return None;
-            }
-            let limit = self.limit(index);
-            let is_first = index == self.unknown_from;
-            let region = self.load(index, data).ok()?;
-            if is_first && region.hollow.intersection(&region.idle).count() == 0 {
-                self.unknown_from = index + 1;
-                return None;
-            }
-            let empty = region.hollow.without(&region.idle);
-            let start = region.used.union(&empty).find_clear(0, limit, pages).ok()?;
-            Some(Extent { start: index as u64 * REGION + u64::from(start), pages })
-        })?;
-        Some(self.mark_taken(extent))
-    }
-
     /// Takes `pages` out of the first of the pools that has them in one piece.
     pub(super) fn take_reserved(&mut self, pools: &[Pool], pages: u32) -> Option<Extent> {
         let (taken, left) = pools.iter().find_map(|pool| self.reserve.take(*pool, pages))?;
@@ -393,35 +361,6 @@ impl Allocator {
             self.free(left, false);
         }
         Some(taken)
-    }
-
-    /// Gives back what was just taken; what of it was hollow is so again, and `is_empty` what was not known.
-    pub(super) fn free_again(&mut self, taken: &Taken, is_empty: bool) {
-        self.free(taken.extent, false);
-        for hollow in &taken.hollow {
-            let (index, start) = place(*hollow);
-            if let Some(loaded) = &mut self.regions[index].loaded {
-                loaded.hollow.set(start, hollow.pages);
-                loaded.idle.clear(start, hollow.pages);
-            }
-        }
-        for unknown in taken.unknown.iter().filter(|_| !is_empty) {
-            let (index, start) = place(*unknown);
-            if let Some(loaded) = &mut self.regions[index].loaded {
-                loaded.idle.set(start, unknown.pages);
-            }
-        }
-    }
-
-    /// The disk holds room for these free pages.
-    pub(super) fn found_room(&mut self, free: &[Extent]) {
-        for extent in free {
-            let (index, start) = place(*extent);
-            if let Some(loaded) = &mut self.regions[index].loaded {
-                loaded.hollow.clear(start, extent.pages);
-                loaded.idle.set(start, extent.pages);
-            }
-        }
     }
 
     /// Marks free pages of a loaded region as used.

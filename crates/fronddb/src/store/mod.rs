@@ -55,6 +55,7 @@ use crate::format::Superblock;
 
 mod ahead;
 mod allocator;
+mod backed;
 mod bitmap;
 mod check;
 mod data_file;
@@ -90,8 +91,6 @@ const UNSYNCED_PAGES_MAX: u64 = (1 << 40) / PAGE_BYTES;
 /// The reserve is not refilled from pieces smaller than this.
 pub const RESERVE_PIECE_BYTES_MIN: u64 = 64 << 10;
 const RESERVE_PIECE_PAGES_MIN: u32 = (RESERVE_PIECE_BYTES_MIN / PAGE_BYTES) as u32;
-/// So often the disk is asked in a row whether it holds room for free space of which that is not known.
-const UNKNOWN_TRIES_MAX: usize = 4096;
 
 /// Who asks for space, which matters when it is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -368,33 +367,6 @@ impl Store {
                 None => self.grow(pages, file_pages)?,
             }
         }
-    }
-
-    /// Takes a free run of which it is not known whether the disk holds room for it, if it does. What was kept for a full disk is of that
-    /// kind after a start. Of small ones only: who finds no larger one comes again for less.
-    fn take_unknown(&self, pages: u32) -> Result<Option<Extent>> {
-        for _ in 0..UNKNOWN_TRIES_MAX {
-            let taken = match pages <= RESERVE_PIECE_PAGES_MIN {
-                true => self.allocator.lock().take_unknown(pages, &self.data),
-                false => None,
-            };
-            let Some(taken) = taken else { break };
-            let Err(error) = self.data.back(taken.extent.start, u64::from(pages)) else {
-                return Ok(Some(taken.extent));
-            };
-            // Each page by itself: others may go with what follows.
-            let is_full = error.kind() == ErrorKind::NoSpace;
-            let single = (taken.extent.start..taken.extent.end()).map(|start| Extent { start, pages: 1 });
-            let held: Vec<Extent> = single.filter(|page| is_full && self.data.back(page.start, 1).is_ok()).collect();
-            let mut allocator = self.allocator.lock();
-            allocator.free_again(&taken, is_full);
-            allocator.found_room(&held);
-            let backed = allocator.take_backed(pages);
-            if !is_full || backed.is_some() {
-                return backed.map(Some).ok_or(error);
-            }
-        }
-        Ok(None)
     }
 
     /// Makes the file longer, unless somebody did since it had `seen` pages.

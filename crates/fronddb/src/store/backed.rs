@@ -1,0 +1,105 @@
+//! Free space that the disk holds room for, and how it is found when the disk is full.
+//!
+//! What was punched has no room; after a start nothing is known of any free space, and what was kept for a full disk before is among it. Where the
+//! disk has no room for a run that was to be taken, one is taken that is known to have some; else the disk is asked for what is not known, in
+//! small runs and, where it says no, page by page: room for a page that it holds already is no more for it.
+
+use super::allocator::{Allocator, REGION, Taken, place};
+use super::data_file::DataFile;
+use super::{RESERVE_PIECE_PAGES_MIN, Store};
+use crate::base::{ErrorKind, Extent, Result};
+
+/// So often the disk is asked in a row whether it holds room for free space of which that is not known.
+const UNKNOWN_TRIES_MAX: usize = 4096;
+
+impl Store {
+    /// Takes a free run of which it is not known whether the disk holds room for it, if it does. What was kept for a full disk is of that
+    /// kind after a start. Of small ones only: who finds no larger one comes again for less.
+    pub(super) fn take_unknown(&self, pages: u32) -> Result<Option<Extent>> {
+        for _ in 0..UNKNOWN_TRIES_MAX {
+            let taken = match pages <= RESERVE_PIECE_PAGES_MIN {
+                true => self.allocator.lock().take_unknown(pages, &self.data),
+                false => None,
+            };
+            let Some(taken) = taken else { break };
+            let Err(error) = self.data.back(taken.extent.start, u64::from(pages)) else {
+                return Ok(Some(taken.extent));
+            };
+            // Each page by itself: others may go with what follows.
+            let is_full = error.kind() == ErrorKind::NoSpace;
+            let single = (taken.extent.start..taken.extent.end()).map(|start| Extent { start, pages: 1 });
+            let held: Vec<Extent> = single.filter(|page| is_full && self.data.back(page.start, 1).is_ok()).collect();
+            let mut allocator = self.allocator.lock();
+            allocator.free_again(&taken, is_full);
+            allocator.found_room(&held);
+            let backed = allocator.take_backed(pages);
+            if !is_full || backed.is_some() {
+                return backed.map(Some).ok_or(error);
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Allocator {
+    /// Takes a free run in loaded regions for which the disk is known to hold room. Slower than [`Allocator::take`]:
+    /// for when the disk is full.
+    pub(super) fn take_backed(&mut self, pages: u32) -> Option<Extent> {
+        let extent = (0..self.regions.len()).find_map(|index| {
+            let region = self.regions[index].loaded.as_ref()?;
+            let start = region.used.union(&region.hollow).find_clear(0, self.limit(index), pages).ok()?;
+            Some(Extent { start: index as u64 * REGION + u64::from(start), pages })
+        })?;
+        self.mark(extent);
+        Some(extent)
+    }
+
+    /// Takes a free run for which the disk may hold room, as far as is known. Reads the bitmaps of regions.
+    pub(super) fn take_unknown(&mut self, pages: u32, data: &DataFile) -> Option<Taken> {
+        let extent = (self.unknown_from..self.regions.len()).find_map(|index| {
+            if self.free_pages(index) < pages {
+                return None;
+            }
+            let limit = self.limit(index);
+            let is_first = index == self.unknown_from;
+            let region = self.load(index, data).ok()?;
+            if is_first && region.hollow.intersection(&region.idle).count() == 0 {
+                self.unknown_from = index + 1;
+                return None;
+            }
+            let empty = region.hollow.without(&region.idle);
+            let start = region.used.union(&empty).find_clear(0, limit, pages).ok()?;
+            Some(Extent { start: index as u64 * REGION + u64::from(start), pages })
+        })?;
+        Some(self.mark_taken(extent))
+    }
+
+    /// Gives back what was just taken; what of it was hollow is so again, and `is_empty` what was not known.
+    pub(super) fn free_again(&mut self, taken: &Taken, is_empty: bool) {
+        self.free(taken.extent, false);
+        for hollow in &taken.hollow {
+            let (index, start) = place(*hollow);
+            if let Some(loaded) = &mut self.regions[index].loaded {
+                loaded.hollow.set(start, hollow.pages);
+                loaded.idle.clear(start, hollow.pages);
+            }
+        }
+        for unknown in taken.unknown.iter().filter(|_| !is_empty) {
+            let (index, start) = place(*unknown);
+            if let Some(loaded) = &mut self.regions[index].loaded {
+                loaded.idle.set(start, unknown.pages);
+            }
+        }
+    }
+
+    /// The disk holds room for these free pages.
+    pub(super) fn found_room(&mut self, free: &[Extent]) {
+        for extent in free {
+            let (index, start) = place(*extent);
+            if let Some(loaded) = &mut self.regions[index].loaded {
+                loaded.hollow.clear(start, extent.pages);
+                loaded.idle.set(start, extent.pages);
+            }
+        }
+    }
+}
