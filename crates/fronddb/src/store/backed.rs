@@ -16,25 +16,26 @@ impl Store {
     /// Takes a free run of which it is not known whether the disk holds room for it, if it does. What was kept for a full disk is of that
     /// kind after a start. Of small ones only: who finds no larger one comes again for less.
     pub(super) fn take_unknown(&self, pages: u32) -> Result<Option<Extent>> {
+        if pages > RESERVE_PIECE_PAGES_MIN {
+            return Ok(None);
+        }
         for _ in 0..UNKNOWN_TRIES_MAX {
-            let taken = match pages <= RESERVE_PIECE_PAGES_MIN {
-                true => self.allocator.lock().take_unknown(pages, &self.data),
-                false => None,
-            };
-            let Some(taken) = taken else { break };
+            let Some(taken) = self.allocator.lock().take_unknown(pages, &self.data) else { break };
             let Err(error) = self.data.back(taken.extent.start, u64::from(pages)) else {
                 return Ok(Some(taken.extent));
             };
+            if error.kind() != ErrorKind::NoSpace {
+                self.allocator.lock().free_again(&taken, false);
+                return Err(error);
+            }
             // Each page by itself: others may go with what follows.
-            let is_full = error.kind() == ErrorKind::NoSpace;
             let single = (taken.extent.start..taken.extent.end()).map(|start| Extent { start, pages: 1 });
-            let held: Vec<Extent> = single.filter(|page| is_full && self.data.back(page.start, 1).is_ok()).collect();
+            let held: Vec<Extent> = single.filter(|page| self.data.back(page.start, 1).is_ok()).collect();
             let mut allocator = self.allocator.lock();
-            allocator.free_again(&taken, is_full);
+            allocator.free_again(&taken, true);
             allocator.found_room(&held);
-            let backed = allocator.take_backed(pages);
-            if !is_full || backed.is_some() {
-                return backed.map(Some).ok_or(error);
+            if let Some(backed) = allocator.take_backed(pages) {
+                return Ok(Some(backed));
             }
         }
         Ok(None)
