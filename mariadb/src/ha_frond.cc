@@ -1076,10 +1076,8 @@ void ha_frond::settle_virtual(const uchar *old_record, const uchar *new_record)
   if (!table->vfield || !is_doubtful)
     return;
   Virtual_columns indexed;
-  for (uint key= 0; key < table_share->keys; key++)
-    for (uint part= 0; part < table->key_info[key].user_defined_key_parts; part++)
-      if (Field *field= table->key_info[key].key_part[part].field; !field->stored_in_db())
-        indexed.add(field);
+  for (uint index= 0; index < table_share->keys; index++)
+    add_virtual_parts(index, &indexed);
   if (indexed.sources().empty())
     return;
   for (const uchar *record : {old_record, new_record})
@@ -1578,12 +1576,17 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
 /* The virtual columns of an index, in record[0], of the stored ones there, as where the server reads. */
 void ha_frond::compute_virtual_parts(uint index)
 {
-  const KEY &key= table->key_info[index];
   Virtual_columns virtual_parts;
-  for (uint part= 0; part < key.user_defined_key_parts; part++)
-    if (!key.key_part[part].field->stored_in_db())
-      virtual_parts.add(key.key_part[part].field);
+  add_virtual_parts(index, &virtual_parts);
   virtual_parts.compute_quietly(ha_thd());
+}
+
+void ha_frond::add_virtual_parts(uint index, Virtual_columns *to) const
+{
+  const KEY &key= table->key_info[index];
+  for (uint part= 0; part < key.user_defined_key_parts; part++)
+    if (Field *field= key.key_part[part].field; !field->stored_in_db())
+      to->add(field);
 }
 
 /* Into compare_key: the entry of the row with primary_key in the record. */

@@ -262,6 +262,7 @@ private:
   bool keeps_up() const;
   bool needs_order() const;
   void compute_virtual_parts(uint index);
+  void add_virtual_parts(uint index, frond::Virtual_columns *to) const;
   void append_present_key(uint index, const uchar *record);
   int was_walked(uint index, const frond_row &entry, frond_slice primary, uchar *record, bool *was);
   frond_status begin_pass(frond_row *row);
