@@ -5,13 +5,16 @@
 //! (SIGSTOP) but those of one engine, which has the machine for a fifth of a second. So what an engine does in the background it does in
 //! its own time, and what is compared was measured within a second. The order changes from round to round in such a way that within
 //! rounds each engine comes after each other one equally often ([`order`]), or nearly, if the number of rounds is none of those that make it so.
-//! Of the ratios of the rounds the geometric mean is told, with its standard error.
+//! What is told is the ratio of what two engines did in all rounds, with its standard error from round to round ([`ratio_of_totals`]): a slice in
+//! which the disk did not answer at all costs its engine that slice, where a mean of the rounds' ratios would be about it alone.
 //!
 //! Each client is a process of its own. A message from one processor of a virtual machine to another takes longer than the statement itself, and which
 //! of the clients are on another than their session, the system leaves as it was when they came. By that alone a server was a fifth faster or slower
 //! from one start of the clients to the next, and with one client by twice. So ([`Places`]) either each client is on the same processor as the session
-//! that serves it, the first on the first, the second on the second, and so on in turn; whatever else the servers do has all processors. Or the clients are
-//! where the system puts them, as those of a usual benchmark, and start anew several times; the error is then of what these starts gave.
+//! that serves it, the first on the first, the second on the second, and so on in turn; whatever else the servers do has all processors. All move on
+//! by one processor now and then ([`period`]): the one that serves the disk's interrupts is a third faster for one client that syncs, and to some engines it
+//! gives more than to others. Or the clients are where the system puts them, as those of a usual benchmark, and start anew several times; the error
+//! is then of what these starts gave.
 
 use std::collections::HashSet;
 use std::fs;
@@ -30,7 +33,7 @@ use crate::e4_sysbench::{cells, name, warm};
 use crate::engine::Engine;
 use crate::failure::{Failure, While};
 use crate::limits::Limits;
-use crate::measure::{Work, mean_ratio};
+use crate::measure::{Work, mean_ratio, ratio_of_totals};
 use crate::plan::{Finding, Part};
 use crate::server::Server;
 use crate::sysbench;
@@ -71,6 +74,12 @@ struct Contestant {
     /// For questions to the server.
     connection: Connection,
     _directory: cleanup::Directory,
+}
+
+/// A client, with the thread of the server that serves it.
+struct Client {
+    process: Running,
+    session: i32,
 }
 
 /// What a test gave on one engine, round by round.
@@ -208,22 +217,19 @@ impl Contestant {
         context: &Context,
         (test, threads, seed): (&str, u64, u64),
         places: Places,
-    ) -> Result<Vec<Running>, Failure> {
+    ) -> Result<Vec<Client>, Failure> {
         self.go_on()?;
         // The next client may be served by the thread that served one of the test before.
         self.wait_for_sessions("leave", |sessions| sessions.is_empty().then_some(()))?;
-        let (mut clients, mut known, processors) = (Vec::new(), HashSet::new(), processors()?);
+        let (mut clients, mut known) = (Vec::new(), HashSet::new());
         for number in 0..threads {
-            clients.push(sysbench::start(&self.server, test, context.sizing.sysbench_rows, seed + number)?);
+            let process = sysbench::start(&self.server, test, context.sizing.sysbench_rows, seed + number)?;
             let session = self.wait_for_sessions("come", |sessions| sessions.difference(&known).next().copied())?;
             known.insert(session);
-            if places == Places::Free {
-                continue;
-            }
-            let mut one = CpuSet::new();
-            one.set(processors[number as usize % processors.len()]);
-            place(session, &one);
-            tasks(clients[number as usize].id())?.into_iter().for_each(|task| place(task, &one));
+            clients.push(Client { process, session });
+        }
+        if places == Places::Paired {
+            pair(&clients, 0)?;
         }
         std::thread::sleep(WARM);
         send_all(&clients, Signal::STOP)?;
@@ -247,7 +253,7 @@ impl Contestant {
     }
 
     /// Lets it and its clients go on for the time of a turn.
-    fn turn(&mut self, clients: &mut [Running], series: &mut Series) -> Result<(), Failure> {
+    fn turn(&mut self, clients: &mut [Client], series: &mut Series) -> Result<(), Failure> {
         let cpu = self.server.counters().cpu_seconds;
         self.go_on()?;
         let before = self.questions()?;
@@ -259,8 +265,12 @@ impl Contestant {
         let executed = self.questions()? - before - 1;
         self.rest()?;
         for client in clients {
-            if client.has_ended() {
-                return Err(format!("a client of {} ended:\n{}", self.engine.title(), tool::text(&client.lines())));
+            if client.process.has_ended() {
+                return Err(format!(
+                    "a client of {} ended:\n{}",
+                    self.engine.title(),
+                    tool::text(&client.process.lines())
+                ));
             }
         }
         if executed == 0 {
@@ -277,8 +287,20 @@ fn send(process: u32, signal: Signal) -> Result<(), Failure> {
     if cleanup::signal(process, signal) { Ok(()) } else { Err(format!("process {process} has ended")) }
 }
 
-fn send_all(clients: &[Running], signal: Signal) -> Result<(), Failure> {
-    clients.iter().try_for_each(|client| send(client.id(), signal))
+fn send_all(clients: &[Client], signal: Signal) -> Result<(), Failure> {
+    clients.iter().try_for_each(|client| send(client.process.id(), signal))
+}
+
+/// Has each client run where its session does: the first on the processor of that number, the next on the next.
+fn pair(clients: &[Client], first: usize) -> Result<(), Failure> {
+    let processors = processors()?;
+    for (number, client) in clients.iter().enumerate() {
+        let mut one = CpuSet::new();
+        one.set(processors[(first + number) % processors.len()]);
+        place(client.session, &one);
+        tasks(client.process.id())?.into_iter().for_each(|task| place(task, &one));
+    }
+    Ok(())
 }
 
 /// The processors that this process may use.
@@ -319,6 +341,9 @@ fn measure(
             clients.push(one.begin(context, (test, threads, seed + 100 * start as u64), places)?);
         }
         for round in share(rounds, starts, start) {
+            if places == Places::Paired && round % period(contestants.len()) == 0 {
+                clients.iter().try_for_each(|clients| pair(clients, round / period(contestants.len())))?;
+            }
             for at in order(round, contestants.len()) {
                 contestants[at].turn(&mut clients[at], &mut series[at])?;
             }
@@ -332,8 +357,13 @@ fn share(rounds: usize, starts: usize, start: usize) -> Range<usize> {
     rounds * start / starts..rounds * (start + 1) / starts
 }
 
-/// Who comes when in a round, of `count`. In `count` rounds, twice as many where `count` is odd, each comes at each place equally often, and
-/// directly after each other one equally often: the design of E. J. Williams, "Experimental designs balanced for the estimation of residual
+/// After so many rounds of `count` engines each order of them has been had.
+fn period(count: usize) -> usize {
+    if count.is_multiple_of(2) { count } else { 2 * count }
+}
+
+/// Who comes when in a round, of `count`. In [`period`] rounds each comes at each place equally often, and directly after each other one equally
+/// often: the design of E. J. Williams, "Experimental designs balanced for the estimation of residual
 /// effects of treatments", Australian Journal of Scientific Research A 2 (1949).
 fn order(round: usize, count: usize) -> Vec<usize> {
     let zigzag = (0..count).map(|turn| if turn % 2 == 1 { turn.div_ceil(2) } else { count - turn / 2 });
@@ -383,15 +413,15 @@ impl Cell {
         self.series.iter().filter(|series| Engine::RIVALS.contains(&series.engine))
     }
 
-    /// FROND's rate by a rival's, round by round; where clients started several times, the mean of each start.
-    fn ratios(&self, rival: &Series) -> Vec<f64> {
+    /// FROND's rate by a rival's, with its standard error: from round to round, or from start to start where clients started several times.
+    fn ratio(&self, rival: &Series) -> (f64, f64) {
         let own = self.of(Engine::Frond).into_iter().flat_map(Series::rates);
-        let ratios: Vec<f64> = own.zip(rival.rates()).map(|(own, rival)| own / rival).collect();
+        let pairs: Vec<(f64, f64)> = own.zip(rival.rates()).collect();
         match self.starts {
-            1 => ratios,
+            1 => ratio_of_totals(&pairs),
             starts => {
-                let of_start = |start| mean_ratio(&ratios[share(ratios.len(), starts, start)]).0;
-                (0..starts).map(of_start).collect()
+                let of_start = |start| ratio_of_totals(&pairs[share(pairs.len(), starts, start)]).0;
+                mean_ratio(&(0..starts).map(of_start).collect::<Vec<_>>())
             }
         }
     }
@@ -414,8 +444,8 @@ fn line(cell: &Cell) -> String {
     let mut words = vec![cell.test.trim_start_matches("oltp_").to_string(), cell.threads.to_string()];
     words.extend(measured().map(|series| format!("{:.0}", series.rate())));
     words.extend(cell.rivals().map(|rival| {
-        let (mean, error) = mean_ratio(&cell.ratios(rival));
-        format!("{mean:.3} ± {error:.3}")
+        let (ratio, error) = cell.ratio(rival);
+        format!("{ratio:.3} ± {error:.3}")
     }));
     words.extend(measured().map(|series| format!("{:.1}", series.cpu_us() - floor)));
     format!("| {} |", words.join(" | "))
@@ -428,7 +458,7 @@ mod tests {
     #[test]
     fn each_comes_at_each_place_and_after_each_other_equally_often() {
         for count in 1..=7 {
-            let rounds = if count % 2 == 0 { count } else { 2 * count };
+            let rounds = period(count);
             let each = rounds / count;
             let (mut places, mut after) = (vec![vec![0; count]; count], vec![vec![0; count]; count]);
             for round in 0..rounds {
@@ -466,7 +496,7 @@ mod tests {
                 series(Engine::Blackhole, &[1, 1, 1], 2.0),
             ],
         };
-        assert_eq!(line(&cell), "| insert | 16 | 374 | 333 | 1.136 ± 0.036 | 10.5 | 12.0 |");
+        assert_eq!(line(&cell), "| insert | 16 | 374 | 333 | 1.122 ± 0.027 | 10.5 | 12.0 |");
         let columns =
             header(&[Engine::Frond, Engine::Innodb]).lines().map(|line| line.matches('|').count()).collect::<Vec<_>>();
         assert_eq!(columns, [8, 8]);
@@ -476,9 +506,7 @@ mod tests {
         assert!((work.server_cpu_seconds - 451.0 * 12.5e-6).abs() < 1e-9, "{}", work.server_cpu_seconds);
         // Of two starts the second had the second and the third round.
         let twice = Cell { starts: 2, ..cell };
-        let ratios = twice.ratios(twice.rivals().next().expect("InnoDB"));
-        let expected = [1.1, (1.1f64 * 1.21).sqrt()];
-        assert_eq!(ratios.len(), expected.len());
-        assert!(ratios.iter().zip(expected).all(|(ratio, expected)| (ratio - expected).abs() < 1e-9), "{ratios:?}");
+        let expected = mean_ratio(&[1.1, 451.0 / 400.0]);
+        assert_eq!(twice.ratio(twice.rivals().next().expect("InnoDB")), expected);
     }
 }

@@ -131,6 +131,16 @@ pub(crate) fn mean_ratio(ratios: &[f64]) -> (f64, f64) {
     (mean.exp(), mean.exp() * (squares / (count - 1.0) / count).sqrt())
 }
 
+/// The sum of the first ones by that of the second ones, and its standard error, to which each pair's distance from that ratio adds (W. G. Cochran,
+/// "Sampling Techniques", the ratio estimate).
+pub(crate) fn ratio_of_totals(pairs: &[(f64, f64)]) -> (f64, f64) {
+    let count = pairs.len() as f64;
+    let (above, below) = pairs.iter().fold((0.0, 0.0), |(above, below), pair| (above + pair.0, below + pair.1));
+    let ratio = above / below;
+    let squares = pairs.iter().map(|pair| (pair.0 - ratio * pair.1).powi(2)).sum::<f64>();
+    (ratio, (squares / (count - 1.0) / count).sqrt() / (below / count))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +158,15 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 3.0, f64::NAN]), 3.0);
         assert_eq!(median(&[4.0, 1.0]), 2.5);
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn a_stalled_slice_costs_its_share() {
+        let (ratio, error) = ratio_of_totals(&[(1.0, 100.0), (110.0, 100.0), (108.0, 100.0), (109.0, 100.0)]);
+        assert!((ratio - 0.82).abs() < 1e-9, "{ratio}");
+        // Distances -81, 28, 26 and 27.
+        assert!((error - 0.27).abs() < 0.001, "{error}");
+        assert_eq!(ratio_of_totals(&[(3.0, 2.0), (6.0, 4.0)]), (1.5, 0.0));
     }
 
     #[test]
