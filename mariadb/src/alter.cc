@@ -114,9 +114,8 @@ bool same_index(const TABLE *table, const KEY &old, const TABLE *altered, const 
       return false;
     if ((b.key_part_flag & HA_PART_KEY_SEG) && a.length != b.length)
       return false;
-    CHARSET_INFO *charset= table->field[a.fieldnr - 1]->charset();
-    if (was.storage == Storage::CHAR && a.length != b.length && charset->uca && (charset->state & MY_CS_NOPAD))
-      return false; /* the spaces at the end are part of the key */
+    if (was.storage == Storage::CHAR && a.length != b.length && padding_is_in_key(table->field[a.fieldnr - 1]->charset()))
+      return false;
     if (was.storage == Storage::VIRTUAL && table->field[a.fieldnr - 1]->pack_length() != altered->field[b.fieldnr - 1]->pack_length())
       return false;
   }
@@ -307,6 +306,17 @@ size_t definition_bytes(const TABLE *table, const TABLE *altered, const Table_de
   return bytes.size();
 }
 
+/* Whether what is stored or in an index is computed by an expression whose texts without a character set of their own get another collation. */
+bool texts_may_compare_otherwise(const TABLE *table, const TABLE *altered)
+{
+  if (!table->s->virtual_fields || table->s->table_charset == altered->s->table_charset)
+    return false;
+  for (uint i= 0; i < table->s->fields; i++)
+    if (table->field[i]->vcol_info && (table->field[i]->stored_in_db() || in_any_key(table, i)))
+      return true;
+  return false;
+}
+
 Judgement judge(THD *thd, const TABLE *table, const TABLE *altered, const Table_definition &definition,
                 const Alter_inplace_info *info)
 {
@@ -323,6 +333,8 @@ Judgement judge(THD *thd, const TABLE *table, const TABLE *altered, const Table_
     return copy("rows have to be checked against the constraint");
   if (altered->versioned() && (flags & LAYOUT_FLAGS))
     return copy("Not implemented for system-versioned tables");
+  if (texts_may_compare_otherwise(table, altered))
+    return copy("generated columns may have other values under the table's new default collation");
   if ((flags & DESCRIPTION_FLAGS) && definition.layouts.size() >= LAYOUTS_MAX)
     return copy("the table has had too many instant changes");
   if ((flags & ALTER_PARTITIONED) && !same_options(table->s->option_list, altered->s->option_list))
@@ -534,7 +546,8 @@ static bool stored_by_same_key(const TABLE_SHARE *a, const TABLE_SHARE *b)
   return !my_strcasecmp(system_charset_info, a->key_info[a->primary_key].name.str, b->key_info[b->primary_key].name.str);
 }
 
-/* A table that becomes a partition comes as it is stored; the server compares the rest, but not the order of the keys. */
+/* A table that becomes a partition comes as it is stored; the server compares the rest, but neither the order of the keys, nor whether a column
+   that the partitions compute is one that the table stores. */
 bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *, uint changes)
 {
   const LEX *lex= ha_thd()->lex;
@@ -543,7 +556,10 @@ bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *, uint changes)
   if (!(lex->alter_info.partition_flags & (ALTER_PARTITION_EXCHANGE | ALTER_PARTITION_CONVERT_IN)))
     return COMPATIBLE_DATA_YES;
   const TABLE *partitioned= lex->query_tables->table;
-  return stored_by_same_key(table_share, partitioned->s) ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
+  bool same= table_share->fields == partitioned->s->fields && stored_by_same_key(table_share, partitioned->s);
+  for (uint i= 0; same && i < table_share->fields; i++)
+    same= same_storage(make_column(table, i), make_column(partitioned, i));
+  return same ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
 }
 
 bool ha_frond::can_convert_nocopy(const Field &field, const Column_definition &type) const
@@ -572,6 +588,10 @@ enum_alter_inplace_result ha_frond::check_if_supported_inplace_alter(TABLE *alte
   Judgement judgement= judge(ha_thd(), table, altered, share->definition, info);
   if (judgement.reason)
     info->unsupported_reason= judgement.reason;
+  /* Of what the partitions say, the server takes the least of the enumeration, in which a copy comes after what is instant. Where one needs a copy, by
+     what it has been through, this lets all say so: they are asked again when they are asked for more. */
+  if (judgement.result == HA_ALTER_INPLACE_NOT_SUPPORTED && table->part_info)
+    info->handler_flags|= ALTER_RECREATE;
   return judgement.result;
 }
 

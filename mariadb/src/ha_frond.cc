@@ -50,6 +50,7 @@ handler *ha_frond::clone(const char *name, MEM_ROOT *mem_root)
     copy->statement_wait_ms= statement_wait_ms;
     copy->session= session;
     copy->is_locked= is_locked;
+    copy->is_clone= true;
   }
   return copy;
 }
@@ -230,6 +231,8 @@ ha_rows ha_frond::records_in_range(uint index, const key_range *min, const key_r
       prefix_end(key, lower);
     else
       lower.append_bytes(key);
+    if (lower.size() == 0 && min->flag == HA_READ_AFTER_KEY)
+      return 1; /* no key comes after it */
   }
   if (max) {
     key.clear();
@@ -462,6 +465,12 @@ int ha_frond::start_stmt(THD *thd, thr_lock_type lock_type)
 int ha_frond::extra(enum ha_extra_function operation)
 {
   switch (operation) {
+  case HA_EXTRA_KEYREAD:
+    index_only= true;
+    return 0;
+  case HA_EXTRA_NO_KEYREAD:
+    index_only= false;
+    return 0;
   case HA_EXTRA_IGNORE_DUP_KEY:
     passes_duplicates= true;
     return 0;
@@ -493,12 +502,15 @@ int ha_frond::extra(enum ha_extra_function operation)
 int ha_frond::reset()
 {
   end_passes();
+  /* HANDLER's walk goes on in the next statement. */
+  if (table_share->blob_fields && inited == NONE)
+    scan.rest();
   if (unlikely(times_large != Bytes::times_large()))
     shrink_buffers();
   cancel_pushed_idx_cond();
   cancel_pushed_rowid_filter();
   multi_range.dsmrr_close();
-  has_range_end= has_moved= has_left= false;
+  has_range_end= has_moved= has_left= index_only= false;
   copying= load_due= passes_duplicates= writes_duplicates= prefix_locked= semi_consistent= peeked= false;
   load.reset();
   return 0;
@@ -1342,6 +1354,13 @@ int ha_frond::read_virtual_parts(uint index, frond_slice key, const uchar *resto
   return codecs[index]->decode(key.data, key.size, &restore, restore_end, &parts, record) ? 0 : undecodable();
 }
 
+/* Whether the server wants no more than the columns of the index. A multi-range read that sorts rows by their places tells its second handler so by
+   extra() alone, and evaluates what it has pushed on virtual columns that it computes. */
+bool ha_frond::is_read_alone(uint index)
+{
+  return keyread_enabled() || (index_only && !has_virtual_part(index));
+}
+
 /* Whether the record is to have the virtual columns of the index from the entry: the server computes them in neither case, and compares
    them where it merges the entries of partitions. */
 bool ha_frond::takes_entry_columns(uint index, const uchar *record)
@@ -1436,7 +1455,7 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
       return error;
   }
   bool covered= share->indexes[index].clustering ||
-                (keyread_enabled() && !has_primary_prefix() && !has_prefix_part(table_share->key_info[index]));
+                (is_read_alone(index) && !has_primary_prefix() && !has_prefix_part(table_share->key_info[index]));
   bool pushed= record == table->record[0] && (pushed_idx_cond || pushed_rowid_filter);
   /* What is not committed may have the key of what is, and other bytes: then it is the row that tells, once it is locked. */
   checked_entry= pushed && !(pushed_idx_cond && keeps_up() && is_restored(index));
@@ -1681,21 +1700,33 @@ bool ha_frond::is_walked(const Bytes &key) const
   return !walked.upper.data || compare(slice(key), walked.upper) < 0;
 }
 
-/* Whether the walk locks rows and no entries, and may not take a row that has moved where it meets it: the server wants the rows in the
-   order of the index, or may end the walk itself. */
+/* Whether the walk locks rows and no entries, and may not take a row that has moved where it meets it (may_take_moved). */
 bool ha_frond::keeps_up() const
 {
   return locking() && !takes_moved && !at_point && !locks_entries(active_index);
 }
 
-/* Whether the statement relies on the order of the index: for ORDER BY or GROUP BY. */
-bool ha_frond::needs_order() const
+/* Whether a walk within bounds may take a row that has moved where it meets it. Not where the server wants the rows in the order of the index
+   (ORDER BY, GROUP BY, one index merged with another, a partition's walk with those of others, whose rows are read into other records), or goes
+   on from where a row takes it (loose scans); and not where the walk is one of several over the table, because a row may move from
+   the bounds of one into those of another. */
+bool ha_frond::may_take_moved(const uchar *record) const
 {
+  if (is_clone || several_ranges || record != table->record[0])
+    return false;
   const st_select_lex *select= table->pos_in_table_list ? table->pos_in_table_list->select_lex : nullptr;
   if (!select)
-    return false;
+    return true;
+  const JOIN *join= select->join;
   /* UPDATE and DELETE of one table are no joins. */
-  return select->join ? select->join->ordered_index_usage != JOIN::ordered_index_void : select->order_list.elements > 0;
+  if (!join)
+    return select->order_list.elements == 0;
+  if (join->ordered_index_usage != JOIN::ordered_index_void || (select->uncacheable & UNCACHEABLE_DEPENDENT))
+    return false;
+  /* Tables of which there is one row at most are read before the join has a plan. */
+  JOIN_TAB *tab= join->join_tab ? table->reginfo.join_tab : nullptr;
+  return !tab || (tab == join->join_tab + join->const_tables && tab->type != JT_REF_OR_NULL && !tab->loosescan_match_tab &&
+                  !tab->is_using_loose_index_scan());
 }
 
 /* The next entry of a walk. Where others may have moved rows past the one where it stands, by now, it is the next one in what is
@@ -1781,7 +1812,7 @@ int ha_frond::read_walked(const frond_row &row, uchar *record, bool *skip)
 int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one_prefix)
 {
   walked= bounds;
-  takes_moved= (in_range || one_prefix) && locking() && !needs_order();
+  takes_moved= (in_range || one_prefix) && locking() && may_take_moved(record);
   has_left= has_moved= at_point= exact_walk= peeked= false;
   stands= Stands::at_row;
   plain_walk= !locking() && !is_sequence() && has_primary_key() && (active_index == MAX_KEY || is_primary(active_index));
@@ -1938,10 +1969,19 @@ int ha_frond::rnd_init(bool whole)
   return 0;
 }
 
+/* The server may use the row that was read last after the walk (handler::read_first_row), until reset(); its blobs are in the scan's memory. */
+void ha_frond::end_scan()
+{
+  if (table_share->blob_fields)
+    scan.close();
+  else
+    scan.rest();
+}
+
 int ha_frond::rnd_end()
 {
   multi_range.dsmrr_close();
-  scan.rest();
+  end_scan();
   if (sequence_reader)
     frond_txn_rollback(sequence_reader);
   sequence_reader= nullptr;
@@ -2022,6 +2062,7 @@ int ha_frond::index_init(uint index, bool)
   stands= Stands::at_row;
   has_range_end= within_range= false;
   walk_due= true;
+  several_ranges= false;
   return 0;
 }
 
@@ -2036,7 +2077,7 @@ int ha_frond::index_end()
 {
   multi_range.dsmrr_close(); /* its second handler walks this index */
   if (!walk_due)
-    scan.rest();
+    end_scan();
   walk_due= false;
   end_passes();
   active_index= MAX_KEY;
@@ -2211,6 +2252,7 @@ bool ha_frond::rowid_filter_push(Rowid_filter *filter)
 
 int ha_frond::multi_range_read_init(RANGE_SEQ_IF *seq, void *seq_param, uint ranges, uint mode, HANDLER_BUFFER *buffer)
 {
+  several_ranges= ranges != 1;
   return multi_range.dsmrr_init(this, seq, seq_param, ranges, mode, buffer);
 }
 

@@ -187,6 +187,7 @@ private:
   int lock_prefix(uint index, const uchar *tuple, key_part_map parts);
   void unlock(const frond_tree *tree, const frond::Bytes &key);
   void shrink_buffers();
+  void end_scan();
   frond::Scan_mode scan_mode() const;
   bool hides_entries(uint index) const;
   int failure(frond_status status);
@@ -260,7 +261,7 @@ private:
   int lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip, bool *busy);
   bool is_walked(const frond::Bytes &key) const;
   bool keeps_up() const;
-  bool needs_order() const;
+  bool may_take_moved(const uchar *record) const;
   void compute_virtual_parts(uint index);
   void add_virtual_parts(uint index, frond::Virtual_columns *to) const;
   void append_present_key(uint index, const uchar *record);
@@ -274,6 +275,7 @@ private:
   int read_index_and_row(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record,
                          bool *skip);
   int read_virtual_parts(uint index, frond_slice key, const uchar *restore, const uchar *restore_end, uchar *record);
+  bool is_read_alone(uint index);
   bool takes_entry_columns(uint index, const uchar *record);
   bool has_rows(uint index) const;
   int check_pushed(bool *skip);
@@ -325,6 +327,9 @@ private:
   bool in_range= false;     /* a range is begun: read_range_first */
   bool prefix_locked= false; /* what the walk ranges over is locked as a whole */
   frond::Scan_bounds walked; /* the bounds of the walk; what they refer to stays until the next search */
+  bool is_clone= false;     /* one of several handlers of the table, whose rows the server merges */
+  bool several_ranges= false; /* the walk is one of several, through one range after the other */
+  bool index_only= false;   /* the server has asked for the columns of the index, until it says otherwise */
   bool takes_moved= false;  /* a row found inside them is wanted wherever in them it is now */
   bool has_moved= false;    /* what follows, while the row where it stands was waited for or read; or that row itself */
   bool has_left= false;     /* a row found inside them was not there any more */

@@ -783,6 +783,11 @@ inline void set_null(const Key_column &column, uchar *record, bool null)
 
 /* ---- Key_codec -------------------------------------------------------- */
 
+bool padding_is_in_key(CHARSET_INFO *cs)
+{
+  return is_thai(cs) || (cs->uca && (cs->state & MY_CS_NOPAD));
+}
+
 Key_codec::Key_codec()= default;
 Key_codec::~Key_codec()= default;
 

@@ -16,7 +16,8 @@
     K3  a column that may be NULL begins with one byte, 0 for NULL, 1 for a value.
     K4  a descending column has all its bytes inverted, that one included.
     K5  the encoding does not depend on the declared length of a VARCHAR, CHAR or
-        TEXT column: making one longer leaves its index as it is.
+        TEXT column: making one longer leaves its index as it is; but for a CHAR
+        with padding_is_in_key.
 */
 
 #include "my_global.h"
@@ -30,6 +31,10 @@
 namespace frond {
 
 struct Key_column;
+
+/* Whether the spaces that pad a CHAR come into its encoding: UCA collations
+   without padding weigh them, and Thai ones put tone marks behind them. */
+bool padding_is_in_key(CHARSET_INFO *cs);
 
 class Key_codec
 {

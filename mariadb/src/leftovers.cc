@@ -30,11 +30,14 @@ struct Renaming {
   std::string from, to;
 };
 
+/* Of partitioned tables, by an ALTER TABLE that changes them in place. */
+std::vector<Renaming> renamed_by_alter;
+
 /* Where things are, in the header and in an entry; numbers are little endian. */
 constexpr size_t HEADER_BLOCK_BYTES= 4, HEADER_NAMES= 6, HEADER_BYTES= 8;
 constexpr size_t ENTRY_TYPE= 0, ENTRY_ACTION= 1, ENTRY_PHASE= 2, ENTRY_NEXT= 4, ENTRY_FLAGS= 8;
 /* Names in an entry, each with two bytes of length before it and a zero behind: which one is what. */
-constexpr size_t NAME_SCHEMA= 1, NAME_TABLE= 2, NAME_OLD_SCHEMA= 4, NAME_OLD_TABLE= 5, NAME_PATH= 6;
+constexpr size_t NAME_SCHEMA= 1, NAME_TABLE= 2, NAME_OLD_SCHEMA= 4, NAME_OLD_TABLE= 5, NAME_PATH= 6, NAME_NEW_TABLE= 7;
 constexpr size_t DDL_LOG_BYTES_MAX= 64 << 20;
 
 /* A name that an entry has; empty where there is none. */
@@ -77,6 +80,18 @@ void read_entry(const std::string &entry, size_t names, std::vector<Renaming> *r
       {file_name(entry_name(entry, names, NAME_OLD_SCHEMA), entry_name(entry, names, NAME_OLD_TABLE)),
        file_name(entry_name(entry, names, NAME_SCHEMA), entry_name(entry, names, NAME_TABLE))});
     break;
+  case DDL_LOG_ALTER_TABLE_ACTION: {
+    /* A copy leaves files under its own name, too: what they are is not clear. */
+    constexpr uint both= DDL_LOG_FLAG_ALTER_RENAME | DDL_LOG_FLAG_ALTER_PARTITION;
+    const uchar phase= bytes[ENTRY_PHASE];
+    if ((uint2korr(bytes + ENTRY_FLAGS) & both) == both &&
+        (phase == DDL_ALTER_TABLE_PHASE_PREPARE_INPLACE || phase == DDL_ALTER_TABLE_PHASE_INPLACE ||
+         phase == DDL_ALTER_TABLE_PHASE_INPLACE_COPIED))
+      renamed_by_alter.push_back(
+        {file_name(entry_name(entry, names, NAME_OLD_SCHEMA), entry_name(entry, names, NAME_OLD_TABLE)),
+         file_name(entry_name(entry, names, NAME_SCHEMA), entry_name(entry, names, NAME_NEW_TABLE))});
+    break;
+  }
   default:
     break;
   }
@@ -169,8 +184,7 @@ void put_partitions_back(const Renaming &renaming)
   frond_status status= in_transaction(put_back, FROND_WAIT_NONE);
   if (status == FROND_OK &&
       (!list_moved || rename(partition_list_file(from).c_str(), partition_list_file(table).c_str()) == 0))
-    sql_print_information("FROND: put back the partitions that a RENAME TABLE which was cut short had moved, table=%s",
-                          table.c_str());
+    sql_print_information("FROND: put the partitions under one name again, because a renaming was cut short, table=%s", table.c_str());
   else
     sql_print_warning("FROND: partitions of table %s are under the name %s and could not be put back: %s", table.c_str(),
                       from.c_str(), status == FROND_OK ? strerror(errno) : last_message());
@@ -310,6 +324,7 @@ void drop_schema(THD *thd, const char *path)
 void before_ddl_recovery()
 {
   tables_under_way.clear();
+  renamed_by_alter.clear();
   char path[FN_REFLEN];
   fn_format(path, opt_ddl_recovery_file, mysql_real_data_home, ".log", MYF(MY_REPLACE_EXT));
   FILE *file= fopen(path, "rb");
@@ -329,6 +344,9 @@ void before_ddl_recovery()
 
 void drop_leftovers()
 {
+  for (const Renaming &renaming : renamed_by_alter)
+    put_partitions_back(renaming);
+  renamed_by_alter.clear();
   drop_unused_trees();
   drop_orphaned_partitions();
 }

@@ -40,7 +40,7 @@ statements() {
             t = names[1 + int(rand() * 3)] session
             u = names[1 + int(rand() * 3)] session
             n = int(rand() * 4)
-            k = int(rand() * 34)
+            k = int(rand() * 36)
             p = (rand() < 0.5 ? "p" : "q") session
             shape = "(id INT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHAR(40), KEY a (a))"
             if (k < 3) print "CREATE TABLE IF NOT EXISTS " t " " shape ";"
@@ -69,6 +69,7 @@ statements() {
             else if (k == 29) print "DROP TABLE IF EXISTS p" session ", q" session ";"
             else if (k == 30) print "RENAME TABLE p" session " TO q" session ";"
             else if (k == 31) print "RENAME TABLE " p " TO y" session ", missing TO " p ";" # the second is refused, the first undone
+            else if (k > 33) print "ALTER TABLE " p " RENAME TO " (p ~ /^p/ ? "q" : "p") session ", ADD COLUMN IF NOT EXISTS n" n " INT, ALGORITHM=INSTANT;"
             else print "RENAME TABLE q" session " TO y" session ", p" session " TO q" session ", y" session " TO p" session ";"
         }
     }'
