@@ -30,8 +30,10 @@ struct Renaming {
   std::string from, to;
 };
 
-/* Of partitioned tables, by an ALTER TABLE that changes them in place. */
+/* Of partitioned tables, by an ALTER TABLE that changes them in place; and under which paths ("./schema/#sql-alter…") those were described that it
+   would make of them. */
 std::vector<Renaming> renamed_by_alter;
+std::vector<std::string> altered_paths;
 
 /* Where things are, in the header and in an entry; numbers are little endian. */
 constexpr size_t HEADER_BLOCK_BYTES= 4, HEADER_NAMES= 6, HEADER_BYTES= 8;
@@ -82,11 +84,14 @@ void read_entry(const std::string &entry, size_t names, std::vector<Renaming> *r
     break;
   case DDL_LOG_ALTER_TABLE_ACTION: {
     /* A copy leaves files under its own name, too: what they are is not clear. */
-    constexpr uint both= DDL_LOG_FLAG_ALTER_RENAME | DDL_LOG_FLAG_ALTER_PARTITION;
+    const uint flags= uint2korr(bytes + ENTRY_FLAGS);
     const uchar phase= bytes[ENTRY_PHASE];
-    if ((uint2korr(bytes + ENTRY_FLAGS) & both) == both &&
-        (phase == DDL_ALTER_TABLE_PHASE_PREPARE_INPLACE || phase == DDL_ALTER_TABLE_PHASE_INPLACE ||
-         phase == DDL_ALTER_TABLE_PHASE_INPLACE_COPIED))
+    if (!(flags & DDL_LOG_FLAG_ALTER_PARTITION) ||
+        (phase != DDL_ALTER_TABLE_PHASE_PREPARE_INPLACE && phase != DDL_ALTER_TABLE_PHASE_INPLACE &&
+         phase != DDL_ALTER_TABLE_PHASE_INPLACE_COPIED))
+      break;
+    altered_paths.push_back(entry_name(entry, names, NAME_PATH));
+    if (flags & DDL_LOG_FLAG_ALTER_RENAME)
       renamed_by_alter.push_back(
         {file_name(entry_name(entry, names, NAME_OLD_SCHEMA), entry_name(entry, names, NAME_OLD_TABLE)),
          file_name(entry_name(entry, names, NAME_SCHEMA), entry_name(entry, names, NAME_NEW_TABLE))});
@@ -197,6 +202,18 @@ Partitions judge_partitions(const std::string &table)
   if (!is_absent(definition_file(table)))
     return Partitions::used;
   return tables_under_way.count("./" + table) ? Partitions::orphaned : Partitions::unclear;
+}
+
+/* What the server's recovery does not know of an ALTER TABLE that changes a partitioned table in place. */
+void finish_alters()
+{
+  for (const Renaming &renaming : renamed_by_alter)
+    put_partitions_back(renaming);
+  renamed_by_alter.clear();
+  for (const std::string &path : altered_paths)
+    if (is_absent(path + ".frm"))
+      unlink((path + ".par").c_str());
+  altered_paths.clear();
 }
 
 /* All trees of partitions that nobody uses go by one transaction: what says so does not last beyond this start. */
@@ -325,6 +342,7 @@ void before_ddl_recovery()
 {
   tables_under_way.clear();
   renamed_by_alter.clear();
+  altered_paths.clear();
   char path[FN_REFLEN];
   fn_format(path, opt_ddl_recovery_file, mysql_real_data_home, ".log", MYF(MY_REPLACE_EXT));
   FILE *file= fopen(path, "rb");
@@ -344,9 +362,7 @@ void before_ddl_recovery()
 
 void drop_leftovers()
 {
-  for (const Renaming &renaming : renamed_by_alter)
-    put_partitions_back(renaming);
-  renamed_by_alter.clear();
+  finish_alters();
   drop_unused_trees();
   drop_orphaned_partitions();
 }
