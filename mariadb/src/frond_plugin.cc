@@ -79,7 +79,7 @@ int prepare(handlerton *, THD *thd, bool all)
 int savepoint_set(handlerton *, THD *thd, void *place)
 {
   Session *session= Session::of(thd);
-  return session ? session->savepoint_set(static_cast<uint32_t *>(place)) : HA_ERR_OUT_OF_MEM;
+  return session ? session->savepoint_set(thd, static_cast<uint32_t *>(place)) : HA_ERR_OUT_OF_MEM;
 }
 
 int savepoint_rollback(handlerton *, THD *thd, void *place)

@@ -862,7 +862,7 @@ bool ha_frond::fills_empty_table() const
 
 int ha_frond::begin_load()
 {
-  load_due= false;
+  load_due= session->load_failed= false;
   if (!may_load() || (!copying && !fills_empty_table()))
     return 0;
   int error= session->mark_statement(ha_thd());
@@ -902,8 +902,9 @@ int ha_frond::end_bulk_insert()
   if (!load)
     return 0;
   std::unique_ptr<Bulk_load> ended= std::move(load);
-  if (ha_thd()->is_error())
-    return 0; /* the rows are not wanted any more */
+  /* The rows are not wanted any more. Of what partitions say, the server keeps the last; the first is what has happened. */
+  if (ha_thd()->is_error() || session->load_failed)
+    return 0;
   uint key_number;
   frond_row duplicate;
   frond_status status= ended->finish(ha_thd(), &key_number, &duplicate);
@@ -912,6 +913,7 @@ int ha_frond::end_bulk_insert()
     session->duplicate_key= key_number;
     show_duplicate(key_number, duplicate);
   }
+  session->load_failed= error != 0;
   if (error)
     my_errno= error; /* what the server prints */
   return error;
@@ -1179,33 +1181,80 @@ int ha_frond::delete_row(const uchar *record)
   return error;
 }
 
-/* One more than the highest number under the key's columns before it, which the server looks for; the columns are locked from then on, or
-   others would find the same. */
-void ha_frond::get_next_in_prefix(ulonglong offset, ulonglong increment, ulonglong *first, ulonglong *reserved)
+/* The highest number under the columns before it in the key, which record[0] has; locks these, or others would find the same. 0 where there is none.
+   The server asks in the midst of a walk, too (FOR PORTION OF), which has to stay what it is, as have the records and what their blobs are in. */
+int ha_frond::find_highest_number(uint index, ulonglong *number)
 {
-  uint index= table_share->next_number_index;
+  const KEY &key= table->key_info[index];
+  const uint part= table_share->next_number_keypart;
+  Field *field= table->next_number_field;
+  uchar tuple[MAX_KEY_LENGTH];
+  key_copy(tuple, table->record[0], &key, table_share->next_number_key_offset);
+  if (locking() && session->read_committed()) {
+    const bool is_walk_locked= prefix_locked;
+    int error= lock_prefix(index, tuple, make_prev_keypart_map(part));
+    prefix_locked= is_walk_locked;
+    if (error)
+      return error;
+  }
+  Bytes prefix, end;
+  append_search_key(index, tuple, make_prev_keypart_map(part), prefix);
+  prefix_end(prefix, end);
+  Scan_bounds bounds;
+  bounds.lower= slice(prefix);
+  bounds.upper= upper_slice(end);
+  bounds.final_upper= true;
+  Scan highest;
+  highest.prepare(txn(), tree_of(index), {locking() ? lock_mode : static_cast<frond_lock_mode>(FROND_LOCK_NONE),
+                                          locking() ? static_cast<uint32_t>(FROND_CURSOR_COMMITTED) : 0, statement_wait_ms});
+  frond_row row;
+  frond_status status= highest.begin(key.key_part[part].key_part_flag & HA_REVERSE_SORT, bounds, &row);
+  *number= 0;
+  if (status != FROND_OK || !row.key.data)
+    return failure(status);
+  MY_BITMAP column;
+  my_bitmap_map bits[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
+  my_bitmap_init(&column, bits, table_share->fields);
+  bitmap_set_bit(&column, field->field_index);
+  std::vector<uchar> record(table_share->reclength);
+  frond_slice primary;
+  const uchar *restore;
+  int error= 0;
+  if (is_primary(index))
+    error= rows.decode(row.key.data, row.key.size, row.value.data, row.value.size, &column, record.data());
+  else if (!entry_primary_key(index, row, &primary, &restore) ||
+           !codecs[index]->decode(row.key.data, row.key.size, &restore, row.value.data + row.value.size, &column, record.data()))
+    error= undecodable();
+  if (error)
+    return error;
+  const my_ptrdiff_t distance= record.data() - table->record[0];
+  field->move_field_offset(distance);
+  *number= static_cast<ulonglong>(field->val_int());
+  field->move_field_offset(-distance);
+  return 0;
+}
+
+/* For the row in record[0]. */
+void ha_frond::get_next_in_prefix(ulonglong *first, ulonglong *reserved)
+{
   *first= *reserved= 1;
   if (!table)
     return; /* a partition that the statement does not write (LOAD DATA … PARTITION): it has not been opened */
+  ulonglong highest;
   int error= take_part();
-  if (!error && locking() && session->read_committed()) {
-    uchar tuple[MAX_KEY_LENGTH];
-    key_copy(tuple, table->record[0], &table->key_info[index], table_share->next_number_key_offset);
-    error= lock_prefix(index, tuple, make_prev_keypart_map(table_share->next_number_keypart));
-  }
+  if (!error)
+    error= find_highest_number(table_share->next_number_index, &highest);
   if (error)
     print_error(error, MYF(0));
-  else
-    handler::get_auto_increment(offset, increment, 1, first, reserved);
-  if (ha_thd()->is_error())
-    *first= ULONGLONG_MAX; /* the server's sign of failure */
+  /* The last number of all is the server's sign of failure. */
+  *first= ha_thd()->is_error() || highest == ULONGLONG_MAX ? ULONGLONG_MAX : highest + 1;
 }
 
 void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                                   ulonglong *reserved)
 {
   if (table_share->next_number_keypart != 0) {
-    get_next_in_prefix(offset, increment, first, reserved);
+    get_next_in_prefix(first, reserved);
     return;
   }
   uint64_t max= table->next_number_field->get_max_int_value();

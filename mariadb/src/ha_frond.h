@@ -240,7 +240,8 @@ private:
   frond::Entry_form entry_form(uint index) const;
   uint64_t auto_increment_of(const uchar *record) const;
   void give_back_auto_increment();
-  void get_next_in_prefix(ulonglong offset, ulonglong increment, ulonglong *first, ulonglong *reserved);
+  int find_highest_number(uint index, ulonglong *number);
+  void get_next_in_prefix(ulonglong *first, ulonglong *reserved);
 
   /* Reads */
   enum class Move { first, last, next, prev };

@@ -632,7 +632,9 @@ bool same_column(Field *field, const uchar *a, const uchar *b)
   const my_ptrdiff_t start= low - field->table->record[0], distance= high - low;
   field->move_field_offset(start);
   const bool null= field->is_null();
-  const bool same= null == field->is_null(distance) && (null || field->cmp_binary(field->ptr, field->ptr + distance) == 0);
+  /* Bits of a BIT among those that say what is NULL are looked at by cmp_offset alone. */
+  auto differ= [&] { return field->type() == MYSQL_TYPE_BIT ? field->cmp_offset(distance) : field->cmp_binary(field->ptr, field->ptr + distance); };
+  const bool same= null == field->is_null(distance) && (null || differ() == 0);
   field->move_field_offset(-start);
   return same;
 }

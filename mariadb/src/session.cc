@@ -73,10 +73,11 @@ void Session::close(THD *thd)
   delete session;
 }
 
-/* What the session registered says so, and not its options: SET autocommit=0 changes those in the middle of a statement. */
+/* What the session registered says so: SET autocommit=0 changes its options in the middle of a statement. But where the options are gone, the
+   statement is the end: the server takes them away to write down a replica's position, and commits no more than that. */
 bool Session::is_whole(THD *thd, bool all)
 {
-  return all || !thd->ha_data[hton->slot].ha_info[1].is_started();
+  return all || !thd->ha_data[hton->slot].ha_info[1].is_started() || !is_multi_statement(thd);
 }
 
 int Session::begin(THD *thd, uint32_t flags, int64_t wait_ms)
@@ -314,8 +315,10 @@ int Session::rollback(THD *thd, bool all)
     if (has_mark && status == FROND_OK)
       frond_savepoint_release(transaction, mark);
     end_statement();
-    /* A deadlock's victim was rolled back whole when it was chosen. */
-    return undone_to_mark(thd, status == FROND_CLOSED ? frond_status{FROND_OK} : status);
+    /* A deadlock's victim was rolled back whole when it was chosen, and the server has been told. Otherwise the engine could not undo what a part of
+       the statement had written, and has rolled all back for it. */
+    const bool is_known= status == FROND_CLOSED && thd->transaction_rollback_request;
+    return undone_to_mark(thd, is_known ? frond_status{FROND_OK} : status);
   }
   frond_status status= FROND_OK;
   if (phase == Phase::active)
@@ -392,9 +395,13 @@ int Session::start_consistent_snapshot(THD *thd)
   return error;
 }
 
-int Session::savepoint_set(uint32_t *savepoint)
+int Session::savepoint_set(THD *thd, uint32_t *savepoint)
 {
   *savepoint= UINT32_MAX;
+  /* The transaction of which it is told may have ended with a statement (is_whole). */
+  if (phase == Phase::idle)
+    if (int error= begin(thd, 0, FROND_WAIT_DEFAULT))
+      return error;
   if (phase != Phase::active)
     return 0;
   frond_status status= frond_savepoint_set(transaction, savepoint);

@@ -67,7 +67,7 @@ public:
   void commit_ordered(THD *thd, bool all);
   int start_consistent_snapshot(THD *thd);
 
-  int savepoint_set(uint32_t *savepoint);
+  int savepoint_set(THD *thd, uint32_t *savepoint);
   int savepoint_rollback(THD *thd, uint32_t savepoint);
   void savepoint_release(uint32_t savepoint);
 
@@ -99,6 +99,7 @@ public:
   /* The key that the last write found taken. It is the session's, because a row that moves between partitions fails in
      one handler and is asked for at another. */
   uint duplicate_key= MAX_KEY;
+  bool load_failed= false; /* the first that was ended, of the loads of a statement into partitions */
 
   /* A statement of DDL begins a transaction of the engine beside the session's, or ends it (0): kill() ends its waits as well. */
   void set_ddl(uint64_t transaction) { ddl_id.store(transaction, std::memory_order_release); }

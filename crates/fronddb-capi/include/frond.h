@@ -1075,7 +1075,8 @@ enum {
   FROND_ACTION_COMMIT = 3,
   FROND_ACTION_ABORT = 4,
   FROND_ACTION_ABORT_STEPS = 5, /* steps of the transaction were rolled back */
-  FROND_ACTION_PREPARE = 6
+  FROND_ACTION_PREPARE = 6,
+  FROND_ACTION_LOCKS = 7 /* what a transaction holds that is about to be prepared, where that is much */
 };
 
 enum {
@@ -1094,7 +1095,7 @@ typedef struct frond_log_event {
   uint32_t tree;     /* of a write or an interval */
   frond_slice key;   /* of a write; the lowest key of an interval; the external id of a prepare */
   frond_slice value; /* value or program of a write; the lowest key above an interval, empty: to the end of the tree */
-  uint64_t number;   /* of a commit: its place in their order; of a prepare: locks that it holds */
+  uint64_t number;   /* of a commit: its place in their order; of a prepare: locks that it holds beyond those told before; those */
 } frond_log_event;
 
 /* Told of each event in the thread that reads; event is lent for the call. False ends the reading. */

@@ -170,6 +170,7 @@ impl From<&LogEvent<'_>> for frond_log_event {
             LogAction::Prepare { xid, locks } => {
                 (event.action, event.key, event.number) = (FROND_ACTION_PREPARE, frond_slice::lend(xid), locks);
             }
+            LogAction::Locks { locks } => (event.action, event.number) = (FROND_ACTION_LOCKS, locks),
         }
         event
     }

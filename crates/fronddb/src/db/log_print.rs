@@ -63,7 +63,12 @@ pub enum LogAction<'a> {
     Prepare {
         /// Its external id.
         xid: &'a [u8],
-        /// Locks that it holds.
+        /// Locks that it holds, but for those told before.
+        locks: u64,
+    },
+    /// It is about to be prepared, and holds many locks.
+    Locks {
+        /// Some of them.
         locks: u64,
     },
 }
@@ -95,6 +100,7 @@ impl LogEvent<'_> {
             LogAction::Prepare { xid, locks } => {
                 field(&format!("prepare locks={locks} xid="), xid);
             }
+            LogAction::Locks { locks } => field(&format!("locks locks={locks}"), b""),
         }
         line
     }
@@ -135,6 +141,7 @@ fn tell(lsn: Lsn, bytes: &[u8], visit: &mut dyn FnMut(&LogEvent<'_>) -> bool) ->
         Record::Prepare { txn, external_id, locks } => {
             visit(&event(txn, 0, LogAction::Prepare { xid: external_id, locks: locks.count() as u64 }))
         }
+        Record::Locks { txn, locks } => visit(&event(txn, 0, LogAction::Locks { locks: locks.count() as u64 })),
     })
 }
 

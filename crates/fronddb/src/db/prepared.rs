@@ -1,7 +1,8 @@
 //! Prepared transactions: the time between the two phases of a distributed commit.
 //!
 //! A prepared transaction has no session. It keeps its id, its locks and its place in the status table until it is
-//! decided by its external id, across restarts too: its prepare record carries its locks. Because the log in front
+//! decided by its external id, across restarts too: its prepare record carries its locks; where they are many, most are in records before that one,
+//! behind the same gate, so that no checkpoint parts them. Because the log in front
 //! of a checkpoint is thrown away, every new active memtable begins with the prepare records of all undecided
 //! transactions in the log ([`Engine::log_prepared_again`]).
 //!
@@ -21,7 +22,7 @@ use super::monitor::PreparedInfo;
 use super::options::Durability;
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, ErrorKind, Lsn, Result, TxnId};
-use crate::format::record::{PreparedLock, Record, encode_prepare};
+use crate::format::record::{PreparedLock, Record, encode_locks, encode_prepare};
 use crate::lock::{HeldLock, Mode};
 use crate::log::Log;
 use crate::store::ShrinkLimits;
@@ -104,17 +105,35 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// The prepare record of a transaction that holds `locks`.
-fn record(txn: TxnId, xid: &[u8], locks: &[HeldLock]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(64 + 32 * locks.len());
-    let locks = locks.iter().map(|lock| PreparedLock {
+/// Locks of one record, in bytes or a little more: a record that is large for the log's memory keeps everybody waiting.
+const LOCKS_BYTES: usize = 256 << 10;
+
+fn stored(locks: &[HeldLock]) -> impl ExactSizeIterator<Item = PreparedLock<'_>> {
+    locks.iter().map(|lock| PreparedLock {
         tree: lock.tree,
         exclusive: lock.mode == Mode::Exclusive,
         key: &lock.low,
         end: lock.high.as_deref(),
-    });
-    encode_prepare(&mut bytes, txn, xid, locks);
-    bytes
+    })
+}
+
+/// The records by which a transaction that holds `locks` is prepared, that of the prepare last.
+fn records(txn: TxnId, xid: &[u8], locks: &[HeldLock]) -> Vec<Vec<u8>> {
+    let bytes_of = |lock: &HeldLock| lock.low.len() + lock.high.as_ref().map_or(0, Vec::len) + 16;
+    let (mut records, mut begin, mut bytes) = (Vec::new(), 0, 0);
+    for (at, lock) in locks.iter().enumerate() {
+        if bytes >= LOCKS_BYTES {
+            let mut record = Vec::with_capacity(bytes);
+            encode_locks(&mut record, txn, stored(&locks[begin..at]));
+            records.push(record);
+            (begin, bytes) = (at, 0);
+        }
+        bytes += bytes_of(lock);
+    }
+    let mut last = Vec::with_capacity(bytes + XID_BYTES_MAX);
+    encode_prepare(&mut last, txn, xid, stored(&locks[begin..]));
+    records.push(last);
+    records
 }
 
 /// A lock of a prepare record, as the lock table takes it.
@@ -137,8 +156,12 @@ impl Engine {
             )));
         }
         let log = self.log()?;
-        let bytes = record(writer.txn, xid, &self.locks.export(writer.txn));
+        let mut records = records(writer.txn, xid, &self.locks.export(writer.txn));
+        let last = records.pop().unwrap_or_default();
         let _gate = self.pass_gate()?;
+        for record in &records {
+            self.logged(log.append(record))?;
+        }
         let mut entries = self.prepared.entries.lock();
         if entries.contains_key(xid) {
             return Err(Error::new(ErrorKind::KeyExists, "external id is in use by a prepared transaction"));
@@ -147,13 +170,13 @@ impl Engine {
         self.keep_segment(log)?;
         let mut end = Lsn(0);
         let prepared = self.statuses.prepare_with(writer.txn, xid, || {
-            let appended = log.append(&bytes)?;
+            let appended = log.append(&last)?;
             end = appended.end;
             Ok(appended.lsn)
         });
         self.logged(prepared)?;
-        self.counters.here().log_records.add(1);
-        self.counters.here().log_bytes.add(bytes.len() as u64);
+        self.counters.here().log_records.add(1 + records.len() as u64);
+        self.counters.here().log_bytes.add((records.iter().map(Vec::len).sum::<usize>() + last.len()) as u64);
         entries
             .insert(xid.to_vec(), Entry { txn: writer.txn, catalog: Some(std::mem::take(catalog)), deciding: false });
         Ok(end)
@@ -191,21 +214,22 @@ impl Engine {
 
     /// The prepare records of all undecided transactions. Very many locks take a while to be written down, so this is done before the
     /// gate is taken: a transaction that is still listed under the gate has lost none of them.
-    pub(crate) fn prepared_records(&self) -> HashMap<TxnId, Vec<u8>> {
+    pub(crate) fn prepared_records(&self) -> HashMap<TxnId, Vec<Vec<u8>>> {
         let entries = self.prepared.entries.lock();
         let undecided: Vec<_> = entries.iter().map(|(xid, entry)| (entry.txn, xid.clone())).collect();
         drop(entries);
-        undecided.into_iter().map(|(txn, xid)| (txn, record(txn, &xid, &self.locks.export(txn)))).collect()
+        undecided.into_iter().map(|(txn, xid)| (txn, records(txn, &xid, &self.locks.export(txn)))).collect()
     }
 
-    /// Writes the prepare records of all undecided transactions again; those in `records` are made already. The gate is held
+    /// Writes the prepare records of all undecided transactions again; those that are `made` need not be made. The gate is held
     /// exclusively and a new segment has just begun.
-    pub(crate) fn log_prepared_again(&self, records: &HashMap<TxnId, Vec<u8>>) -> Result<()> {
+    pub(crate) fn log_prepared_again(&self, made: &HashMap<TxnId, Vec<Vec<u8>>>) -> Result<()> {
         let log = self.log()?;
+        let append = |records: &[Vec<u8>]| records.iter().try_for_each(|record| log.append(record).map(|_| ()));
         for (xid, entry) in self.prepared.entries.lock().iter() {
-            self.logged(match records.get(&entry.txn) {
-                Some(record) => log.append(record),
-                None => log.append(&record(entry.txn, xid, &self.locks.export(entry.txn))),
+            self.logged(match made.get(&entry.txn) {
+                Some(records) => append(records),
+                None => append(&records(entry.txn, xid, &self.locks.export(entry.txn))),
             })?;
         }
         Ok(())
@@ -219,7 +243,7 @@ impl Engine {
         let mut logged = self.log_prepared_again(&records);
         if lacks_space(&logged) {
             let log = self.log()?;
-            let bytes: u64 = records.values().map(|record| Log::bytes_of(record.len())).sum();
+            let bytes: u64 = records.values().flatten().map(|record| Log::bytes_of(record.len())).sum();
             let mut prepared = log.prepare_small(bytes);
             if lacks_space(&prepared) {
                 let limits = ShrinkLimits { keep_bytes: 0, ..ShrinkLimits::default() };
@@ -260,9 +284,11 @@ impl Engine {
     }
 
     pub(crate) fn commit_prepared(&self, xid: &[u8], durability: Durability) -> Result<()> {
-        self.check_writable()?;
+        self.check_open()?;
         let started = self.clock.micros();
+        // That there is no such transaction is true whatever state the database is in, and is asked for others' transactions.
         let claim = self.prepared.claim(xid)?;
+        self.check_writable()?;
         let txn = claim.txn;
         let read = if claim.is_recovered { self.prepared_changes(txn)? } else { CatalogChanges::default() };
         let end = self.past_full_log(0, || true, || self.commit_logged(txn))?;
@@ -274,8 +300,9 @@ impl Engine {
     }
 
     pub(crate) fn rollback_prepared(&self, xid: &[u8]) -> Result<()> {
-        self.check_writable()?;
+        self.check_open()?;
         let claim = self.prepared.claim(xid)?;
+        self.check_writable()?;
         let txn = claim.txn;
         self.past_full_log(0, || true, || self.abort_logged(txn))?;
         let undone = claim.decided().map(|mut changes| changes.undo_from(0)).unwrap_or_default();

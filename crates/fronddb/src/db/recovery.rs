@@ -416,7 +416,8 @@ impl Recovery<'_> {
         active: u64,
     ) -> Result<HashMap<TxnId, Vec<HeldLock>>> {
         events.sort_by_key(|(lsn, _)| *lsn);
-        let mut locks = HashMap::new();
+        // Some are in records of their own, before that of the prepare; those may be without one.
+        let (mut locks, mut early): (HashMap<TxnId, Vec<HeldLock>>, HashMap<TxnId, Vec<HeldLock>>) = Default::default();
         for (lsn, event) in events {
             let applied = match event {
                 Event::Seen(txn) => statuses.replay_seen(txn),
@@ -431,8 +432,14 @@ impl Recovery<'_> {
                 }
                 Event::AbortSteps(txn, from, to) => statuses.replay_abort_steps(txn, from, to),
                 Event::Prepare(txn, xid, held) => {
-                    locks.insert(txn, held);
+                    let mut all = early.remove(&txn).unwrap_or_default();
+                    all.extend(held);
+                    locks.insert(txn, all);
                     statuses.replay_prepare(txn, &xid)
+                }
+                Event::Locks(txn, held) => {
+                    early.entry(txn).or_default().extend(held);
+                    Ok(())
                 }
             };
             applied.map_err(|error| error.context(format!("replay, lsn={lsn}")))?;

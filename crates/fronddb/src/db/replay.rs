@@ -18,6 +18,8 @@ pub(crate) enum Event {
     Abort(TxnId),
     AbortSteps(TxnId, u32, u32),
     Prepare(TxnId, Vec<u8>, Vec<HeldLock>),
+    /// Locks of a prepare record that follows.
+    Locks(TxnId, Vec<HeldLock>),
 }
 
 /// What one reading thread collects.
@@ -76,6 +78,9 @@ impl Reading {
             Record::Prepare { txn, external_id, locks } => {
                 let locks = locks.map(|lock| held(&lock)).collect();
                 self.events.push((lsn, Event::Prepare(txn, external_id.to_vec(), locks)));
+            }
+            Record::Locks { txn, locks } => {
+                self.events.push((lsn, Event::Locks(txn, locks.map(|lock| held(&lock)).collect())));
             }
         }
         Ok(())

@@ -370,6 +370,10 @@ fn a_failed_log_sync_poisons_and_reads_go_on() {
     assert_eq!(db.put(&tree, b"k", b"w").map_err(|error| error.kind()), Err(ErrorKind::Poisoned));
     assert_eq!(db.put(&tree, b"x", b"y").map_err(|error| error.kind()), Err(ErrorKind::Poisoned));
     assert!(db.poisoned().is_some() && db.get(&tree, b"k").is_ok());
+    // A coordinator asks everybody about what only others have.
+    for decided in [db.commit_prepared(b"another's"), db.rollback_prepared(b"another's")] {
+        assert_eq!(decided.map_err(|error| error.kind()), Err(ErrorKind::NotFound));
+    }
     assert_eq!(db.close().map_err(|error| error.kind()), Err(ErrorKind::Poisoned));
     let db = open(&memory.crash(1));
     assert!(db.get(&db.open_tree("t").unwrap(), b"k").unwrap().is_some());

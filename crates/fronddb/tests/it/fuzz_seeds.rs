@@ -18,7 +18,7 @@ use fronddb::format::block::{self, BlockKind, EntryBlockBuilder, IndexBuilder, L
 use fronddb::format::filter;
 use fronddb::format::node::{NodeImage, SlotImage, TargetImage, Totals};
 use fronddb::format::record::turned::Turner;
-use fronddb::format::record::{MessageBatch, PreparedLock, Record, encode_prepare};
+use fronddb::format::record::{MessageBatch, PreparedLock, Record, encode_locks, encode_prepare};
 use fronddb::format::{Kind, Message, RangeDelete, RunMeta, Stamp, Superblock, SuperblockBody};
 use fronddb::io::{MemoryStorage, OpenMode, Storage};
 use fronddb::log::{Log, LogOptions};
@@ -353,6 +353,9 @@ fn records(seeds: &mut Vec<Seed>) {
         PreparedLock { tree: TreeId(2), exclusive: false, key: b"from", end: Some(b"to") },
     ];
     let mut raw = Vec::new();
+    let mut more = Vec::new();
+    encode_locks(&mut more, txn, locks.into_iter());
+    seeds.push(("record", "locks", more));
     encode_prepare(&mut raw, txn, b"external id", locks.into_iter());
     seeds.push(("record", "prepare", raw));
 }

@@ -364,6 +364,49 @@ fn both_phases_are_as_durable_as_asked() {
     drop((db, tree));
 }
 
+/// Their locks take several records; that of the prepare comes last, so whoever finds it has found all.
+#[test]
+fn a_prepared_transaction_keeps_very_many_locks() {
+    const ROWS: u32 = 1_500;
+    let key = |row: u32| [&row.to_be_bytes()[..], &[b'k'; 1_000]].concat();
+    let are_locked = |db: &Database| {
+        let tree = db.open_tree("t").unwrap();
+        let other = begin(db);
+        other.set_lock_timeout(Some(Duration::ZERO)).unwrap();
+        (0..ROWS).filter(|row| kind(other.put(&tree, &key(*row), b"")) == Some(ErrorKind::LockTimeout)).count()
+    };
+    let (storage, db, tree) = fresh();
+    let (txn, between) = (begin(&db), begin(&db));
+    for row in 0..ROWS {
+        txn.put(&tree, &key(row), b"prepared").unwrap();
+        // Else they would become a few ranges.
+        between.put(&tree, &[&key(row)[..], b"+"].concat(), b"").unwrap();
+    }
+    let records = db.statistics().unwrap().log_records;
+    txn.prepare_with(b"many", Durability::Write).unwrap();
+    assert!(db.statistics().unwrap().log_records > records + 4, "one record has all the locks");
+    let mut found = 0;
+    for seed in 0..12 {
+        let mode = [CrashMode::Lost, CrashMode::Cut, CrashMode::Torn, CrashMode::Reordered][seed as usize % 4];
+        let image = open(&storage.crash_with(mode, seed));
+        let is_prepared = image.prepared().unwrap().iter().any(|info| info.xid == b"many");
+        assert_eq!(are_locked(&image), if is_prepared { ROWS as usize } else { 0 }, "seed={seed}");
+        found += usize::from(is_prepared);
+    }
+    assert!(found <= 9, "images have what was not synced");
+    // After a checkpoint they are in the log once more, after an opening as well.
+    db.checkpoint().unwrap();
+    let image = storage.crash(1);
+    for _ in 0..2 {
+        assert_eq!(are_locked(&open(&image)), ROWS as usize);
+    }
+    let again = open(&image);
+    again.commit_prepared(b"many").unwrap();
+    assert_eq!(are_locked(&again), 0);
+    assert_eq!(again.get(&again.open_tree("t").unwrap(), &key(7)).unwrap().as_deref(), Some(&b"prepared"[..]));
+    drop((db, tree));
+}
+
 #[test]
 fn prepared_transactions_keep_their_locks_over_restarts_and_checkpoints() {
     let (storage, db, tree) = fresh();

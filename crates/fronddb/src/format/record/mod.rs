@@ -26,6 +26,7 @@
 //! | 5 | abort | txn |
 //! | 6 | abort steps | txn, from, to (both included) |
 //! | 7 | prepare | txn, external id (string), number of locks, locks |
+//! | 8 | locks | txn, number of locks, locks: those that a prepare record which follows lacks, because they are many |
 //!
 //! A lock: tree, flags (1 exclusive, 2 range), key (string), for a range also its end (string, empty: none).
 //!
@@ -56,6 +57,7 @@ pub(crate) const COMMIT_WITH_MESSAGES: u8 = 4;
 const ABORT: u8 = 5;
 const ABORT_STEPS: u8 = 6;
 const PREPARE: u8 = 7;
+const LOCKS: u8 = 8;
 
 const LOCK_EXCLUSIVE: u8 = 1;
 const LOCK_RANGE: u8 = 2;
@@ -114,6 +116,13 @@ pub enum Record<'a> {
         txn: TxnId,
         /// The name that a transaction coordinator gave it.
         external_id: &'a [u8],
+        /// What it has locked; with the records of locks before it, as far as they follow the transaction's last prepare record.
+        locks: PreparedLocks<'a>,
+    },
+    /// Some of the locks of a prepare record that follows.
+    Locks {
+        /// The transaction.
+        txn: TxnId,
         /// What it has locked.
         locks: PreparedLocks<'a>,
     },
@@ -132,7 +141,7 @@ pub struct PreparedLock<'a> {
     pub end: Option<&'a [u8]>,
 }
 
-/// The locks of a [`Record::Prepare`]; an iterator over checked bytes.
+/// The locks of a [`Record::Prepare`] or [`Record::Locks`]; an iterator over checked bytes.
 #[derive(Debug, Clone)]
 pub struct PreparedLocks<'a> {
     decoder: Decoder<'a>,
@@ -148,8 +157,8 @@ impl<'a> Record<'a> {
         decode(lsn, bytes).map_err(|error| error.context(format!("log record, lsn={lsn}")))
     }
 
-    /// Appends the record to `out`. Records with messages are written by [`MessageBatch`] and
-    /// [`encode_prepare`] writes the prepare record from a list; here they are copied as they are.
+    /// Appends the record to `out`. Records with messages are written by [`MessageBatch`], [`encode_prepare`] and [`encode_locks`] write
+    /// records of locks from a list; here they are copied as they are.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Record::Messages(messages) => {
@@ -188,6 +197,7 @@ impl<'a> Record<'a> {
                 put_varint(out, u64::from(*to));
             }
             Record::Prepare { txn, external_id, locks } => encode_prepare(out, *txn, external_id, locks.clone()),
+            Record::Locks { txn, locks } => encode_locks(out, *txn, locks.clone()),
         }
     }
 
@@ -199,7 +209,8 @@ impl<'a> Record<'a> {
             | Record::Commit { txn, .. }
             | Record::Abort { txn }
             | Record::AbortSteps { txn, .. }
-            | Record::Prepare { txn, .. } => *txn,
+            | Record::Prepare { txn, .. }
+            | Record::Locks { txn, .. } => *txn,
         }
     }
 
@@ -227,6 +238,17 @@ pub fn encode_prepare<'l>(
     out.push(PREPARE);
     put_varint(out, txn.0);
     put_bytes(out, external_id);
+    put_locks(out, locks);
+}
+
+/// Appends a [`Record::Locks`] to `out`.
+pub fn encode_locks<'l>(out: &mut Vec<u8>, txn: TxnId, locks: impl ExactSizeIterator<Item = PreparedLock<'l>>) {
+    out.push(LOCKS);
+    put_varint(out, txn.0);
+    put_locks(out, locks);
+}
+
+fn put_locks<'l>(out: &mut Vec<u8>, locks: impl ExactSizeIterator<Item = PreparedLock<'l>>) {
     put_varint(out, locks.len() as u64);
     for lock in locks {
         put_varint(out, u64::from(lock.tree.0));
@@ -272,17 +294,22 @@ fn decode<'a>(lsn: Lsn, bytes: &'a [u8]) -> Result<Record<'a>> {
         }
         PREPARE => {
             let external_id = decoder.bytes()?;
-            let left = decoder.count(LOCK_BYTES_MIN)?;
-            let locks = PreparedLocks { decoder: decoder.clone(), left };
-            for _ in 0..left {
-                decode_lock(&mut decoder)?;
-            }
-            Record::Prepare { txn, external_id, locks }
+            Record::Prepare { txn, external_id, locks: decode_locks(&mut decoder)? }
         }
+        LOCKS => Record::Locks { txn, locks: decode_locks(&mut decoder)? },
         _ => return Err(Error::corruption(format!("unknown record, number={number}"))),
     };
     decoder.finish()?;
     Ok(record)
+}
+
+fn decode_locks<'a>(decoder: &mut Decoder<'a>) -> Result<PreparedLocks<'a>> {
+    let left = decoder.count(LOCK_BYTES_MIN)?;
+    let locks = PreparedLocks { decoder: decoder.clone(), left };
+    for _ in 0..left {
+        decode_lock(decoder)?;
+    }
+    Ok(locks)
 }
 
 fn decode_lock<'a>(decoder: &mut Decoder<'a>) -> Result<PreparedLock<'a>> {

@@ -101,6 +101,15 @@ proptest! {
         encode_prepare(&mut bytes, TxnId(4), &external_id, locks.iter().copied());
         let Record::Prepare { external_id: read, locks: again, .. } = Record::decode(Lsn(1), &bytes)? else { panic!("kind") };
         prop_assert_eq!(read, &external_id[..]);
+        prop_assert_eq!(again.collect::<Vec<_>>(), &locks[..]);
+        bytes.clear();
+        encode_locks(&mut bytes, TxnId(4), locks.iter().copied());
+        let record = Record::decode(Lsn(1), &bytes)?;
+        let mut copied = Vec::new();
+        record.encode(&mut copied);
+        prop_assert_eq!(&copied, &bytes);
+        prop_assert_eq!(record.txn(), TxnId(4));
+        let Record::Locks { locks: again, .. } = record else { panic!("kind") };
         prop_assert_eq!(again.collect::<Vec<_>>(), locks);
     }
 
