@@ -1086,8 +1086,9 @@ void ha_frond::compute_in(uchar *record, const Virtual_columns &columns)
    another record's. */
 void ha_frond::settle_virtual(const uchar *old_record, const uchar *new_record)
 {
-  const bool is_doubtful= ha_thd()->lex->is_stmt_row_injection() || table->triggers || table_share->versioned || table_share->period.name.str;
-  if (!table->vfield || !is_doubtful)
+  if (likely(!table->vfield))
+    return;
+  if (!table->triggers && !table_share->versioned && !table_share->period.name.str && !ha_thd()->lex->is_stmt_row_injection())
     return;
   Virtual_columns indexed;
   for (uint index= 0; index < table_share->keys; index++)
