@@ -229,7 +229,7 @@ fn read_record(lsn: u64, bytes: &[u8]) {
                 assert_eq!(message.seq, lsn);
             }
         }
-        Record::Prepare { locks, .. } => assert!(locks.count() <= bytes.len()),
+        Record::Prepare { locks, .. } | Record::Locks { locks, .. } => assert!(locks.count() <= bytes.len()),
         _ => {}
     }
 }

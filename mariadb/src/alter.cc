@@ -311,9 +311,15 @@ bool texts_may_compare_otherwise(const TABLE *table, const TABLE *altered)
 {
   if (!table->s->virtual_fields || table->s->table_charset == altered->s->table_charset)
     return false;
+  auto is_kept= [](const TABLE *of, uint i) {
+    return of->field[i]->vcol_info && (of->field[i]->stored_in_db() || in_any_key(of, i));
+  };
   for (uint i= 0; i < table->s->fields; i++)
-    if (table->field[i]->vcol_info && (table->field[i]->stored_in_db() || in_any_key(table, i)))
+    if (is_kept(table, i))
       return true;
+  for (uint i= 0; i < altered->s->fields; i++)
+    if (is_kept(altered, i))
+      return true; /* an index comes with it, and is built by the old table */
   return false;
 }
 
@@ -546,8 +552,8 @@ static bool stored_by_same_key(const TABLE_SHARE *a, const TABLE_SHARE *b)
   return !my_strcasecmp(system_charset_info, a->key_info[a->primary_key].name.str, b->key_info[b->primary_key].name.str);
 }
 
-/* A table that becomes a partition comes as it is stored; the server compares the rest, but neither the order of the keys, nor whether a column
-   that the partitions compute is one that the table stores. */
+/* A table that becomes a partition comes as it is stored; the server compares the rest, but neither the order of the keys, nor whether the table has
+   a plain column where the partitions have a generated one. */
 bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *, uint changes)
 {
   const LEX *lex= ha_thd()->lex;
@@ -558,7 +564,7 @@ bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *, uint changes)
   const TABLE *partitioned= lex->query_tables->table;
   bool same= table_share->fields == partitioned->s->fields && stored_by_same_key(table_share, partitioned->s);
   for (uint i= 0; same && i < table_share->fields; i++)
-    same= same_storage(make_column(table, i), make_column(partitioned, i));
+    same= same_storage(make_column(table, i), make_column(partitioned, i)) && !table->field[i]->vcol_info == !partitioned->field[i]->vcol_info;
   return same ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
 }
 

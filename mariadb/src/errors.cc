@@ -80,7 +80,7 @@ int undecodable()
 const char *error_words(int error)
 {
   if (error == HA_ERR_CRASHED && met_undecodable && engine_said == hash_of_message())
-    return "what is stored is no row or entry of this table; CHECK TABLE may tell more";
+    return "what is stored is no row, entry or definition that this version of FROND knows; CHECK TABLE may tell more";
   return last_message();
 }
 

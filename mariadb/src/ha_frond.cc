@@ -227,12 +227,13 @@ ha_rows ha_frond::records_in_range(uint index, const key_range *min, const key_r
   Bytes lower, upper, key;
   if (min) {
     append_search_key(index, min->key, min->keypart_map, key);
-    if (min->flag == HA_READ_AFTER_KEY)
-      prefix_end(key, lower);
-    else
+    if (min->flag != HA_READ_AFTER_KEY) {
       lower.append_bytes(key);
-    if (lower.size() == 0 && min->flag == HA_READ_AFTER_KEY)
-      return 1; /* no key comes after it */
+    } else {
+      prefix_end(key, lower);
+      if (lower.size() == 0)
+        return 1; /* no key comes after it */
+    }
   }
   if (max) {
     key.clear();
@@ -366,7 +367,9 @@ THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock
   bool plain_read= lock_type == TL_READ || lock_type == TL_READ_NO_INSERT;
   bool copies= command == SQLCOM_INSERT_SELECT || command == SQLCOM_REPLACE_SELECT || command == SQLCOM_UPDATE ||
                command == SQLCOM_CREATE_SEQUENCE || command == SQLCOM_CREATE_TABLE;
-  bool needs_no_lock= command == SQLCOM_CHECKSUM || command == SQLCOM_CREATE_SEQUENCE ||
+  /* The server looks itself whether rows are in the partition that they belong to. */
+  bool checks= command == SQLCOM_CHECK || (lock_type == TL_READ_NO_INSERT && (thd->lex->alter_info.partition_flags & ALTER_PARTITION_ADMIN));
+  bool needs_no_lock= checks || command == SQLCOM_CHECKSUM || command == SQLCOM_CREATE_SEQUENCE ||
                       (command == SQLCOM_ANALYZE && lock_type == TL_READ) ||
                       (thd_tx_isolation(thd) <= ISO_READ_COMMITTED && plain_read && copies);
   lock_mode= FROND_LOCK_NONE;
@@ -502,9 +505,8 @@ int ha_frond::extra(enum ha_extra_function operation)
 int ha_frond::reset()
 {
   end_passes();
-  /* HANDLER's walk goes on in the next statement. */
-  if (table_share->blob_fields && inited == NONE)
-    scan.rest();
+  if (table_share->blob_fields)
+    scan.rest(); /* see end_scan */
   if (unlikely(times_large != Bytes::times_large()))
     shrink_buffers();
   cancel_pushed_idx_cond();
@@ -1230,7 +1232,8 @@ int ha_frond::find_highest_number(uint index, ulonglong *number)
     return error;
   const my_ptrdiff_t distance= record.data() - table->record[0];
   field->move_field_offset(distance);
-  *number= static_cast<ulonglong>(field->val_int());
+  const longlong value= field->val_int();
+  *number= value > 0 || field->is_unsigned() ? static_cast<ulonglong>(value) : 0;
   field->move_field_offset(-distance);
   return 0;
 }
@@ -1241,14 +1244,14 @@ void ha_frond::get_next_in_prefix(ulonglong *first, ulonglong *reserved)
   *first= *reserved= 1;
   if (!table)
     return; /* a partition that the statement does not write (LOAD DATA … PARTITION): it has not been opened */
-  ulonglong highest;
+  ulonglong highest= 0;
   int error= take_part();
   if (!error)
     error= find_highest_number(table_share->next_number_index, &highest);
   if (error)
     print_error(error, MYF(0));
   /* The last number of all is the server's sign of failure. */
-  *first= ha_thd()->is_error() || highest == ULONGLONG_MAX ? ULONGLONG_MAX : highest + 1;
+  *first= error || ha_thd()->is_error() || highest == ULONGLONG_MAX ? ULONGLONG_MAX : highest + 1;
 }
 
 void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
@@ -1405,10 +1408,10 @@ int ha_frond::read_virtual_parts(uint index, frond_slice key, const uchar *resto
 }
 
 /* Whether the server wants no more than the columns of the index. A multi-range read that sorts rows by their places tells its second handler so by
-   extra() alone, and evaluates what it has pushed on virtual columns that it computes. */
-bool ha_frond::is_read_alone(uint index)
+   extra() alone; then the server computes all virtual columns of each row, which the index may lack the columns for. */
+bool ha_frond::is_index_enough()
 {
-  return keyread_enabled() || (index_only && !has_virtual_part(index));
+  return keyread_enabled() || (index_only && !table->vfield);
 }
 
 /* Whether the record is to have the virtual columns of the index from the entry: the server computes them in neither case, and compares
@@ -1505,7 +1508,7 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
       return error;
   }
   bool covered= share->indexes[index].clustering ||
-                (is_read_alone(index) && !has_primary_prefix() && !has_prefix_part(table_share->key_info[index]));
+                (is_index_enough() && !has_primary_prefix() && !has_prefix_part(table_share->key_info[index]));
   bool pushed= record == table->record[0] && (pushed_idx_cond || pushed_rowid_filter);
   /* What is not committed may have the key of what is, and other bytes: then it is the row that tells, once it is locked. */
   checked_entry= pushed && !(pushed_idx_cond && keeps_up() && is_restored(index));
@@ -1523,6 +1526,11 @@ int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool
   if (!locking())
     return read_row_later(index, entry, primary, restore, pushed, record, skip);
   keep_restore(index, entry, restore);
+  /* The statement has written the entry itself, ahead of the walk: a clustering index has the whole row. */
+  if (unlikely(!taken_elsewhere.empty()) && taken_elsewhere.count(std::string(reinterpret_cast<const char *>(primary.data), primary.size)) > 0) {
+    *skip= true;
+    return 0;
+  }
   if (passes) {
     int error= was_walked(index, entry, primary, record, skip);
     if (error || *skip)
@@ -1637,6 +1645,8 @@ int ha_frond::lock_entry_row(uint index, frond_slice entry_key, frond_slice prim
     has_moved= has_moved || keeps_up();
     return 0;
   }
+  if (!stays)
+    taken_elsewhere.emplace(reinterpret_cast<const char *>(primary_key.data()), primary_key.size());
   error= pushed ? check_pushed(skip) : 0;
   *skip= *skip || error == HA_ERR_END_OF_FILE;
   return error == HA_ERR_END_OF_FILE ? 0 : error;
@@ -1759,24 +1769,34 @@ bool ha_frond::keeps_up() const
 /* Whether a walk within bounds may take a row that has moved where it meets it. Not where the server wants the rows in the order of the index
    (ORDER BY, GROUP BY, one index merged with another, a partition's walk with those of others, whose rows are read into other records), or goes
    on from where a row takes it (loose scans); and not where the walk is one of several over the table, because a row may move from
-   the bounds of one into those of another. */
-bool ha_frond::may_take_moved(const uchar *record) const
+   the bounds of one into those of another: several ranges, partitions, or indexes, the inner tables of a join, the parts of a UNION, what functions
+   and triggers do. */
+bool ha_frond::may_take_moved(const uchar *record)
 {
-  if (is_clone || several_ranges || record != table->record[0])
+  if (is_clone || several_ranges || record != table->record[0] || ha_thd()->in_sub_stmt)
     return false;
-  const st_select_lex *select= table->pos_in_table_list ? table->pos_in_table_list->select_lex : nullptr;
+  if (table->part_info && bitmap_bits_set(&table->part_info->read_partitions) > 1)
+    return false;
+  st_select_lex *select= table->pos_in_table_list ? table->pos_in_table_list->select_lex : nullptr;
   if (!select)
     return true;
+  if (select->master_unit()->first_select()->next_select())
+    return false;
   const JOIN *join= select->join;
-  /* UPDATE and DELETE of one table are no joins. */
+  /* UPDATE and DELETE of one table are no joins. They read from an index alone where they merge several, or first note the rows of which they change
+     the index's columns. */
   if (!join)
-    return select->order_list.elements == 0;
+    return select->order_list.elements == 0 && !keyread_enabled();
   if (join->ordered_index_usage != JOIN::ordered_index_void || (select->uncacheable & UNCACHEABLE_DEPENDENT))
     return false;
   /* Tables of which there is one row at most are read before the join has a plan. */
   JOIN_TAB *tab= join->join_tab ? table->reginfo.join_tab : nullptr;
-  return !tab || (tab == join->join_tab + join->const_tables && tab->type != JT_REF_OR_NULL && !tab->loosescan_match_tab &&
-                  !tab->is_using_loose_index_scan());
+  if (!tab)
+    return true;
+  if (tab != join->join_tab + join->const_tables || tab->type == JT_REF_OR_NULL || tab->loosescan_match_tab)
+    return false;
+  const SQL_SELECT *plan= tab->get_sql_select();
+  return !plan || !plan->quick || plan->quick->get_type() == QUICK_SELECT_I::QS_TYPE_RANGE;
 }
 
 /* The next entry of a walk. Where others may have moved rows past the one where it stands, by now, it is the next one in what is
@@ -1864,6 +1884,8 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
   walked= bounds;
   takes_moved= (in_range || one_prefix) && locking() && may_take_moved(record);
   has_left= has_moved= at_point= exact_walk= peeked= false;
+  if (unlikely(!taken_elsewhere.empty()))
+    std::unordered_set<std::string>().swap(taken_elsewhere);
   stands= Stands::at_row;
   plain_walk= !locking() && !is_sequence() && has_primary_key() && (active_index == MAX_KEY || is_primary(active_index));
   end_passes();

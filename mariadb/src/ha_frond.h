@@ -14,9 +14,9 @@
 
    Locks: a locking read locks index entries and rows by the engine's cursor; the entries of secondary indexes that are not
    unique are written under the lock of their row (FROND_OPERATION_COVERED). Below REPEATABLE READ a walk over a secondary index locks
-   rows alone. Between the ends of a range it takes a row where it meets it first, wherever in the range the row is by then; else, and where
-   the statement relies on the order of the index, it keeps up: it also finds entries that are not committed, and after a wait goes on in what
-   is there by then. An UPDATE that walks through the rows themselves peeks at those that others hold, and waits for those alone that it wants
+   rows alone. Between the ends of a range, if it is the only walk of the statement and its order does not matter (may_take_moved), it takes a row where
+   it meets it first, wherever in the range the row is by then; else it keeps up: it also finds entries that are not committed, and after a wait goes on in
+   what is there by then. An UPDATE that walks through the rows themselves peeks at those that others hold, and waits for those alone that it wants
    (semi-consistent read). Where the server keeps a key unique by looking before it writes (hashes of long columns, periods), that search locks
    the range of what must not be there, below REPEATABLE READ too.
 
@@ -262,7 +262,7 @@ private:
   int lock_entry_row(uint index, frond_slice entry_key, frond_slice primary, bool pushed, uchar *record, bool *skip, bool *busy);
   bool is_walked(const frond::Bytes &key) const;
   bool keeps_up() const;
-  bool may_take_moved(const uchar *record) const;
+  bool may_take_moved(const uchar *record);
   void compute_virtual_parts(uint index);
   void add_virtual_parts(uint index, frond::Virtual_columns *to) const;
   void append_present_key(uint index, const uchar *record);
@@ -276,7 +276,7 @@ private:
   int read_index_and_row(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, uchar *record,
                          bool *skip);
   int read_virtual_parts(uint index, frond_slice key, const uchar *restore, const uchar *restore_end, uchar *record);
-  bool is_read_alone(uint index);
+  bool is_index_enough();
   bool takes_entry_columns(uint index, const uchar *record);
   bool has_rows(uint index) const;
   int check_pushed(bool *skip);
@@ -328,7 +328,7 @@ private:
   bool in_range= false;     /* a range is begun: read_range_first */
   bool prefix_locked= false; /* what the walk ranges over is locked as a whole */
   frond::Scan_bounds walked; /* the bounds of the walk; what they refer to stays until the next search */
-  bool is_clone= false;     /* one of several handlers of the table, whose rows the server merges */
+  bool is_clone= false;     /* one of several handlers of a statement's table, whose rows the server may merge */
   bool several_ranges= false; /* the walk is one of several, through one range after the other */
   bool index_only= false;   /* the server has asked for the columns of the index, until it says otherwise */
   bool takes_moved= false;  /* a row found inside them is wanted wherever in them it is now */
@@ -338,6 +338,7 @@ private:
   frond::Scan first_pass;   /* that one again, beside the others */
   frond_row first_row= {{nullptr, 0}, {nullptr, 0}}; /* where it stands; none at its end */
   std::unordered_set<std::string> passed; /* primary keys that later passes have met */
+  std::unordered_set<std::string> taken_elsewhere; /* those of rows that the walk has taken and whose entries are elsewhere in its bounds by now */
   uint64_t times_large= 0;  /* as Bytes says, when what follows was looked at last */
   frond::Bytes row_memory;  /* value of the row that was read by its key: blobs of the record point into it */
   frond::Bytes restored_memory; /* the same of an old record that restore_generated has changed */

@@ -38,7 +38,7 @@ public:
   void time_before_now(uint64_t milliseconds)
   {
     MYSQL_TIME time;
-    thd->variables.time_zone->gmt_sec_to_TIME(&time, thd->query_start() - static_cast<my_time_t>(milliseconds / 1000));
+    thd->variables.time_zone->gmt_sec_to_TIME(&time, my_time(0) - static_cast<my_time_t>(milliseconds / 1000));
     take()->store_time(&time);
   }
   /* True on an error. */
@@ -327,7 +327,7 @@ ST_FIELD_INFO trx_fields[]= {
   Column("TRX_AGE_MS", ULonglong(), NOT_NULL),
   Column("TRX_ISOLATION_LEVEL", Varchar(16), NOT_NULL),
   Column("TRX_THREAD_ID", ULonglong(), NULLABLE),
-  Column("TRX_QUERY", Longtext(8192), NULLABLE),
+  Column("TRX_QUERY", Longtext(QUERY_CHARACTERS_MAX), NULLABLE),
   Column("TRX_ROWS_MODIFIED", ULonglong(), NULLABLE),
   Column("TRX_WRITES", ULonglong(), NOT_NULL),
   Column("TRX_LOCKS", ULonglong(), NOT_NULL),

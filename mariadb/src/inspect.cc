@@ -25,7 +25,7 @@ constexpr size_t VALUE_BYTES_MAX= 256;
 std::string user_name(const std::string &encoded)
 {
   char name[NAME_LEN * 5 + 1];
-  uint length= filename_to_tablename(encoded.c_str(), name, sizeof name);
+  uint length= filename_to_tablename(encoded.c_str(), name, sizeof name, true); /* or the names of tables that ALTER makes are complained of */
   return std::string(name, length);
 }
 
@@ -324,7 +324,12 @@ std::string query_of(THD *thd)
 {
   String text;
   uint errors;
-  if (!thd->query() || text.copy(thd->query(), thd->query_length(), thd->query_charset(), &my_charset_utf8mb4_general_ci, &errors))
+  if (!thd->query())
+    return std::string();
+  /* No more than is shown: somebody waits for LOCK_thd_data. */
+  CHARSET_INFO *charset= thd->query_charset();
+  const size_t bytes= std::min<size_t>(thd->query_length(), QUERY_CHARACTERS_MAX * charset->mbmaxlen);
+  if (text.copy(thd->query(), bytes, charset, &my_charset_utf8mb4_general_ci, &errors))
     return std::string();
   return std::string(text.ptr(), text.length());
 }

@@ -68,6 +68,7 @@ const char *isolation_name(frond_isolation isolation);
 const char *codec_name(frond_codec codec);
 
 /* What a connection executes, in UTF-8, whatever its client speaks: the caller's own, or one whose LOCK_thd_data is held. */
+constexpr uint QUERY_CHARACTERS_MAX= 8192; /* of which query_of tells about so many */
 std::string query_of(THD *thd);
 
 /* A key of a tree as column values: "1, 'abc', NULL". */

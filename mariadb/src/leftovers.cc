@@ -30,8 +30,8 @@ struct Renaming {
   std::string from, to;
 };
 
-/* Of partitioned tables, by an ALTER TABLE that changes them in place; and under which paths ("./schema/#sql-alter…") those were described that it
-   would make of them. */
+/* What an ALTER TABLE in place was about to do to partitioned tables: their new names; and the paths ("./schema/#sql-alter…") under which it described
+   the new tables. */
 std::vector<Renaming> renamed_by_alter;
 std::vector<std::string> altered_paths;
 
@@ -39,7 +39,7 @@ std::vector<std::string> altered_paths;
 constexpr size_t HEADER_BLOCK_BYTES= 4, HEADER_NAMES= 6, HEADER_BYTES= 8;
 constexpr size_t ENTRY_TYPE= 0, ENTRY_ACTION= 1, ENTRY_PHASE= 2, ENTRY_NEXT= 4, ENTRY_FLAGS= 8;
 /* Names in an entry, each with two bytes of length before it and a zero behind: which one is what. */
-constexpr size_t NAME_SCHEMA= 1, NAME_TABLE= 2, NAME_OLD_SCHEMA= 4, NAME_OLD_TABLE= 5, NAME_PATH= 6, NAME_NEW_TABLE= 7;
+constexpr size_t NAME_ENGINE= 0, NAME_SCHEMA= 1, NAME_TABLE= 2, NAME_OLD_SCHEMA= 4, NAME_OLD_TABLE= 5, NAME_PATH= 6, NAME_NEW_TABLE= 7;
 constexpr size_t DDL_LOG_BYTES_MAX= 64 << 20;
 
 /* A name that an entry has; empty where there is none. */
@@ -84,9 +84,10 @@ void read_entry(const std::string &entry, size_t names, std::vector<Renaming> *r
     break;
   case DDL_LOG_ALTER_TABLE_ACTION: {
     /* A copy leaves files under its own name, too: what they are is not clear. */
+    /* Of partitioned tables the entry names their partitions' engine. */
     const uint flags= uint2korr(bytes + ENTRY_FLAGS);
     const uchar phase= bytes[ENTRY_PHASE];
-    if (!(flags & DDL_LOG_FLAG_ALTER_PARTITION) ||
+    if (entry_name(entry, names, NAME_ENGINE) != "FROND" || !(flags & DDL_LOG_FLAG_ALTER_PARTITION) ||
         (phase != DDL_ALTER_TABLE_PHASE_PREPARE_INPLACE && phase != DDL_ALTER_TABLE_PHASE_INPLACE &&
          phase != DDL_ALTER_TABLE_PHASE_INPLACE_COPIED))
       break;

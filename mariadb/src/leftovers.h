@@ -12,7 +12,8 @@
    needs all three under one name, and stops at the first partition that is not there. So what went ahead is put back where
    the .frm is, before that recovery: it moves all of them or none, and may want to give their names to another table. After an ALTER TABLE
    which renames a partitioned table and changes it in place, the server's recovery moves the .frm alone, and the rest follows it;
-   and a list of partitions goes that any ALTER TABLE in place has made under a name of its own.
+   and a list of partitions goes that any ALTER TABLE in place has made under a name of its own. (A second kill, after the server's recovery and before
+   that, leaves them.)
 
    A partition is dropped only when two things say so: the server's log of DDL statements, as it was found at start, was about
    to create or drop the table, and the table has no .frm after the server's recovery. A data directory that lacks such files
@@ -39,7 +40,7 @@ frond_status drop_lost_partitions(frond_txn *txn, const std::string &table, std:
 /* The user drops a database, "./schema/", and the server has dropped the tables that it knows: drops all others. */
 void drop_schema(THD *thd, const char *path);
 /* Reads the server's log of DDL statements, and puts back what was being renamed. To be called when the database is open and the
-   server has not yet recovered from its log, which empties it. */
+   server has not yet recovered from its log, which empties it; a server that runs writes there what goes on. */
 void before_ddl_recovery();
 /* Drops what is left. To be called when the server has recovered DDL and decided about transactions that were prepared: they hold
    locks in such trees, too. */

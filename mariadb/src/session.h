@@ -3,7 +3,7 @@
    A transaction begins with the first table that a statement locks and ends with commit() or rollback() of the handlerton.
    States of `phase`, and who changes them:
 
-     idle      → active     statement_begin
+     idle      → active     statement_begin, start_consistent_snapshot, savepoint_set
      active    → idle       commit, rollback
      active    → prepared   prepare (the engine's handle has ended; the XID finds the transaction)
      prepared  → idle       commit_ordered or commit, rollback; or let_go at what the session does next, where the server has handed the branch
@@ -101,7 +101,7 @@ public:
   uint duplicate_key= MAX_KEY;
   bool load_failed= false; /* the first that was ended, of the loads of a statement into partitions */
 
-  /* A statement of DDL begins a transaction of the engine beside the session's, or ends it (0): kill() ends its waits as well. */
+  /* A statement begins a transaction of the engine beside the session's, or ends it (0): kill() ends its waits as well. See Killable. */
   void set_ddl(uint64_t transaction) { ddl_id.store(transaction, std::memory_order_release); }
   /* Ends a lock wait of this session. */
   void kill();
@@ -173,6 +173,26 @@ bool is_multi_statement(THD *thd);
 /* XIDs as the engine keeps them. */
 std::string encode_xid(const XID &xid);
 bool decode_xid(frond_slice bytes, XID *xid);
+
+/* While it lives, KILL ends what a transaction of the engine beside the session's waits for or looks through. */
+class Killable {
+public:
+  Killable(THD *thd, const frond_txn *txn) : session(thd ? Session::of(thd) : nullptr)
+  {
+    if (session)
+      session->set_ddl(frond_txn_id(txn));
+  }
+  ~Killable()
+  {
+    if (session)
+      session->set_ddl(0);
+  }
+  Killable(const Killable &)= delete;
+  Killable &operator=(const Killable &)= delete;
+
+private:
+  Session *session;
+};
 
 } // namespace frond
 

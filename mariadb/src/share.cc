@@ -12,6 +12,7 @@
 #include "errors.h"
 #include "key_codec.h"
 #include "plugin.h"
+#include "session.h"
 
 namespace frond {
 
@@ -117,6 +118,7 @@ frond_status count_rows(const frond_tree *tree, uint64_t most, uint64_t *rows)
   walk.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_READ_AHEAD;
   status= frond_cursor_open(txn, tree, &walk, &cursor);
   if (status == FROND_OK) {
+    Killable heard(current_thd, txn);
     frond_row row;
     status= frond_cursor_move(cursor, FROND_MOVE_FIRST, frond_slice{nullptr, 0}, &row);
     while (status == FROND_OK && row.key.data && ++*rows < most)
@@ -180,8 +182,10 @@ frond_status read_definition(frond_txn *txn, const std::string &name, Table_defi
     return status;
   frond_tree_options options;
   status= frond_tree_get_options(txn, tree, &options);
-  if (status == FROND_OK && !definition->decode(options.metadata.data, options.metadata.size))
+  if (status == FROND_OK && !definition->decode(options.metadata.data, options.metadata.size)) {
+    undecodable();
     status= FROND_CORRUPTION;
+  }
   frond_tree_close(tree);
   return status;
 }

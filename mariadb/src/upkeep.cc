@@ -18,6 +18,7 @@
 #include "errors.h"
 #include "index_statistics.h"
 #include "plugin.h"
+#include "session.h"
 #include "slices.h"
 
 /* The server declares it to its own parts only, and has no service for it in its library of services. */
@@ -188,6 +189,23 @@ private:
 
 } // namespace frond
 
+namespace {
+
+/* What CHECK TABLE … EXTENDED has found in the stored bytes of the whole database, which a statement reads once, for all of its tables and partitions. */
+struct Stored_damage {
+  static constexpr size_t FINDINGS_MAX= 100000;
+  struct Finding {
+    uint32_t tree, tree_last;
+    std::string words;
+  };
+  query_id_t query= 0; /* of the statement that has read all of it */
+  std::vector<Finding> list;
+};
+
+thread_local Stored_damage stored_damage;
+
+} // namespace
+
 void Table_check::find(const std::string &what)
 {
   if (++found <= FINDINGS_MAX)
@@ -345,18 +363,12 @@ int Table_check::find_superfluous(uint index)
   });
 }
 
-void Table_check::stored_finding(void *context, const frond_finding *finding)
+void Table_check::stored_finding(void *, const frond_finding *finding)
 {
-  auto *check= static_cast<Table_check *>(context);
-  const Table_share &share= *check->file.share;
-  auto concerns= [finding](const frond_tree *tree) {
-    return finding->tree <= frond_tree_id(tree) && frond_tree_id(tree) <= finding->tree_last;
-  };
-  bool ours= finding->tree == 0 || concerns(share.primary);
-  for (const Index_tree &index : share.indexes)
-    ours= ours || (index.tree && concerns(index.tree));
-  if (ours)
-    check->find(std::string(finding->message) + " file=" + finding->file + " offset=" + std::to_string(finding->offset));
+  if (stored_damage.list.size() < Stored_damage::FINDINGS_MAX)
+    stored_damage.list.push_back(
+      {finding->tree, finding->tree_last,
+       std::string(finding->message) + " file=" + finding->file + " offset=" + std::to_string(finding->offset)});
 }
 
 /* A frond_check_fn: progress in the process list; KILL ends it. */
@@ -370,11 +382,28 @@ bool Table_check::stored_progress(void *context, const frond_check_progress *pro
 int Table_check::check_stored_bytes()
 {
   thd_proc_info(thd, "checking stored bytes");
-  frond_status status= frond_db_check(database, stored_finding, stored_progress, this, nullptr);
-  if (status == FROND_CANCELLED)
-    return HA_ERR_ABORTED_BY_USER;
-  if (status != FROND_OK)
-    find(last_message());
+  if (stored_damage.query != thd->query_id) {
+    stored_damage= {};
+    frond_status status= frond_db_check(database, stored_finding, stored_progress, this, nullptr);
+    if (status == FROND_CANCELLED)
+      return HA_ERR_ABORTED_BY_USER;
+    if (status != FROND_OK) {
+      find(last_message());
+      return 0;
+    }
+    stored_damage.query= thd->query_id;
+  }
+  const Table_share &share= *file.share;
+  for (const Stored_damage::Finding &finding : stored_damage.list) {
+    auto concerns= [&finding](const frond_tree *tree) {
+      return finding.tree <= frond_tree_id(tree) && frond_tree_id(tree) <= finding.tree_last;
+    };
+    bool ours= finding.tree == 0 || concerns(share.primary);
+    for (const Index_tree &index : share.indexes)
+      ours= ours || (index.tree && concerns(index.tree));
+    if (ours)
+      find(finding.words);
+  }
   return 0;
 }
 
@@ -426,7 +455,11 @@ int ha_frond::check(THD *thd, HA_CHECK_OPT *options)
     return HA_ADMIN_FAILED;
   }
   Table_check check(*this, thd, snapshot);
-  int error= check.run(options->flags);
+  int error;
+  {
+    Killable heard(thd, snapshot);
+    error= is_killed(thd) ? HA_ERR_ABORTED_BY_USER : check.run(options->flags);
+  }
   if (error)
     tell_failure(thd, table, "check", error == HA_ERR_ABORTED_BY_USER, error_words(error));
   frond_txn_rollback(snapshot);
@@ -457,7 +490,10 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
   frond_status status= frond_db_snapshot(database, &snapshot);
   Key_statistics found;
   if (status == FROND_OK) {
-    status= sample_indexes(snapshot, ANALYZE_SAMPLING, &found);
+    {
+      Killable heard(thd, snapshot);
+      status= sample_indexes(snapshot, ANALYZE_SAMPLING, &found);
+    }
     frond_txn_rollback(snapshot);
   }
   if (status == FROND_OK)
@@ -500,14 +536,20 @@ frond_status ha_frond::sample_indexes(frond_txn *snapshot, const Sampling &sampl
    has opened them, counts for all. */
 void ha_frond::read_index_statistics(uint info_flag)
 {
-  if (table->part_info && !(info_flag & HA_STATUS_CONST))
+  if (table->part_info && !(info_flag & HA_STATUS_CONST)) {
+    if (row_bytes == 0)
+      row_bytes= share->index_statistics().row_bytes; /* as far as it is known; each partition's scan has its own cost */
     return;
+  }
   if (!(info_flag & HA_STATUS_OPEN) && share->take_index_sampling(stats.records)) {
     frond_txn *snapshot;
     Key_statistics found;
     frond_status status= frond_db_snapshot(database, &snapshot);
     if (status == FROND_OK) {
-      status= sample_indexes(snapshot, QUICK_SAMPLING, &found);
+      {
+        Killable heard(ha_thd(), snapshot);
+        status= sample_indexes(snapshot, QUICK_SAMPLING, &found);
+      }
       frond_txn_rollback(snapshot);
     }
     /* A statement that is killed while it looks must not take away what is known. */

@@ -48,7 +48,13 @@ template <typename Value> void set_if(THD *thd, frond_status status, void *varia
 void update_cache_size(THD *thd, st_mysql_sys_var *, void *variable, const void *value)
 {
   unsigned long long bytes= *static_cast<const unsigned long long *>(value);
-  set_if<unsigned long long>(thd, frond_db_set_memory_bytes(database, bytes), variable, value);
+  static std::mutex one_by_one; /* so that the variable says what is so */
+  /* To give back much memory takes a while, in which everybody wants to read variables. */
+  mysql_mutex_unlock(&LOCK_global_system_variables);
+  std::lock_guard<std::mutex> guard(one_by_one);
+  frond_status status= frond_db_set_memory_bytes(database, bytes);
+  mysql_mutex_lock(&LOCK_global_system_variables);
+  set_if<unsigned long long>(thd, status, variable, value);
 }
 
 void update_checkpoint_period(THD *thd, st_mysql_sys_var *, void *variable, const void *value)

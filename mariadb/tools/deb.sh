@@ -36,7 +36,8 @@ cat >"$root/etc/mysql/mariadb.conf.d/frond.cnf" <<'END'
 # Loads the FROND storage engine. SHOW ENGINES lists it, ENGINE=FROND uses it.
 [mariadb]
 plugin_load_add = ha_frond
-# A server whose FROND cannot start does not start: with a binary log it would recover without FROND, and never again with it.
+# A server whose FROND cannot start does not start: with a binary log it would recover without FROND, and never again with it. One without this
+# package does start, so do not remove it before a recovery.
 loose_frond = FORCE
 
 # To make it the engine of tables that do not name one:

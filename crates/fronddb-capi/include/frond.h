@@ -461,7 +461,7 @@ enum {
   FROND_CURSOR_KEYS_ONLY = 4,      /* values kept apart as blobs are not loaded; all values are empty */
   FROND_CURSOR_NO_READ_AHEAD = 8,
   FROND_CURSOR_NO_FILL_CACHE = 16, /* for one-off scans of large trees */
-  FROND_CURSOR_COMMITTED = 32, /* without lock: at read uncommitted sees what read committed sees */
+  FROND_CURSOR_COMMITTED = 32, /* without lock: at read uncommitted sees what read committed sees; at both not by the snapshot of plain reads */
   FROND_CURSOR_LATEST = 64,    /* without lock: sees what is committed when it is moved by key or to an end */
   FROND_CURSOR_ADDED = 128,    /* the same, and with it what others have written since or not committed, but not what they have
                                 * deleted since or not committed: for who locks what it finds and looks again then */
@@ -1076,7 +1076,7 @@ enum {
   FROND_ACTION_ABORT = 4,
   FROND_ACTION_ABORT_STEPS = 5, /* steps of the transaction were rolled back */
   FROND_ACTION_PREPARE = 6,
-  FROND_ACTION_LOCKS = 7 /* what a transaction holds that is about to be prepared, where that is much */
+  FROND_ACTION_LOCKS = 7 /* locks of a prepare that follows, where they are many */
 };
 
 enum {
@@ -1095,7 +1095,7 @@ typedef struct frond_log_event {
   uint32_t tree;     /* of a write or an interval */
   frond_slice key;   /* of a write; the lowest key of an interval; the external id of a prepare */
   frond_slice value; /* value or program of a write; the lowest key above an interval, empty: to the end of the tree */
-  uint64_t number;   /* of a commit: its place in their order; of a prepare: locks that it holds beyond those told before; those */
+  uint64_t number;   /* of a commit: its place in their order; of a prepare or locks: locks that it names */
 } frond_log_event;
 
 /* Told of each event in the thread that reads; event is lent for the call. False ends the reading. */

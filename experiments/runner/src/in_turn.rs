@@ -12,7 +12,7 @@
 //! of the clients are on another than their session, the system leaves as it was when they came. By that alone a server was a fifth faster or slower
 //! from one start of the clients to the next, and with one client by twice. So ([`Places`]) either each client is on the same processor as the session
 //! that serves it, the first on the first, the second on the second, and so on in turn; whatever else the servers do has all processors. All move on
-//! by one processor now and then ([`period`]): the one that serves the disk's interrupts is a third faster for one client that syncs, and to some engines it
+//! by one processor from round to round ([`processor_of`]): the one that serves the disk's interrupts is a third faster for one client that syncs, and to some engines it
 //! gives more than to others. Or the clients are where the system puts them, as those of a usual benchmark, and start anew several times; the error
 //! is then of what these starts gave.
 
@@ -341,8 +341,8 @@ fn measure(
             clients.push(one.begin(context, (test, threads, seed + 100 * start as u64), places)?);
         }
         for round in share(rounds, starts, start) {
-            if places == Places::Paired && round % period(contestants.len()) == 0 {
-                clients.iter().try_for_each(|clients| pair(clients, round / period(contestants.len())))?;
+            if places == Places::Paired {
+                clients.iter().try_for_each(|clients| pair(clients, processor_of(round, contestants.len())))?;
             }
             for at in order(round, contestants.len()) {
                 contestants[at].turn(&mut clients[at], &mut series[at])?;
@@ -360,6 +360,12 @@ fn share(rounds: usize, starts: usize, start: usize) -> Range<usize> {
 /// After so many rounds of `count` engines each order of them has been had.
 fn period(count: usize) -> usize {
     if count.is_multiple_of(2) { count } else { 2 * count }
+}
+
+/// Where the first client is in a round, of `count` engines: on another processor than in the round before, and over twice [`period`] rounds with each
+/// order on each of two processors once.
+fn processor_of(round: usize, count: usize) -> usize {
+    round + round / period(count)
 }
 
 /// Who comes when in a round, of `count`. In [`period`] rounds each comes at each place equally often, and directly after each other one equally
@@ -478,14 +484,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_in_one_round_is_compared() {
+    fn all_rounds_are_compared_and_each_adds_to_the_error() {
         let series = |engine, statements: &[u64], cpu_us: f64| Series {
             engine,
             statements: statements.to_vec(),
             seconds: vec![0.5; statements.len()],
             cpu_seconds: statements.iter().map(|&count| cpu_us * 1e-6 * count as f64).collect(),
         };
-        // The machine is three times as fast in the second round: the rates would say nothing.
+        // The machine is three times as fast in the second round, which is no error: both are.
         let cell = Cell {
             test: "oltp_insert".into(),
             threads: 16,

@@ -277,10 +277,12 @@ impl TxnCore {
         }
     }
 
-    /// As [`TxnCore::snapshot`], and at READ UNCOMMITTED as at READ COMMITTED.
+    /// The snapshot of a cursor that sees what is committed; below REPEATABLE READ not that of plain reads.
     pub(crate) fn committed_snapshot(&self, state: &mut TxnState) -> Option<Arc<Snapshot>> {
         match self.options.isolation {
-            Isolation::ReadUncommitted => Some(state.statement.snapshot(|| self.engine.snapshots.acquire())),
+            Isolation::ReadUncommitted | Isolation::ReadCommitted => {
+                Some(state.statement.walk_snapshot(|| self.engine.snapshots.acquire()))
+            }
             _ => self.snapshot(state),
         }
     }

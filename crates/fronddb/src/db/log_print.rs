@@ -63,12 +63,12 @@ pub enum LogAction<'a> {
     Prepare {
         /// Its external id.
         xid: &'a [u8],
-        /// Locks that it holds, but for those told before.
+        /// Locks that its record names; more may have been told before.
         locks: u64,
     },
     /// It is about to be prepared, and holds many locks.
     Locks {
-        /// Some of them.
+        /// Those that the record names.
         locks: u64,
     },
 }

@@ -330,7 +330,8 @@ pub enum Sees {
     /// What the isolation level says.
     #[default]
     Level,
-    /// The same, and at READ UNCOMMITTED what READ COMMITTED says.
+    /// The same, and at READ UNCOMMITTED what READ COMMITTED says. At these two all such cursors of a statement see one state, which is
+    /// not that of its plain reads.
     Committed,
     /// What is committed when it is positioned by key or end, at every level.
     Latest,

@@ -146,6 +146,13 @@ pub(crate) fn held(lock: &PreparedLock<'_>) -> HeldLock {
     }
 }
 
+fn expect_unused(entries: &HashMap<Vec<u8>, Entry>, xid: &[u8]) -> Result<()> {
+    if entries.contains_key(xid) {
+        return Err(Error::new(ErrorKind::KeyExists, "external id is in use by a prepared transaction"));
+    }
+    Ok(())
+}
+
 impl Engine {
     /// Prepares; returns the end of the record, which must become durable before the caller hears of it.
     pub(crate) fn prepare(&self, writer: &Writer, xid: &[u8], catalog: &mut CatalogChanges) -> Result<Lsn> {
@@ -159,13 +166,14 @@ impl Engine {
         let mut records = records(writer.txn, xid, &self.locks.export(writer.txn));
         let last = records.pop().unwrap_or_default();
         let _gate = self.pass_gate()?;
-        for record in &records {
-            self.logged(log.append(record))?;
+        if !records.is_empty() {
+            expect_unused(&self.prepared.entries.lock(), xid)?;
+            for record in &records {
+                self.logged(log.append(record))?;
+            }
         }
         let mut entries = self.prepared.entries.lock();
-        if entries.contains_key(xid) {
-            return Err(Error::new(ErrorKind::KeyExists, "external id is in use by a prepared transaction"));
-        }
+        expect_unused(&entries, xid)?;
         self.prepared.is_used.store(true, Ordering::Relaxed);
         self.keep_segment(log)?;
         let mut end = Lsn(0);
@@ -182,8 +190,8 @@ impl Engine {
         Ok(end)
     }
 
-    /// While transactions are prepared, a log segment is kept for their records, so that level 0 can be sealed on a full disk; until
-    /// nothing was prepared between two seals.
+    /// While transactions are prepared, a log segment is kept for their records, so that level 0 can be sealed on a full disk, as long as they fit into
+    /// one; until nothing was prepared between two seals.
     fn keep_segment(&self, log: &Log) -> Result<()> {
         if log.is_keeping_segment() {
             return Ok(());

@@ -33,6 +33,8 @@ pub(crate) struct Statement {
     /// Between [`TxnCore::begin_statement`] and [`TxnCore::end_statement`].
     is_open: bool,
     snapshot: Option<Arc<Snapshot>>,
+    /// Of walks that lock what they find in it: they wait, and plain reads may come after that.
+    walk_snapshot: Option<Arc<Snapshot>>,
     pub(crate) fresh: FreshLocks,
 }
 
@@ -45,9 +47,18 @@ impl Statement {
         self.snapshot.get_or_insert_with(|| Arc::new(acquire())).clone()
     }
 
+    /// The snapshot for a cursor that sees what is committed, below REPEATABLE READ: another one than plain reads have.
+    pub(crate) fn walk_snapshot(&mut self, acquire: impl FnOnce() -> Snapshot) -> Arc<Snapshot> {
+        if !self.is_open {
+            return Arc::new(acquire());
+        }
+        self.walk_snapshot.get_or_insert_with(|| Arc::new(acquire())).clone()
+    }
+
     fn turn(&mut self, is_open: bool) {
         self.is_open = is_open;
         self.snapshot = None;
+        self.walk_snapshot = None;
         self.fresh.clear();
     }
 }

@@ -107,6 +107,8 @@ struct Open {
     snapshot: Option<Snapshot>,
     /// Within a statement: what its plain reads see at READ COMMITTED, once there was one.
     statement: Option<Option<Map>>,
+    /// Within a statement: what its cursors see that see what is committed, below REPEATABLE READ, once there was one.
+    walked: Option<Map>,
     changes: Vec<Change>,
     marks: Vec<(Savepoint, usize)>,
     cursors: Vec<Held>,
@@ -260,6 +262,7 @@ impl World {
             first_updater_wins,
             snapshot: None,
             statement: None,
+            walked: None,
             changes,
             marks,
             cursors,
@@ -281,6 +284,13 @@ impl World {
         }
     }
 
+    /// The same of a cursor that sees what is committed, below REPEATABLE READ.
+    fn walked(&mut self, at: usize) -> Map {
+        let now = self.committed().clone();
+        let open = &mut self.open[at];
+        if open.statement.is_some() { open.walked.get_or_insert(now).clone() } else { now }
+    }
+
     /// A statement begins, and ends the one before, or ends.
     fn turn(&mut self) {
         let Some(at) = self.pick() else { return };
@@ -289,6 +299,7 @@ impl World {
         let turned = if begins { open.txn.begin_statement() } else { open.txn.end_statement() };
         turned.unwrap();
         open.statement = begins.then_some(None);
+        open.walked = None;
     }
 
     /// At first-updater-wins, after a write or locking read of `key` was answered: whether it was refused because somebody
@@ -422,7 +433,7 @@ impl World {
         // What a snapshot saw in the tree is gone with it.
         for open in &mut self.open {
             let snapshot = open.snapshot.as_mut().map(|snapshot| &mut snapshot.map);
-            for map in snapshot.into_iter().chain(open.statement.iter_mut().flatten()) {
+            for map in snapshot.into_iter().chain(open.statement.iter_mut().flatten()).chain(&mut open.walked) {
                 map.retain(|(tree, _), _| *tree != at);
             }
             open.cursors.extract_if(.., |held| held.tree == at).for_each(|held| held.refuses(ErrorKind::NotFound));

@@ -171,6 +171,28 @@ fn statements_change_nothing_at_other_levels() {
     assert_eq!(value(&repeatable, &tree, b"a").as_deref(), Some(&b"1"[..]));
 }
 
+/// A walk that locks what it finds waits; what the statement reads plainly after that is not as old as the walk.
+#[test]
+fn a_walk_over_what_is_committed_has_a_snapshot_of_its_own() {
+    for isolation in [Isolation::ReadCommitted, Isolation::ReadUncommitted] {
+        let (_storage, db, tree) = fresh();
+        db.put(&tree, b"a", b"1").unwrap();
+        let reader = at(&db, isolation);
+        let walked = || {
+            let options = CursorOptions { sees: Sees::Committed, ..CursorOptions::default() };
+            collect(&mut reader.cursor(&tree, options).unwrap()).unwrap()
+        };
+        reader.begin_statement().unwrap();
+        assert_eq!(walked(), [(b"a".to_vec(), b"1".to_vec())]);
+        db.put(&tree, b"a", b"2").unwrap();
+        assert_eq!(value(&reader, &tree, b"a").as_deref(), Some(&b"2"[..]), "{isolation:?}");
+        db.put(&tree, b"a", b"3").unwrap();
+        assert_eq!(walked(), [(b"a".to_vec(), b"1".to_vec())], "walks of a statement see one state");
+        reader.begin_statement().unwrap();
+        assert_eq!(walked(), [(b"a".to_vec(), b"3".to_vec())]);
+    }
+}
+
 #[test]
 fn a_statement_holds_a_snapshot_from_its_first_read_to_its_end() {
     let (_storage, db, tree) = fresh();

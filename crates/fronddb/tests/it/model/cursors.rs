@@ -253,6 +253,9 @@ impl World {
             (false, Sees::Level | Sees::Committed | Sees::Others, Isolation::RepeatableRead) => {
                 Base::Fixed(of_tree(&self.snapshot(at).map, tree))
             }
+            (false, Sees::Committed | Sees::Others, Isolation::ReadCommitted | Isolation::ReadUncommitted) => {
+                Base::Fixed(of_tree(&self.walked(at), tree))
+            }
             (false, Sees::Level | Sees::Committed | Sees::Others, _) => Base::Fixed(of_tree(&self.statement(at), tree)),
             (false, Sees::Latest, _) => Base::Fixed(of_tree(self.committed(), tree)),
             (false, Sees::Added, _) => Base::Added(of_tree(self.committed(), tree), self.commits.len()),
