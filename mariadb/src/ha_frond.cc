@@ -367,8 +367,9 @@ THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock
   bool plain_read= lock_type == TL_READ || lock_type == TL_READ_NO_INSERT;
   bool copies= command == SQLCOM_INSERT_SELECT || command == SQLCOM_REPLACE_SELECT || command == SQLCOM_UPDATE ||
                command == SQLCOM_CREATE_SEQUENCE || command == SQLCOM_CREATE_TABLE;
-  /* The server looks itself whether rows are in the partition that they belong to. */
-  bool checks= command == SQLCOM_CHECK || (lock_type == TL_READ_NO_INSERT && (thd->lex->alter_info.partition_flags & ALTER_PARTITION_ADMIN));
+  /* The server looks itself whether rows are in the partition that they belong to. What an ALTER says there stays after it. */
+  bool checks= command == SQLCOM_CHECK || (command == SQLCOM_ALTER_TABLE && lock_type == TL_READ_NO_INSERT &&
+                                           (thd->lex->alter_info.partition_flags & ALTER_PARTITION_ADMIN));
   bool needs_no_lock= checks || command == SQLCOM_CHECKSUM || command == SQLCOM_CREATE_SEQUENCE ||
                       (command == SQLCOM_ANALYZE && lock_type == TL_READ) ||
                       (thd_tx_isolation(thd) <= ISO_READ_COMMITTED && plain_read && copies);
