@@ -53,8 +53,8 @@ frond_status in_ddl_transaction(THD *thd, Work work, frond_durability durability
   frond_txn_options options= {};
   options.durability= durability;
   options.lock_wait_ms= session ? lock_wait_ms(thd) : FROND_WAIT_DEFAULT;
-  return in_transaction(options, [session, thd, &work](frond_txn *txn) {
-    Killable heard(session ? thd : nullptr, txn);
+  return in_transaction(options, [session, &work](frond_txn *txn) {
+    Killable heard(session, txn);
     return work(txn);
   });
 }

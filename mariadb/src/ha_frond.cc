@@ -813,17 +813,21 @@ void ha_frond::count_row(bool more)
     share->row_deleted();
 }
 
-/* The value that a record has in the auto-increment column; 0 where it counts for nothing. */
-uint64_t ha_frond::auto_increment_of(const uchar *record) const
+/* The number that a record has in the column; 0 where it counts for nothing. */
+static uint64_t number_in(Field *field, const uchar *record)
 {
-  Field *field= table->found_next_number_field;
-  if (!field || table_share->next_number_keypart != 0)
-    return 0;
-  my_ptrdiff_t offset= record - table->record[0];
+  my_ptrdiff_t offset= record - field->table->record[0];
   field->move_field_offset(offset);
   longlong value= field->val_int();
   field->move_field_offset(-offset);
   return value > 0 || field->is_unsigned() ? static_cast<uint64_t>(value) : 0;
+}
+
+/* The same of the auto-increment column, where numbers are the table's and not a prefix's. */
+uint64_t ha_frond::auto_increment_of(const uchar *record) const
+{
+  Field *field= table->found_next_number_field;
+  return field && table_share->next_number_keypart == 0 ? number_in(field, record) : 0;
 }
 
 /* ---------------------------------------------------------------------------------------------------------------
@@ -1209,8 +1213,7 @@ int ha_frond::find_highest_number(uint index, ulonglong *number)
   bounds.upper= upper_slice(end);
   bounds.final_upper= true;
   Scan highest;
-  highest.prepare(txn(), tree_of(index), {locking() ? lock_mode : static_cast<frond_lock_mode>(FROND_LOCK_NONE),
-                                          locking() ? static_cast<uint32_t>(FROND_CURSOR_COMMITTED) : 0, statement_wait_ms});
+  highest.prepare(txn(), tree_of(index), {lock_mode, 0, statement_wait_ms});
   frond_row row;
   frond_status status= highest.begin(key.key_part[part].key_part_flag & HA_REVERSE_SORT, bounds, &row);
   *number= 0;
@@ -1229,14 +1232,9 @@ int ha_frond::find_highest_number(uint index, ulonglong *number)
   else if (!entry_primary_key(index, row, &primary, &restore) ||
            !codecs[index]->decode(row.key.data, row.key.size, &restore, row.value.data + row.value.size, &column, record.data()))
     error= undecodable();
-  if (error)
-    return error;
-  const my_ptrdiff_t distance= record.data() - table->record[0];
-  field->move_field_offset(distance);
-  const longlong value= field->val_int();
-  *number= value > 0 || field->is_unsigned() ? static_cast<ulonglong>(value) : 0;
-  field->move_field_offset(-distance);
-  return 0;
+  if (!error)
+    *number= number_in(field, record.data());
+  return error;
 }
 
 /* For the row in record[0]. */

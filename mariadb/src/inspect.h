@@ -67,8 +67,9 @@ bool list_transactions(const std::vector<Lock_view> &locks, std::vector<Transact
 const char *isolation_name(frond_isolation isolation);
 const char *codec_name(frond_codec codec);
 
-/* What a connection executes, in UTF-8, whatever its client speaks: the caller's own, or one whose LOCK_thd_data is held. */
-constexpr uint QUERY_CHARACTERS_MAX= 8192; /* of which query_of tells about so many */
+constexpr uint QUERY_CHARACTERS_MAX= 8192;
+/* What a connection executes, in UTF-8, whatever its client speaks, no further than about so many characters: the caller's own, or one whose
+   LOCK_thd_data is held. */
 std::string query_of(THD *thd);
 
 /* A key of a tree as column values: "1, 'abc', NULL". */

@@ -67,6 +67,10 @@ std::string file_name(const std::string &schema, const std::string &table)
 void read_entry(const std::string &entry, size_t names, std::vector<Renaming> *renamings)
 {
   const uchar *bytes= reinterpret_cast<const uchar *>(entry.data());
+  auto renaming= [&](size_t to) {
+    return Renaming{file_name(entry_name(entry, names, NAME_OLD_SCHEMA), entry_name(entry, names, NAME_OLD_TABLE)),
+                    file_name(entry_name(entry, names, NAME_SCHEMA), entry_name(entry, names, to))};
+  };
   switch (bytes[ENTRY_ACTION]) {
   case DDL_LOG_CREATE_TABLE_ACTION:
     if (uint2korr(bytes + ENTRY_FLAGS) & DDL_LOG_FLAG_ONLY_FRM)
@@ -78,13 +82,10 @@ void read_entry(const std::string &entry, size_t names, std::vector<Renaming> *r
   case DDL_LOG_RENAME_TABLE_ACTION:
     if (bytes[ENTRY_PHASE] == DDL_LOG_FINAL_PHASE)
       break; /* undone already */
-    renamings->push_back(
-      {file_name(entry_name(entry, names, NAME_OLD_SCHEMA), entry_name(entry, names, NAME_OLD_TABLE)),
-       file_name(entry_name(entry, names, NAME_SCHEMA), entry_name(entry, names, NAME_TABLE))});
+    renamings->push_back(renaming(NAME_TABLE));
     break;
   case DDL_LOG_ALTER_TABLE_ACTION: {
-    /* A copy leaves files under its own name, too: what they are is not clear. */
-    /* Of partitioned tables the entry names their partitions' engine. */
+    /* Of partitioned tables the entry names their partitions' engine. A copy leaves files under its own name, too: what they are is not clear. */
     const uint flags= uint2korr(bytes + ENTRY_FLAGS);
     const uchar phase= bytes[ENTRY_PHASE];
     if (entry_name(entry, names, NAME_ENGINE) != "FROND" || !(flags & DDL_LOG_FLAG_ALTER_PARTITION) ||
@@ -93,9 +94,7 @@ void read_entry(const std::string &entry, size_t names, std::vector<Renaming> *r
       break;
     altered_paths.push_back(entry_name(entry, names, NAME_PATH));
     if (flags & DDL_LOG_FLAG_ALTER_RENAME)
-      renamed_by_alter.push_back(
-        {file_name(entry_name(entry, names, NAME_OLD_SCHEMA), entry_name(entry, names, NAME_OLD_TABLE)),
-         file_name(entry_name(entry, names, NAME_SCHEMA), entry_name(entry, names, NAME_NEW_TABLE))});
+      renamed_by_alter.push_back(renaming(NAME_NEW_TABLE));
     break;
   }
   default:

@@ -177,7 +177,8 @@ bool decode_xid(frond_slice bytes, XID *xid);
 /* While it lives, KILL ends what a transaction of the engine beside the session's waits for or looks through. */
 class Killable {
 public:
-  Killable(THD *thd, const frond_txn *txn) : session(thd ? Session::of(thd) : nullptr)
+  /* Without a session nobody kills. */
+  Killable(Session *session_arg, const frond_txn *txn) : session(session_arg)
   {
     if (session)
       session->set_ddl(frond_txn_id(txn));

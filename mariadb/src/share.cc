@@ -118,7 +118,7 @@ frond_status count_rows(const frond_tree *tree, uint64_t most, uint64_t *rows)
   walk.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_READ_AHEAD;
   status= frond_cursor_open(txn, tree, &walk, &cursor);
   if (status == FROND_OK) {
-    Killable heard(current_thd, txn);
+    Killable heard(current_thd ? Session::of(current_thd) : nullptr, txn);
     frond_row row;
     status= frond_cursor_move(cursor, FROND_MOVE_FIRST, frond_slice{nullptr, 0}, &row);
     while (status == FROND_OK && row.key.data && ++*rows < most)

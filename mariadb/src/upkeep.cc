@@ -457,7 +457,7 @@ int ha_frond::check(THD *thd, HA_CHECK_OPT *options)
   Table_check check(*this, thd, snapshot);
   int error;
   {
-    Killable heard(thd, snapshot);
+    Killable heard(Session::of(thd), snapshot);
     error= is_killed(thd) ? HA_ERR_ABORTED_BY_USER : check.run(options->flags);
   }
   if (error)
@@ -491,7 +491,7 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
   Key_statistics found;
   if (status == FROND_OK) {
     {
-      Killable heard(thd, snapshot);
+      Killable heard(Session::of(thd), snapshot);
       status= sample_indexes(snapshot, ANALYZE_SAMPLING, &found);
     }
     frond_txn_rollback(snapshot);
@@ -547,7 +547,7 @@ void ha_frond::read_index_statistics(uint info_flag)
     frond_status status= frond_db_snapshot(database, &snapshot);
     if (status == FROND_OK) {
       {
-        Killable heard(ha_thd(), snapshot);
+        Killable heard(Session::of(ha_thd()), snapshot);
         status= sample_indexes(snapshot, QUICK_SAMPLING, &found);
       }
       frond_txn_rollback(snapshot);

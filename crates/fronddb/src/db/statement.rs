@@ -41,18 +41,16 @@ pub(crate) struct Statement {
 impl Statement {
     /// The snapshot for a plain read at READ COMMITTED.
     pub(crate) fn snapshot(&mut self, acquire: impl FnOnce() -> Snapshot) -> Arc<Snapshot> {
-        if !self.is_open {
-            return Arc::new(acquire());
-        }
-        self.snapshot.get_or_insert_with(|| Arc::new(acquire())).clone()
+        Self::hold(self.is_open, &mut self.snapshot, acquire)
     }
 
     /// The snapshot for a cursor that sees what is committed, below REPEATABLE READ: another one than plain reads have.
     pub(crate) fn walk_snapshot(&mut self, acquire: impl FnOnce() -> Snapshot) -> Arc<Snapshot> {
-        if !self.is_open {
-            return Arc::new(acquire());
-        }
-        self.walk_snapshot.get_or_insert_with(|| Arc::new(acquire())).clone()
+        Self::hold(self.is_open, &mut self.walk_snapshot, acquire)
+    }
+
+    fn hold(is_open: bool, slot: &mut Option<Arc<Snapshot>>, acquire: impl FnOnce() -> Snapshot) -> Arc<Snapshot> {
+        if is_open { slot.get_or_insert_with(|| Arc::new(acquire())).clone() } else { Arc::new(acquire()) }
     }
 
     fn turn(&mut self, is_open: bool) {
