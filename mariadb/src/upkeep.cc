@@ -191,14 +191,15 @@ private:
 
 namespace {
 
-/* What CHECK TABLE … EXTENDED has found in the stored bytes of the whole database, which a statement reads once, for all of its tables and partitions. */
+/* What CHECK TABLE … EXTENDED has found in the stored bytes of the whole database, which a statement reads once for a table, for all of its partitions. */
 struct Stored_damage {
   static constexpr size_t FINDINGS_MAX= 100000;
   struct Finding {
     uint32_t tree, tree_last;
     std::string words;
   };
-  query_id_t query= 0; /* of the statement that has read all of it */
+  query_id_t query= 0; /* of the statement that has read all of it, for this table */
+  const TABLE_SHARE *table= nullptr;
   std::vector<Finding> list;
 };
 
@@ -382,7 +383,7 @@ bool Table_check::stored_progress(void *context, const frond_check_progress *pro
 int Table_check::check_stored_bytes()
 {
   thd_proc_info(thd, "checking stored bytes");
-  if (stored_damage.query != thd->query_id) {
+  if (stored_damage.query != thd->query_id || stored_damage.table != table->s) {
     stored_damage= {};
     frond_status status= frond_db_check(database, stored_finding, stored_progress, this, nullptr);
     if (status == FROND_CANCELLED)
@@ -392,6 +393,7 @@ int Table_check::check_stored_bytes()
       return 0;
     }
     stored_damage.query= thd->query_id;
+    stored_damage.table= table->s;
   }
   const Table_share &share= *file.share;
   for (const Stored_damage::Finding &finding : stored_damage.list) {
