@@ -390,6 +390,7 @@ impl TxnCore {
         let writer = state.writer.clone().filter(|_| state.written.is_some_and(|written| written >= from));
         if let Some(writer) = &writer {
             self.engine.past_full_log(0, || true, || self.engine.log_abort_steps(writer.txn, from, to))?;
+            writer.locker.has_undone();
         }
         let undone = state.catalog.undo_from(from);
         self.engine.undo_catalog(&undone);

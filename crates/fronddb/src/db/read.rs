@@ -261,7 +261,7 @@ impl TxnCore {
         }
     }
 
-    /// Waits for the end of another transaction, whose undecided change of an inner key was met.
+    /// Waits for another transaction, whose undecided change of an inner key was met, to end or to undo it.
     pub(crate) fn wait_for_txn(
         &self,
         state: &mut TxnState,
@@ -271,8 +271,13 @@ impl TxnCore {
         wait: Wait,
     ) -> Result<()> {
         let limit = self.lock_wait(wait);
-        let (tree, key) = split(key).unwrap_or((TreeId(0), key));
-        let waited = self.writer(state).locker.wait_for(txn, tree, key, mode, limit);
+        let locker = self.writer(state).locker.clone();
+        let is_there = || {
+            let _kept = self.engine.snapshots.acquire();
+            let (_, undecided) = self.engine.read_watching(&self.latest_view(state), key, true)?;
+            Ok(undecided.is_some())
+        };
+        let waited = locker.wait_for(txn, split(key).unwrap_or((TreeId(0), key)), mode, limit, is_there);
         waited.map_err(|error| self.lock_failed(state, error))
     }
 

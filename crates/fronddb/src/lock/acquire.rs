@@ -98,7 +98,8 @@ impl Inner {
         wait: Option<Wait>,
     ) -> Result<Attempt> {
         // L4: numbered before it looks at the ranges.
-        let request = Request { owner, mode, seq: self.next_seq.fetch_add(1, Ordering::SeqCst), wait };
+        let request =
+            Request { owner, mode, seq: self.next_seq.fetch_add(1, Ordering::SeqCst), wait, is_implicit: false };
         let deadline = self.deadline(wait);
         let mut queued = false;
         let mut told = Told::new(self, owner);

@@ -56,7 +56,7 @@ impl Inner {
         let Some((id, seq)) = self.register_range(owner, &span, mode) else {
             return Ok(Attempt::Granted(Granted::Already));
         };
-        let request = Request { owner, mode, seq, wait };
+        let request = Request { owner, mode, seq, wait, is_implicit: false };
         let deadline = self.deadline(wait);
         let mut queued = false;
         let mut told = Told::new(self, owner);

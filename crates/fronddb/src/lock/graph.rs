@@ -53,6 +53,8 @@ pub(super) struct Waiting {
     pub(super) mode: Mode,
     pub(super) seq: u64,
     pub(super) since_micros: u64,
+    /// See [`super::wait::Request`].
+    pub(super) is_implicit: bool,
     pub(super) blockers: Blockers,
     /// Examine the request again.
     pub(super) poked: bool,
@@ -162,6 +164,11 @@ impl Graph {
             Some(high) => wait.low <= *key && key < high,
             None => wait.low == *key,
         });
+    }
+
+    /// `owner` has undone some of what it has written: those who may have waited for that, and for no lock, examine themselves again.
+    pub(super) fn undone(&mut self, owner: &Owner) {
+        self.poke_followers(owner, |wait, _| wait.is_implicit);
     }
 
     /// Drops those of the edges to `owner` whose cause may be gone, and has their sources examined again. The other edges
@@ -312,6 +319,7 @@ mod tests {
             mode: Mode::Exclusive,
             seq,
             since_micros: 0,
+            is_implicit: false,
             blockers: Blockers::new(),
             poked: false,
             doomed: None,

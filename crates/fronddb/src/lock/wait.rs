@@ -24,6 +24,8 @@ pub(super) struct Request<'a> {
     pub(super) seq: u64,
     /// `None`: answer `Busy` rather than wait.
     pub(super) wait: Option<Wait>,
+    /// It asks for no lock: see `implicit`.
+    pub(super) is_implicit: bool,
 }
 
 impl Request<'_> {
@@ -179,6 +181,7 @@ impl<'a, 'r> Search<'a, 'r> {
                 mode: request.mode,
                 seq: request.seq,
                 since_micros: micros,
+                is_implicit: request.is_implicit,
                 blockers: Blockers::new(),
                 poked: false,
                 doomed: None,

@@ -322,6 +322,47 @@ fn implicit_waits_are_in_the_graph_and_can_be_cancelled() {
 }
 
 #[test]
+fn who_waits_for_an_entry_goes_on_when_its_writer_undoes_it() {
+    let (_storage, db, rows, index) = table();
+    let writer = begin(&db);
+    insert(&writer, &rows, &index, b"z", b"kept").unwrap();
+    let savepoint = writer.savepoint().unwrap();
+    // Whichever comes first: the reader's look, its registration or the undoing.
+    for round in 0..200 {
+        insert(&writer, &rows, &index, b"k", b"undone").unwrap();
+        let reader = patient(&db, GAPS[round % 2]);
+        std::thread::scope(|scope| {
+            let found = scope.spawn(|| scan(&reader, &index, Some(LockMode::Exclusive), round % 3 == 0));
+            if round < 4 {
+                until_someone_waits(&db);
+            } else {
+                (0..round * 20).for_each(|_| std::hint::spin_loop());
+            }
+            writer.rollback_to(savepoint).unwrap();
+            assert_eq!(found.join().unwrap().unwrap(), 0, "round={round}");
+        });
+    }
+    // What it undoes elsewhere lets nobody by.
+    insert(&writer, &rows, &index, b"k", b"kept").unwrap();
+    let later = writer.savepoint().unwrap();
+    insert(&writer, &rows, &index, b"l", b"undone").unwrap();
+    let reader = at(&db, Isolation::RepeatableRead, Duration::from_millis(50));
+    std::thread::scope(|scope| {
+        let found = scope.spawn(|| scan(&reader, &index, Some(LockMode::Shared), false));
+        until_someone_waits(&db);
+        writer.rollback_to(later).unwrap();
+        assert_eq!(kind(found.join().unwrap()), Some(ErrorKind::LockTimeout));
+    });
+    let reader = patient(&db, Isolation::RepeatableRead);
+    std::thread::scope(|scope| {
+        let found = scope.spawn(|| scan(&reader, &index, Some(LockMode::Shared), false));
+        until_someone_waits(&db);
+        writer.commit().unwrap();
+        assert_eq!(found.join().unwrap().unwrap(), 1);
+    });
+}
+
+#[test]
 fn entries_of_a_prepared_transaction_are_waited_for_also_after_a_restart() {
     let (storage, db, rows, index) = table();
     let writer = begin(&db);
