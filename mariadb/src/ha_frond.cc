@@ -674,13 +674,13 @@ bool ha_frond::restore_differs(const Key_codec &codec, const uchar *a, const uch
   return !same(slice(compare_key), slice(compare_other));
 }
 
-/* Whether others changed a row, which is locked, after the snapshot that plain reads of the transaction see. What it writes goes over the
+/* Whether others changed a row, which is locked, after the snapshot that plain reads of the transaction, or of the statement, see. What it writes goes over the
    latest row, so these reads see of the row: what it writes, and the entries that the row had in the snapshot. So all entries
    are written, also those that are the latest row's already, and is_entry_seen tells the others from them. */
 int ha_frond::look_overtaken(const Bytes &key, bool *overtaken)
 {
   *overtaken= false;
-  if (session->read_committed() || table_share->keys == (has_primary_key() ? 1U : 0U))
+  if (session->read_uncommitted() || table_share->keys == (has_primary_key() ? 1U : 0U))
     return 0;
   frond_status status= frond_txn_changed_after_snapshot(txn(), share->primary, slice(key), overtaken);
   if (status == FROND_OK && *overtaken)
@@ -692,7 +692,7 @@ int ha_frond::look_overtaken(const Bytes &key, bool *overtaken)
    are seen all the same. What a row had itself that was not overtaken is nobody else's in the snapshot. */
 frond_status ha_frond::look_hidden()
 {
-  if (session->read_committed())
+  if (session->read_uncommitted())
     return FROND_OK;
   const bool overtaken= session->has_overtaken(share->primary);
   frond_status status= FROND_OK;

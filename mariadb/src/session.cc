@@ -158,6 +158,8 @@ int Session::statement_begin(THD *thd, int64_t wait_ms, bool again)
   if (begins || tables_locked == 0 || (again && !thd->in_sub_stmt)) {
     frond_txn_begin_statement(transaction);
     locked_rows.begin_statement();
+    if (read_committed())
+      forget_snapshot();
   }
   return 0;
 }
@@ -195,10 +197,15 @@ void Session::forget()
   ordered= false;
   clear(&changed);
   clear(&counted);
-  clear(&overtaken);
-  clear(&hidden);
+  forget_snapshot();
   locked_rows.clear();
   drop_waiting();
+}
+
+void Session::forget_snapshot()
+{
+  clear(&overtaken);
+  clear(&hidden);
 }
 
 void Session::rows_changed()

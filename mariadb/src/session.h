@@ -84,8 +84,8 @@ public:
   void changed_rows(const std::shared_ptr<Counters> &counters) { changed.insert(counters); }
   void counted_rows(const std::shared_ptr<Counters> &counters) { counted.insert(counters); }
 
-  /* The transaction has written a row of a table that others had changed after its snapshot: in what its plain reads see, entries of the
-     row as it was in the snapshot are left beside those that it wrote. */
+  /* The transaction has written a row of a table that others had changed after the snapshot of its plain reads, at READ COMMITTED the
+     statement's: in what these see, entries of the row as it was in the snapshot are left beside those that it wrote. */
   void overtook(const frond_tree *rows) { overtaken.insert(frond_tree_id(rows)); }
   bool has_overtaken(const frond_tree *rows) const { return !overtaken.empty() && overtaken.count(frond_tree_id(rows)) > 0; }
 
@@ -127,6 +127,7 @@ private:
   int undone_to_mark(THD *thd, frond_status status);
   void end_statement();
   void forget();
+  void forget_snapshot();
   void rows_changed();
   void rows_undone();
   void drop_waiting()

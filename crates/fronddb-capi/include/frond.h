@@ -410,8 +410,9 @@ enum {
 frond_status frond_txn_get(frond_txn *txn, const frond_tree *tree, frond_slice key, frond_slice *value);
 /* Whether key has a value; does not load it and leaves values lent before valid. */
 frond_status frond_txn_contains(frond_txn *txn, const frond_tree *tree, frond_slice key, bool *found);
-/* Whether others have committed a change of key after the transaction's snapshot: then a locking read or a write of it meets
- * another row than its plain reads see. Stays so as long as key is locked. False where it has taken no snapshot that lasts. */
+/* Whether others have committed a change of key after the snapshot that the transaction's plain reads see, which at
+ * FROND_ISOLATION_READ_COMMITTED is the statement's: then a locking read or a write of it meets another row than they do.
+ * Stays so as long as key is locked and the snapshot lasts. False where no such snapshot was taken. */
 frond_status frond_txn_changed_after_snapshot(frond_txn *txn, const frond_tree *tree, frond_slice key, bool *changed);
 /* Whether the transaction has taken a snapshot that lasts until its end: it does at its first plain read at
  * FROND_ISOLATION_REPEATABLE_READ, and at once with FROND_TXN_CONSISTENT_SNAPSHOT. False for NULL, and after its end. */
@@ -465,7 +466,8 @@ enum {
   FROND_CURSOR_LATEST = 64,    /* without lock: sees what is committed when it is moved by key or to an end */
   FROND_CURSOR_ADDED = 128,    /* the same, and with it what others have written since or not committed, but not what they have
                                 * deleted since or not committed: for who locks what it finds and looks again then */
-  FROND_CURSOR_OTHERS = 256,   /* without lock: as FROND_CURSOR_COMMITTED, and does not see what its transaction has written */
+  FROND_CURSOR_OTHERS = 256,   /* without lock: as plain reads, at read uncommitted as FROND_CURSOR_COMMITTED, but for what its
+                                * transaction has written */
   FROND_CURSOR_PEEK = 512,     /* with lock, at read committed and below: stops at rows that others hold without waiting, shows them as
                                 * they were committed last and does not lock them. FROND_MOVE_AGAIN takes one */
   FROND_CURSOR_GIVE_UP = 1024  /* without lock, for samples: gives up once it has passed over more than 1,000 keys without a row in all

@@ -113,6 +113,11 @@ impl TxnState {
         self.snapshot.as_ref().map(|snapshot| snapshot.number())
     }
 
+    /// The number of the snapshot that plain reads see, where one was taken that they go on to see.
+    pub(crate) fn read_snapshot(&self) -> Option<CommitNumber> {
+        self.held_snapshot().or_else(|| self.statement.held_snapshot())
+    }
+
     /// The step for a write about to be made; when it is to be `alone`, one that nothing was written in.
     pub(crate) fn step_to_write(&mut self, alone: bool) -> Result<u32> {
         let step = if alone { self.unwritten_step() } else { self.step };

@@ -306,7 +306,8 @@ impl Cursor {
         let snapshot = match (self.lock, self.sees) {
             (Some(_), _) => None,
             (None, Sees::Level) => core.snapshot(state),
-            (None, Sees::Committed | Sees::Others) => core.committed_snapshot(state),
+            (None, Sees::Committed) => core.committed_snapshot(state),
+            (None, Sees::Others) => core.snapshot(state).or_else(|| core.committed_snapshot(state)),
             (None, Sees::Latest | Sees::Added) => Some(Arc::new(core.engine.snapshots.acquire())),
         };
         let same = |source: &Source| {

@@ -338,7 +338,7 @@ pub enum Sees {
     /// The same, and with it what others have written since or not committed, but not what they have deleted since or not
     /// committed: a row that moves is met where it was and where it comes to be.
     Added,
-    /// As [`Sees::Committed`], without what the transaction itself has written.
+    /// What its plain reads see, at READ UNCOMMITTED as [`Sees::Committed`], without what the transaction itself has written.
     Others,
 }
 

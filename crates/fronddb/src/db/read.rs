@@ -155,7 +155,7 @@ impl TxnCore {
         check_key(key)?;
         let state = self.active()?;
         self.check_tree(&state, &tree.inner)?;
-        let Some(snapshot) = state.held_snapshot() else { return Ok(false) };
+        let Some(snapshot) = state.read_snapshot() else { return Ok(false) };
         self.changed_after(&state, snapshot, &inner(tree.id(), key))
     }
 

@@ -18,7 +18,7 @@ use super::options::Isolation;
 use super::tree_handle::Tree;
 use crate::base::checksum::key_hash;
 use crate::base::key::{check_key, inner, split, write_inner};
-use crate::base::{Result, TreeId};
+use crate::base::{CommitNumber, Result, TreeId};
 use crate::lock::Granted;
 use crate::txn::Snapshot;
 
@@ -42,6 +42,11 @@ impl Statement {
     /// The snapshot for a plain read at READ COMMITTED.
     pub(crate) fn snapshot(&mut self, acquire: impl FnOnce() -> Snapshot) -> Arc<Snapshot> {
         Self::hold(self.is_open, &mut self.snapshot, acquire)
+    }
+
+    /// The number of the snapshot that plain reads have been given.
+    pub(crate) fn held_snapshot(&self) -> Option<CommitNumber> {
+        self.snapshot.as_ref().map(|snapshot| snapshot.number())
     }
 
     /// The snapshot for a cursor that sees what is committed, below REPEATABLE READ: another one than plain reads have.

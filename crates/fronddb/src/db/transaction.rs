@@ -149,10 +149,10 @@ impl Transaction {
         self.core.active().is_ok_and(|state| state.held_snapshot().is_some())
     }
 
-    /// Whether others have committed a change of `key` after this transaction's snapshot: then a locking read or a write of it
-    /// meets another row than its plain reads see. It is to be asked with the key locked, and stays so as long as it is:
-    /// without the lock it may miss what is being committed. False where the transaction has
-    /// taken no snapshot that lasts.
+    /// Whether others have committed a change of `key` after the snapshot that this transaction's plain reads see, which at
+    /// [`Isolation::ReadCommitted`] is the statement's: then a locking read or a write of it meets another row than they do.
+    /// It is to be asked with the key locked, and stays so as long as it is and the snapshot lasts: without the lock it may
+    /// miss what is being committed. False where no such snapshot was taken.
     ///
     /// # Errors
     /// As [`Transaction::get`].

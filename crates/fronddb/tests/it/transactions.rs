@@ -113,6 +113,28 @@ fn a_key_that_others_changed_after_the_snapshot_is_told_from_one_they_did_not() 
 }
 
 #[test]
+fn at_read_committed_that_is_told_of_the_snapshot_of_the_statement() {
+    let (_storage, db, tree) = fresh();
+    let txn = at(&db, Isolation::ReadCommitted);
+    let changed = || txn.changed_after_snapshot(&tree, b"k").unwrap();
+    assert_eq!(txn.get(&tree, b"k").unwrap(), None);
+    db.put(&tree, b"k", b"1").unwrap();
+    assert!(!changed(), "outside of statements each read sees what there is");
+    txn.begin_statement().unwrap();
+    db.put(&tree, b"k", b"2").unwrap();
+    assert!(!changed(), "it has read nothing yet");
+    assert!(txn.get(&tree, b"k").unwrap().is_some_and(|value| value[..] == *b"2"));
+    db.put(&tree, b"k", b"3").unwrap();
+    assert!(changed());
+    txn.put(&tree, b"k", b"4").unwrap();
+    assert!(changed(), "also when it has written over it");
+    txn.begin_statement().unwrap();
+    assert!(!changed());
+    assert!(txn.get(&tree, b"k").unwrap().is_some_and(|value| value[..] == *b"4"));
+    assert!(!changed());
+}
+
+#[test]
 fn an_insert_sees_the_row_that_an_update_of_the_same_batch_gives() {
     let (_storage, db, tree) = fresh();
     let mut first = Vec::new();

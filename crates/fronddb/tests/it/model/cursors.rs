@@ -253,7 +253,8 @@ impl World {
             (false, Sees::Level | Sees::Committed | Sees::Others, Isolation::RepeatableRead) => {
                 Base::Fixed(of_tree(&self.snapshot(at).map, tree))
             }
-            (false, Sees::Committed | Sees::Others, Isolation::ReadCommitted | Isolation::ReadUncommitted) => {
+            (false, Sees::Committed, Isolation::ReadCommitted)
+            | (false, Sees::Committed | Sees::Others, Isolation::ReadUncommitted) => {
                 Base::Fixed(of_tree(&self.walked(at), tree))
             }
             (false, Sees::Level | Sees::Committed | Sees::Others, _) => Base::Fixed(of_tree(&self.statement(at), tree)),
