@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <map>
 #include <set>
+#include <sstream>
+#include <tuple>
 
 #include "ddl_log.h"
 #include "sql_table.h"
@@ -21,19 +23,23 @@ namespace frond {
 
 namespace {
 
-/* Paths of the tables ("./schema/table") whose creation or removal the server's log of DDL statements found under way. The log
-   is a file of blocks: a header, then entries; a statement under way has an entry to be executed, which leads to the others. */
-std::set<std::string> tables_under_way;
-
-/* Of a table that it found being renamed, "schema/table". */
+/* Names of a table that was being renamed, "schema/table". */
 struct Renaming {
   std::string from, to;
+
+  bool operator<(const Renaming &other) const { return std::tie(from, to) < std::tie(other.from, other.to); }
 };
 
-/* What an ALTER TABLE in place was about to do to partitioned tables: their new names; and the paths ("./schema/#sql-alter…") under which it described
-   the new tables. */
-std::vector<Renaming> renamed_by_alter;
-std::vector<std::string> altered_paths;
+/* What the server's log of DDL statements found under way, for after the server's recovery. The log is a file of blocks: a header, then entries;
+   a statement under way has an entry to be executed, which leads to the others. */
+struct Under_way {
+  std::set<std::string> tables;   /* paths ("./schema/table") of those that were being created or dropped */
+  std::set<Renaming> altered_to;  /* what an ALTER TABLE in place was about to rename partitioned tables to */
+  std::set<std::string> altered;  /* and the paths ("./schema/#sql-alter…") under which it described the new ones */
+
+  bool empty() const { return tables.empty() && altered_to.empty() && altered.empty(); }
+};
+Under_way under_way;
 
 /* Where things are, in the header and in an entry; numbers are little endian. */
 constexpr size_t HEADER_BLOCK_BYTES= 4, HEADER_NAMES= 6, HEADER_BYTES= 8;
@@ -77,7 +83,7 @@ void read_entry(const std::string &entry, size_t names, std::vector<Renaming> *r
       break; /* what is in the engine was there before */
     /* fall through */
   case DDL_LOG_DROP_TABLE_ACTION:
-    tables_under_way.insert(entry_name(entry, names, NAME_PATH));
+    under_way.tables.insert(entry_name(entry, names, NAME_PATH));
     break;
   case DDL_LOG_RENAME_TABLE_ACTION:
     if (bytes[ENTRY_PHASE] == DDL_LOG_FINAL_PHASE)
@@ -92,9 +98,9 @@ void read_entry(const std::string &entry, size_t names, std::vector<Renaming> *r
         (phase != DDL_ALTER_TABLE_PHASE_PREPARE_INPLACE && phase != DDL_ALTER_TABLE_PHASE_INPLACE &&
          phase != DDL_ALTER_TABLE_PHASE_INPLACE_COPIED))
       break;
-    altered_paths.push_back(entry_name(entry, names, NAME_PATH));
+    under_way.altered.insert(entry_name(entry, names, NAME_PATH));
     if (flags & DDL_LOG_FLAG_ALTER_RENAME)
-      renamed_by_alter.push_back(renaming(NAME_NEW_TABLE));
+      under_way.altered_to.insert(renaming(NAME_NEW_TABLE));
     break;
   }
   default:
@@ -122,6 +128,71 @@ void read_ddl_log(const std::string &log, std::vector<Renaming> *renamings)
       read_entry(log.substr(at * block_bytes, block_bytes), names, renamings);
     }
   }
+}
+
+/* The server empties its log when it has recovered. What it found under way is kept here until what is left has been dropped, in case this start is
+   killed before: a line for each, tabs between its words. No name in a path has such characters. */
+constexpr const char *KEPT_FILE= "frond_ddl_recovery.log";
+constexpr const char *KEPT_TABLE= "table", *KEPT_ALTERED= "altered", *KEPT_RENAMED= "renamed";
+
+std::string read_file(const char *path)
+{
+  std::string contents;
+  FILE *file= fopen(path, "rb");
+  if (!file)
+    return contents;
+  std::string part(IO_SIZE, 0);
+  size_t bytes;
+  while ((bytes= fread(&part[0], 1, part.size(), file)) > 0 && contents.size() < DDL_LOG_BYTES_MAX)
+    contents.append(part, 0, bytes);
+  fclose(file);
+  return contents;
+}
+
+void read_kept()
+{
+  std::istringstream lines(read_file(KEPT_FILE));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string what, first, second;
+    std::getline(words, what, '\t');
+    std::getline(words, first, '\t');
+    std::getline(words, second, '\t');
+    if (what == KEPT_TABLE)
+      under_way.tables.insert(first);
+    else if (what == KEPT_ALTERED)
+      under_way.altered.insert(first);
+    else if (what == KEPT_RENAMED)
+      under_way.altered_to.insert({first, second});
+  }
+}
+
+/* Whole or not at all, and for good: what it is kept for is a machine that fails once more. */
+bool write_kept(const std::string &contents)
+{
+  const std::string unfinished= std::string(KEPT_FILE) + ".new";
+  File file= my_create(unfinished.c_str(), 0, O_WRONLY | O_TRUNC, MYF(0));
+  if (file < 0)
+    return false;
+  bool written= my_write(file, reinterpret_cast<const uchar *>(contents.data()), contents.size(), MYF(MY_NABP)) == 0 &&
+                my_sync(file, MYF(0)) == 0;
+  written= my_close(file, MYF(0)) == 0 && written;
+  return written && my_rename(unfinished.c_str(), KEPT_FILE, MYF(MY_SYNC_DIR)) == 0;
+}
+
+void keep_under_way()
+{
+  if (under_way.empty())
+    return;
+  std::ostringstream lines;
+  for (const std::string &table : under_way.tables)
+    lines << KEPT_TABLE << '\t' << table << '\n';
+  for (const std::string &path : under_way.altered)
+    lines << KEPT_ALTERED << '\t' << path << '\n';
+  for (const Renaming &renaming : under_way.altered_to)
+    lines << KEPT_RENAMED << '\t' << renaming.from << '\t' << renaming.to << '\n';
+  if (!write_kept(lines.str()))
+    sql_print_warning("FROND: what DDL was cut short could not be kept for another start, file=%s: %s", KEPT_FILE, strerror(my_errno));
 }
 
 /* A tree that no definition names yet: of an index, with metadata. Other index trees have none. */
@@ -201,22 +272,20 @@ Partitions judge_partitions(const std::string &table)
 {
   if (!is_absent(definition_file(table)))
     return Partitions::used;
-  return tables_under_way.count("./" + table) ? Partitions::orphaned : Partitions::unclear;
+  return under_way.tables.count("./" + table) ? Partitions::orphaned : Partitions::unclear;
 }
 
 /* What the server's recovery does not know of an ALTER TABLE that changes a partitioned table in place. */
 void finish_alters()
 {
-  for (const Renaming &renaming : renamed_by_alter)
+  for (const Renaming &renaming : under_way.altered_to)
     put_partitions_back(renaming);
-  renamed_by_alter.clear();
-  for (const std::string &path : altered_paths)
+  for (const std::string &path : under_way.altered)
     if (is_absent(path + ".frm"))
       unlink((path + ".par").c_str());
-  altered_paths.clear();
 }
 
-/* All trees of partitions that nobody uses go by one transaction: what says so does not last beyond this start. */
+/* All trees of partitions that nobody uses go by one transaction: what says so does not last beyond this start, once it serves. */
 void drop_orphaned_partitions()
 {
   std::map<std::string, Partitions> judged;
@@ -232,7 +301,6 @@ void drop_orphaned_partitions()
       orphans.push_back(tree.name);
     return frond_status(FROND_OK);
   });
-  tables_under_way.clear();
   std::vector<uint64_t> gone;
   frond_status status= orphans.empty() ? frond_status(FROND_OK) : in_transaction([&](frond_txn *txn) {
     frond_status dropped= FROND_OK;
@@ -340,22 +408,13 @@ void drop_schema(THD *thd, const char *path)
 
 void before_ddl_recovery()
 {
-  tables_under_way.clear();
-  renamed_by_alter.clear();
-  altered_paths.clear();
+  under_way= Under_way();
+  read_kept();
   char path[FN_REFLEN];
   fn_format(path, opt_ddl_recovery_file, mysql_real_data_home, ".log", MYF(MY_REPLACE_EXT));
-  FILE *file= fopen(path, "rb");
-  if (!file)
-    return;
-  std::string log;
-  char part[IO_SIZE];
-  size_t bytes;
-  while ((bytes= fread(part, 1, sizeof part, file)) > 0 && log.size() < DDL_LOG_BYTES_MAX)
-    log.append(part, bytes);
-  fclose(file);
   std::vector<Renaming> renamings;
-  read_ddl_log(log, &renamings);
+  read_ddl_log(read_file(path), &renamings);
+  keep_under_way();
   for (const Renaming &renaming : renamings)
     put_partitions_back(renaming);
 }
@@ -365,6 +424,9 @@ void drop_leftovers()
   finish_alters();
   drop_unused_trees();
   drop_orphaned_partitions();
+  if (!under_way.empty())
+    unlink(KEPT_FILE);
+  under_way= Under_way();
 }
 
 } // namespace frond

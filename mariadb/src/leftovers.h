@@ -12,8 +12,10 @@
    needs all three under one name, and stops at the first partition that is not there. So what went ahead is put back where
    the .frm is, before that recovery: it moves all of them or none, and may want to give their names to another table. After an ALTER TABLE
    which renames a partitioned table and changes it in place, the server's recovery moves the .frm alone, and the rest follows it;
-   and a list of partitions goes that any ALTER TABLE in place has made under a name of its own. (A second kill, after the server's recovery and before
-   that, leaves them.)
+   and a list of partitions goes that any ALTER TABLE in place has made under a name of its own.
+
+   What the server's log said is kept in a file of this engine's (frond_ddl_recovery.log in the server's data directory) from before the server's
+   recovery, which empties that log, until all this is done: so a start that is killed in between has not forgotten it.
 
    A partition is dropped only when two things say so: the server's log of DDL statements, as it was found at start, was about
    to create or drop the table, and the table has no .frm after the server's recovery. A data directory that lacks such files
