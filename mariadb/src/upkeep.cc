@@ -128,6 +128,21 @@ template <typename Use> int walk_tree(frond_txn *txn, const frond_tree *tree, bo
   return error;
 }
 
+/* Calls use(snapshot) with a transaction that sees what is committed now; KILL ends what it does. */
+template <typename Use> frond_status with_snapshot(THD *thd, Use use)
+{
+  frond_txn *snapshot;
+  frond_status status= frond_db_snapshot(database, &snapshot);
+  if (status != FROND_OK)
+    return status;
+  {
+    Killable heard(Session::of(thd), snapshot);
+    status= use(snapshot);
+  }
+  frond_txn_rollback(snapshot);
+  return status;
+}
+
 /* A frond_compact_fn: progress in the process list; KILL ends it. */
 bool report_compaction(void *context, const frond_compact_progress *progress)
 {
@@ -450,24 +465,21 @@ int Table_check::run(uint flags)
 
 int ha_frond::check(THD *thd, HA_CHECK_OPT *options)
 {
-  frond_txn *snapshot;
-  frond_status status= frond_db_snapshot(database, &snapshot);
-  if (status != FROND_OK) {
+  int outcome= HA_ADMIN_FAILED;
+  frond_status status= with_snapshot(thd, [&](frond_txn *snapshot) {
+    Table_check check(*this, thd, snapshot);
+    const int error= is_killed(thd) ? HA_ERR_ABORTED_BY_USER : check.run(options->flags);
+    if (error)
+      tell_failure(thd, table, "check", error == HA_ERR_ABORTED_BY_USER, error_words(error));
+    if (error == HA_ERR_CRASHED || check.findings() > 0)
+      outcome= HA_ADMIN_CORRUPT;
+    else if (!error)
+      outcome= HA_ADMIN_OK;
+    return frond_status(FROND_OK);
+  });
+  if (status != FROND_OK)
     tell(thd, table, "check", "error", last_message());
-    return HA_ADMIN_FAILED;
-  }
-  Table_check check(*this, thd, snapshot);
-  int error;
-  {
-    Killable heard(Session::of(thd), snapshot);
-    error= is_killed(thd) ? HA_ERR_ABORTED_BY_USER : check.run(options->flags);
-  }
-  if (error)
-    tell_failure(thd, table, "check", error == HA_ERR_ABORTED_BY_USER, error_words(error));
-  frond_txn_rollback(snapshot);
-  if (error == HA_ERR_CRASHED || check.findings() > 0)
-    return HA_ADMIN_CORRUPT;
-  return error ? HA_ADMIN_FAILED : HA_ADMIN_OK;
+  return outcome;
 }
 
 int ha_frond::optimize(THD *thd, HA_CHECK_OPT *)
@@ -488,16 +500,8 @@ int ha_frond::optimize(THD *thd, HA_CHECK_OPT *)
 
 int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
 {
-  frond_txn *snapshot;
-  frond_status status= frond_db_snapshot(database, &snapshot);
   Key_statistics found;
-  if (status == FROND_OK) {
-    {
-      Killable heard(Session::of(thd), snapshot);
-      status= sample_indexes(snapshot, ANALYZE_SAMPLING, &found);
-    }
-    frond_txn_rollback(snapshot);
-  }
+  frond_status status= with_snapshot(thd, [&](frond_txn *snapshot) { return sample_indexes(snapshot, ANALYZE_SAMPLING, &found); });
   if (status == FROND_OK)
     status= share->keep_analyzed_statistics(found);
   if (status == FROND_OK)
@@ -544,16 +548,9 @@ void ha_frond::read_index_statistics(uint info_flag)
     return;
   }
   if (!(info_flag & HA_STATUS_OPEN) && share->take_index_sampling(stats.records)) {
-    frond_txn *snapshot;
     Key_statistics found;
-    frond_status status= frond_db_snapshot(database, &snapshot);
-    if (status == FROND_OK) {
-      {
-        Killable heard(Session::of(ha_thd()), snapshot);
-        status= sample_indexes(snapshot, QUICK_SAMPLING, &found);
-      }
-      frond_txn_rollback(snapshot);
-    }
+    frond_status status=
+        with_snapshot(ha_thd(), [&](frond_txn *snapshot) { return sample_indexes(snapshot, QUICK_SAMPLING, &found); });
     /* A statement that is killed while it looks must not take away what is known. */
     if (status == FROND_OK)
       share->set_index_statistics(found);
