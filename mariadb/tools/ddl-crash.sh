@@ -9,15 +9,15 @@
 #   - the transfers' sum is what it was
 # Every second round runs with a binary log, which takes part in the recovery of DDL.
 #
-# Environment: SEED (1), FROND_DATA (target/mariadb/ddl-crash/data).
+# Environment: SEED (1). Its server has a folder of its own, target/mariadb/ddl-crash, which is emptied first.
 
 source "$(dirname "$0")/common.sh"
 
 kills=${1:-20}
 seed=${SEED:-1}
-export FROND_DATA=${FROND_DATA:-$out/ddl-crash/data}
+work=$out/ddl-crash
+export FROND_DATA=$work/data # not the caller's: that is where a server of his has its data
 server=$repo/mariadb/tools/server.sh
-work=$(dirname "$FROND_DATA")
 sessions=3
 accounts=500
 

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Packs the built plugin as mariadb-plugin-frond for Debian, into target/mariadb. It depends on exactly the server version
 # that it was built for, because the server loads no other; so it is built anew for each of the server's point releases.
-# Installing it puts a file into /etc/mysql, upon which Debian's server package restarts the server by itself.
+# Installing it restarts the server, which then has the engine: Debian's server package does that for a new file in /etc/mysql where there
+# is no systemd, and this one where there is.
+#
+# Environment: MARIADB_VERSION (pack for another server than this machine's).
 
 source "$(dirname "$0")/common.sh"
 
@@ -14,12 +17,21 @@ server_version=$(<"$stock/version") # 1:10.11.18-0+deb12u1
 upstream=${server_version#*:}
 upstream=${upstream%%-*}
 frond_version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$repo/Cargo.toml" | head -1)
-version=$frond_version+mariadb${server_version#*:} # grows with FROND's and, within one, with the server's
+# Grows with each change that is packed, or the packages' manager would take a new one for the old one; and with the server's version.
+if [ -z "$(git -C "$repo" status --porcelain 2>/dev/null || echo unknown)" ]; then
+    build=$(TZ=UTC0 git -C "$repo" log -1 --format=%cd.%h --abbrev=8 --date=format-local:%Y%m%d%H%M)
+else
+    build=$(date -u +%Y%m%d%H%M).local
+fi
+version=$frond_version+$build+mariadb${server_version#*:}
 architecture=$(dpkg --print-architecture)
 package=${name}_${version}_$architecture.deb
 
 on_this_machine=$(dpkg-query -W -f '${Version}' mariadb-server 2>/dev/null || true)
 if [ -n "$on_this_machine" ] && [ "$on_this_machine" != "$server_version" ]; then
+    [ "${MARIADB_VERSION:-}" = "$server_version" ] ||
+        die "this machine's server is $on_this_machine, and $stock holds $server_version: remove that folder and run 'make deb' again, or" \
+            "name another by FROND_SERVER_DIR; MARIADB_VERSION=$server_version packs for the one that it holds"
     say "note: this machine's server is $on_this_machine, and the package is for $server_version"
 fi
 
@@ -44,6 +56,16 @@ loose_frond = FORCE
 # default_storage_engine = FROND
 END
 echo /etc/mysql/mariadb.conf.d/frond.cnf >"$root/DEBIAN/conffiles"
+
+cat >"$root/DEBIAN/postinst" <<'END'
+#!/bin/sh
+set -e
+if [ "$1" = configure ] && [ -d /run/systemd/system ]; then
+    deb-systemd-invoke try-restart mariadb.service ||
+        echo "mariadb-plugin-frond: the server did not restart; see its error log: journalctl -u mariadb" >&2
+fi
+END
+chmod 755 "$root/DEBIAN/postinst"
 
 # The crates that are linked in (macros run in the compiler and are not), and the notices that they ask to pass on.
 (cd "$repo" && ${CARGO:-cargo} tree --quiet --locked -p fronddb-capi -e normal --prefix none -f '{p}|{l}') |
@@ -108,6 +130,7 @@ Description: FROND storage engine for MariaDB
 END
 (cd "$root" && find etc usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
 
+rm -f "$out/${name}"_*.deb
 dpkg-deb --root-owner-group --build "$root" "$out/$package" >/dev/null
 say "$out/$package"
 say "install it by: apt-get install $out/$package"

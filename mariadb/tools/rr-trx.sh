@@ -12,16 +12,16 @@
 # and the tests subtract them: NO_UNSIGNED_SUBTRACTION.
 # Those that fail are shown with what they printed, and the server's directory stays.
 #
-# Environment: ENGINE (FROND), SEED (1), FROND_DATA (target/mariadb/rr-trx/data).
+# Environment: ENGINE (FROND), SEED (1). Its server has a folder of its own, target/mariadb/rr-trx.
 
 source "$(dirname "$0")/common.sh"
 
 seconds=${1:-120}
 sessions=${2:-10}
 engine=${ENGINE:-FROND}
-export FROND_DATA=${FROND_DATA:-$out/rr-trx/data}
+work=$out/rr-trx
+export FROND_DATA=$work/data # not the caller's: that is where a server of his has its data
 server=$repo/mariadb/tools/server.sh
-work=$(dirname "$FROND_DATA")
 tests=$work/mysql-test
 suite=$tests/suite/engines/rr_trx
 SKIPPED=62 # what mariadb-test ends with after --skip

@@ -18,11 +18,13 @@ error_log=$run/error.log
 wait_seconds=${FROND_SERVER_WAIT:-120}
 free_megabytes_min=500
 
-# A socket's address holds 107 bytes; a deep checkout gets one in /tmp that is named after its folder.
-socket=$run/socket
-if [ "${#socket}" -gt 100 ]; then
-    socket=/tmp/frond-$(cksum <<<"$run" | cut -d' ' -f1).socket
+# Who reaches the socket is the server's root, without a password, so its folder is the caller's alone. A socket's address holds 107 bytes; a deep
+# checkout gets a folder in /tmp that is named after its own.
+socket_folder=$run
+if [ "${#run}" -gt 90 ]; then
+    socket_folder=/tmp/frond-$(id -u)-$(cksum <<<"$run" | cut -d' ' -f1)
 fi
+socket=$socket_folder/socket
 client=("$prefix/usr/bin/mariadb" --no-defaults --socket="$socket" --user=root --database=test)
 
 # The file outlives a machine that went down, and its number may be that of the machine's own server by now: ours is the one on
@@ -59,6 +61,7 @@ fill_plugin_dir() {
 create_data() {
     [ ! -d "$data/mysql" ] || return 0
     say "creating a data directory in $data"
+    : >"$run/new"
     rm -rf "$data.new"
     mkdir -p "$data.new"
     "$prefix/usr/bin/mariadb-install-db" --no-defaults --basedir="$prefix/usr" --datadir="$data.new" "${as_user[@]}" \
@@ -67,10 +70,28 @@ create_data() {
     mv "$data.new" "$data"
 }
 
+own_folders() {
+    local folder
+    for folder in "$run" "$socket_folder"; do
+        mkdir -p -m 700 "$folder"
+        [ -O "$folder" ] || die "$folder belongs to somebody else, who could reach the server there: remove it, or name another FROND_DATA"
+        chmod 700 "$folder"
+    done
+}
+
+# Whoever is on this machine could come by TCP.
+drop_accounts_without_password() {
+    [ -e "$run/new" ] || return 0
+    "${client[@]}" --batch --skip-column-names --execute="
+        SELECT CONCAT('DROP USER ', QUOTE(user), '@', QUOTE(host), ';') FROM mysql.global_priv WHERE user = 'root' AND host <> 'localhost'" |
+        "${client[@]}" || die "accounts of root without a password could not be dropped"
+    rm "$run/new"
+}
+
 start() {
     require_stock
     local pid network=(--skip-networking)
-    mkdir -p "$run"
+    own_folders
     if pid=$(server_pid); then
         say "already running, pid=$pid"
         [ "$plugin_dir/ha_frond.so" -ot "$pid_file" ] || say "its plugin is older than the built one: 'make server-stop' first"
@@ -79,7 +100,8 @@ start() {
     fi
     if [ -n "${PORT:-}" ]; then
         ! (: <"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null || die "port in use: something else listens on PORT=$PORT"
-        network=(--bind-address=127.0.0.1 --port="$PORT")
+        # Without names: one that comes from this machine by TCP is not root@localhost.
+        network=(--bind-address=127.0.0.1 --port="$PORT" --skip-name-resolve)
     fi
     enough_space
     fill_plugin_dir
@@ -108,7 +130,8 @@ start() {
         fi
         sleep 0.1
     done
-    say "it runs, pid=$pid data=$data error_log=$error_log${PORT:+ port=$PORT}"
+    drop_accounts_without_password
+    say "it runs, pid=$pid data=$data error_log=$error_log${PORT:+ port=$PORT, for accounts that you create (CREATE USER x@127.0.0.1 ...)}"
     show_client
 }
 

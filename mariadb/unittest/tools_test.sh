@@ -121,5 +121,15 @@ check "the one on our data is" status_is 0
 check "it is stopped, though its parent leaves a zombie" stops
 check "and has ended" ended
 
+# --- scripts that have a server of their own
+
+keeps() {
+    mkdir -p "$work/precious/session1"
+    touch "$work/precious/kept"
+    ! FROND_DATA=$work/precious/data "$tools/$1" 1 >/dev/null 2>&1 && [ -e "$work/precious/kept" ] && [ -e "$work/precious/session1" ]
+}
+check "ddl-crash.sh leaves alone what FROND_DATA names, and what is beside it" keeps ddl-crash.sh
+check "rr-trx.sh too" keeps rr-trx.sh
+
 echo "1..$tests"
 [ "$failed" -eq 0 ] || { echo "# $failed of $tests failed"; exit 1; }

@@ -58,7 +58,7 @@ impl Failure {
 
     /// An error of the engine, met while doing `what`.
     pub(crate) fn engine(what: impl Display, error: &Error) -> Failure {
-        let advice = advice(error.kind());
+        let advice = advice(error);
         let separator = if advice.is_empty() { "" } else { "; " };
         Failure::new(ENGINE + error.kind() as u8, format!("{what}: {error}{separator}{advice}"))
     }
@@ -81,10 +81,11 @@ impl Failure {
 }
 
 /// What to do about an error, for people.
-fn advice(kind: ErrorKind) -> &'static str {
-    match kind {
+fn advice(error: &Error) -> &'static str {
+    match error.kind() {
         ErrorKind::AlreadyOpen => "wait until the process that has it open is done with it",
         ErrorKind::NoSpace => "nothing is lost: make room and run this again",
+        ErrorKind::Io if error.is_refused() => "run this as the owner of the directory, or change its rights",
         ErrorKind::Io => "see the kernel's log for the disk's state",
         ErrorKind::Corruption => "`frond check` lists all damage, `frond salvage` rescues what is readable",
         ErrorKind::UnsupportedFormat => "use the version of frond that wrote it, or a newer one",
@@ -135,5 +136,11 @@ mod tests {
         assert_eq!(failure.code, 21);
         assert!(failure.message.starts_with("open demo: corruption: block does not match"));
         assert!(failure.message.contains("frond salvage"));
+        for (system, advice) in
+            [(std::io::ErrorKind::PermissionDenied, "owner of the directory"), (std::io::ErrorKind::Other, "kernel's log")]
+        {
+            let failure = Failure::engine("open demo", &Error::io("cannot open a file", system.into()));
+            assert!(failure.message.contains(advice), "{}", failure.message);
+        }
     }
 }

@@ -15,6 +15,8 @@ use frond_load::wire::{Connection, Failure};
 
 /// A server that does not answer by then is taken for hung.
 const START_SECONDS_MAX: u64 = 120;
+/// In a directory that a run has made, and a later one may therefore remove.
+const MARK: &str = "made-by-frond-client";
 /// The address of a socket holds 107 bytes.
 const SOCKET_PATH_BYTES_MAX: usize = 100;
 
@@ -230,10 +232,20 @@ impl Drop for Server {
 
 /// Removes what an earlier run left in `directory`.
 pub(crate) fn clear_directory(directory: &Path) -> Result<(), String> {
-    if !directory.exists() {
-        return Ok(());
+    let failed = |error: std::io::Error| format!("cannot clear {}: {error}", directory.display());
+    let mark = directory.join(MARK);
+    let is_empty = !directory.exists() || fs::read_dir(directory).map_err(failed)?.next().is_none();
+    if !is_empty {
+        if !mark.exists() {
+            return Err(format!(
+                "{} is not empty and was not made by this program: name another directory, or remove it",
+                directory.display()
+            ));
+        }
+        fs::remove_dir_all(directory).map_err(failed)?;
     }
-    fs::remove_dir_all(directory).map_err(|error| format!("cannot clear {}: {error}", directory.display()))
+    fs::create_dir_all(directory).and_then(|()| File::create(mark)).map_err(failed)?;
+    Ok(())
 }
 
 /// As root the server wants to be told that this is meant.
@@ -250,6 +262,20 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+
+    #[test]
+    fn a_directory_is_cleared_only_if_a_run_has_made_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = || fs::read_dir(directory.path()).unwrap().count();
+        fs::write(directory.path().join("of the user"), "").unwrap();
+        assert!(clear_directory(directory.path()).unwrap_err().contains("not made by this program"));
+        fs::remove_file(directory.path().join("of the user")).unwrap();
+        for _ in 0..2 {
+            clear_directory(directory.path()).unwrap();
+            assert_eq!(files(), 1);
+            fs::create_dir(directory.path().join("data")).unwrap();
+        }
+    }
 
     #[test]
     fn a_server_dies_with_who_started_it_even_when_nobody_drops_it() {

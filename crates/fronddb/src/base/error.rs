@@ -160,6 +160,12 @@ impl Error {
         Error { kind: ErrorKind::Corruption, ..self }
     }
 
+    /// True when the system refused for want of rights, or because the file system is read-only.
+    pub fn is_refused(&self) -> bool {
+        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        self.system().is_some_and(|error| matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem))
+    }
+
     /// What the operating system said, if it said something.
     pub(crate) fn system(&self) -> Option<&std::io::Error> {
         self.source.as_deref()
