@@ -136,9 +136,10 @@ mod tests {
         assert_eq!(failure.code, 21);
         assert!(failure.message.starts_with("open demo: corruption: block does not match"));
         assert!(failure.message.contains("frond salvage"));
-        for (system, advice) in
-            [(std::io::ErrorKind::PermissionDenied, "owner of the directory"), (std::io::ErrorKind::Other, "kernel's log")]
-        {
+        for (system, advice) in [
+            (std::io::ErrorKind::PermissionDenied, "owner of the directory"),
+            (std::io::ErrorKind::Other, "kernel's log"),
+        ] {
             let failure = Failure::engine("open demo", &Error::io("cannot open a file", system.into()));
             assert!(failure.message.contains(advice), "{}", failure.message);
         }

@@ -368,6 +368,21 @@ static void after_the_end(frond_db *db, frond_tree *tree)
   OK(frond_txn_commit(txn));
   IS(FROND_CLOSED, frond_cursor_move(cursor, FROND_MOVE_NEXT, none(), &row));
   frond_cursor_close(cursor);
+  /* The row that did not fit is nobody's any more, either. */
+  uint8_t buffer[64];
+  frond_fetch fetch;
+  txn = begin(db);
+  OK(frond_cursor_open(txn, tree, NULL, &cursor));
+  memset(&fetch, 0, sizeof fetch);
+  OK(frond_cursor_fetch(cursor, FROND_MOVE_FIRST, none(), &fetch));
+  CHECK(fetch.rows == 0 && fetch.bytes_needed > 0);
+  OK(frond_txn_rollback(txn));
+  IS(FROND_CLOSED, frond_cursor_row(cursor, &row));
+  fetch.buffer = buffer;
+  fetch.capacity = sizeof buffer;
+  IS(FROND_CLOSED, frond_cursor_fetch(cursor, FROND_MOVE_NEXT, none(), &fetch));
+  CHECK(fetch.rows == 0);
+  frond_cursor_close(cursor);
 }
 
 /* What a cursor sees that is not as old as its transaction's snapshot, and one that sees less. */

@@ -192,7 +192,9 @@ pub extern "C" fn frond_cursor_move(
 pub extern "C" fn frond_cursor_row(cursor: Option<&frond_cursor>, row: Out<'_, frond_row>) -> Status {
     enter("frond_cursor_row", || {
         let cursor = need(cursor, "cursor")?;
-        cursor.lend(Some(need(row, "row")?), cursor.inner.valid());
+        let row = need(row, "row")?;
+        cursor.inner.check_live()?;
+        cursor.lend(Some(row), cursor.inner.valid());
         Ok(())
     })
 }

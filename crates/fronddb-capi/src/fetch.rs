@@ -134,6 +134,9 @@ impl frond_cursor {
         let mut has_looked = false;
         while fetch.rows < rows_max && packer.may_go_on() {
             let again = std::mem::take(&mut self.pending) && matches!(step, Move::Next | Move::Prev);
+            if again {
+                self.inner.check_live()?;
+            }
             let onward = has_looked && matches!(step, Move::Next);
             let is_at_row = again || onward && self.inner.advance() || {
                 has_looked = true;

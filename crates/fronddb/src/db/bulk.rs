@@ -17,12 +17,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::batch::WriteBatch;
-use super::core::TxnCore;
+use super::core::{TxnCore, TxnState};
 use super::options::{Wait, check_directory};
 use super::sorter::{Row, Sorter};
 use super::tree_handle::Tree;
 use crate::base::key::{check_key, check_value, tree_end, tree_start, write_inner};
-use crate::base::{CommitNumber, Error, ErrorKind, Result};
+use crate::base::{CommitNumber, Error, ErrorKind, Result, TxnId};
 use crate::format::Uncommitted;
 use crate::lock::Mode;
 use crate::tree::{CursorOptions, GraftWriter};
@@ -95,26 +95,35 @@ impl TxnCore {
         })
     }
 
-    /// Locks a whole tree and makes sure that it has no row.
+    /// Locks a whole tree and makes sure that it has no row; looks first, because the lock stays also where the tree turns out to have some.
     fn lock_empty(&self, tree: &Tree) -> Result<()> {
         let mut state = self.writing()?;
         self.check_tree(&state, &tree.inner)?;
+        self.check_empty(&state, tree)?;
         let limit = self.lock_wait(Wait::Default);
         self.lock_span(&mut state, tree.id(), b"", b"", Mode::Exclusive, limit)?;
         tree.inner.check()?;
+        while let Some((txn, key)) = self.check_empty(&state, tree)? {
+            self.wait_for_txn(&mut state, txn, &key, Mode::Exclusive, Wait::Default)?;
+        }
+        Ok(())
+    }
+
+    /// Fails where a tree has a row that nobody is changing just now; says who is changing one.
+    fn check_empty(&self, state: &TxnState, tree: &Tree) -> Result<Option<(TxnId, Vec<u8>)>> {
+        let own = state.writer.as_ref().map(|writer| writer.txn);
+        let view = self.engine.owned_view(CommitNumber::LATEST, own, Uncommitted::Hidden);
+        let options = CursorOptions { keys_only: true, ..CursorOptions::default() };
         let upper = Some(tree_end(tree.id())).filter(|end| !end.is_empty());
-        loop {
-            let own = state.writer.as_ref().map(|writer| writer.txn);
-            let view = self.engine.owned_view(CommitNumber::LATEST, own, Uncommitted::Hidden);
-            let options = CursorOptions { keys_only: true, ..CursorOptions::default() };
-            let mut cursor = self.engine.tree.cursor(view, tree_start(tree.id()), upper.clone(), options);
-            cursor.watch_undecided();
-            let found = cursor.first()?;
-            match cursor.undecided().map(|(txn, key)| (txn, key.to_vec())) {
-                Some((txn, key)) => self.wait_for_txn(&mut state, txn, &key, Mode::Exclusive, Wait::Default)?,
-                None if found => return Err(Error::invalid(format!("tree is not empty, name={}", tree.name()))),
-                None => return Ok(()),
-            }
+        // Others go on beside the first look, and level 0 is to keep what it comes down to.
+        let _kept = self.engine.snapshots.acquire();
+        let mut cursor = self.engine.tree.cursor(view, tree_start(tree.id()), upper, options);
+        cursor.watch_undecided();
+        let found = cursor.first()?;
+        match cursor.undecided() {
+            Some((txn, key)) => Ok(Some((txn, key.to_vec()))),
+            None if found => Err(Error::invalid(format!("tree is not empty, name={}", tree.name()))),
+            None => Ok(None),
         }
     }
 }

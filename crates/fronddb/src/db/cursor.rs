@@ -256,6 +256,14 @@ impl Cursor {
         matches!(self.at, At::Source | At::Own | At::Peeked)
     }
 
+    /// Fails with `Closed` once its transaction has ended: the row that it stands at is then nobody's, and may have another value.
+    ///
+    /// # Errors
+    /// `Closed`, `Poisoned`.
+    pub fn check_live(&self) -> Result<()> {
+        self.core.check_live()
+    }
+
     /// True when it has given up ([`CursorOptions::passed_over_max`]): that it is at no row says nothing then.
     pub fn gave_up(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.cursor.gave_up())

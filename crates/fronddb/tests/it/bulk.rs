@@ -193,6 +193,16 @@ fn others_are_kept_out_and_what_they_have_not_decided_is_waited_for() {
     writer.write(&covered).unwrap();
     assert_eq!(kind(impatient().bulk(&tree, &tight())), Some(ErrorKind::LockTimeout));
     writer.rollback().unwrap();
+    // Who is refused has locked nothing.
+    let (_other_storage, other_db, full) = fresh();
+    other_db.put(&full, b"k", b"").unwrap();
+    let refused = begin(&other_db);
+    assert_eq!(kind(refused.bulk(&full, &tight())), Some(ErrorKind::InvalidArgument));
+    other_db
+        .begin(TxnOptions { lock_timeout: Some(Duration::ZERO), ..TxnOptions::default() })
+        .unwrap()
+        .put(&full, b"l", b"")
+        .unwrap();
     let loader = impatient();
     let mut bulk = loader.bulk(&tree, &tight()).unwrap();
     assert_eq!(kind(impatient().put(&tree, b"k", b"")), Some(ErrorKind::LockTimeout));
