@@ -167,7 +167,7 @@ impl Engine {
         if active.bytes() < bytes_min || (active.is_empty() && (bytes_min > 0 || self.logged_since_seal() == 0)) {
             return Ok(false);
         }
-        let prepared = self.prepared_records();
+        let prepared = self.prepared_records()?;
         // Its memory is had while writers go on.
         let next = Memtable::new(0, &self.chunk_pool);
         let _gate = self.gate.write();

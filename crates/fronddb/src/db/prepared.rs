@@ -105,8 +105,11 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Locks of one record, in bytes or a little more: a record that is large for the log's memory keeps everybody waiting.
+/// Locks of one record, in bytes or a little more, at most; less where the log's memory is small: a record that is large for that
+/// keeps everybody waiting, and leaves no room in its segment.
 const LOCKS_BYTES: usize = 256 << 10;
+/// What a record has beside its locks, at most.
+const BESIDE_LOCKS_BYTES: usize = XID_BYTES_MAX + 32;
 
 fn stored(locks: &[HeldLock]) -> impl ExactSizeIterator<Item = PreparedLock<'_>> {
     locks.iter().map(|lock| PreparedLock {
@@ -118,11 +121,12 @@ fn stored(locks: &[HeldLock]) -> impl ExactSizeIterator<Item = PreparedLock<'_>>
 }
 
 /// The records by which a transaction that holds `locks` is prepared, that of the prepare last.
-fn records(txn: TxnId, xid: &[u8], locks: &[HeldLock]) -> Vec<Vec<u8>> {
+fn records(log: &Log, txn: TxnId, xid: &[u8], locks: &[HeldLock]) -> Vec<Vec<u8>> {
+    let bytes_max = LOCKS_BYTES.min(log.shared_record_bytes_max().saturating_sub(BESIDE_LOCKS_BYTES));
     let bytes_of = |lock: &HeldLock| lock.low.len() + lock.high.as_ref().map_or(0, Vec::len) + 16;
     let (mut records, mut begin, mut bytes) = (Vec::new(), 0, 0);
     for (at, lock) in locks.iter().enumerate() {
-        if bytes >= LOCKS_BYTES {
+        if bytes > 0 && bytes + bytes_of(lock) > bytes_max {
             let mut record = Vec::with_capacity(bytes);
             encode_locks(&mut record, txn, stored(&locks[begin..at]));
             records.push(record);
@@ -163,7 +167,7 @@ impl Engine {
             )));
         }
         let log = self.log()?;
-        let mut records = records(writer.txn, xid, &self.locks.export(writer.txn));
+        let mut records = records(log, writer.txn, xid, &self.locks.export(writer.txn));
         let last = records.pop().unwrap_or_default();
         let _gate = self.pass_gate()?;
         if !records.is_empty() {
@@ -222,11 +226,12 @@ impl Engine {
 
     /// The prepare records of all undecided transactions. Very many locks take a while to be written down, so this is done before the
     /// gate is taken: a transaction that is still listed under the gate has lost none of them.
-    pub(crate) fn prepared_records(&self) -> HashMap<TxnId, Vec<Vec<u8>>> {
+    pub(crate) fn prepared_records(&self) -> Result<HashMap<TxnId, Vec<Vec<u8>>>> {
+        let log = self.log()?;
         let entries = self.prepared.entries.lock();
         let undecided: Vec<_> = entries.iter().map(|(xid, entry)| (entry.txn, xid.clone())).collect();
         drop(entries);
-        undecided.into_iter().map(|(txn, xid)| (txn, records(txn, &xid, &self.locks.export(txn)))).collect()
+        Ok(undecided.into_iter().map(|(txn, xid)| (txn, records(log, txn, &xid, &self.locks.export(txn)))).collect())
     }
 
     /// Writes the prepare records of all undecided transactions again; those that are `made` need not be made. The gate is held
@@ -237,7 +242,7 @@ impl Engine {
         for (xid, entry) in self.prepared.entries.lock().iter() {
             self.logged(match made.get(&entry.txn) {
                 Some(records) => append(records),
-                None => append(&records(entry.txn, xid, &self.locks.export(entry.txn))),
+                None => append(&records(log, entry.txn, xid, &self.locks.export(entry.txn))),
             })?;
         }
         Ok(())
@@ -247,7 +252,7 @@ impl Engine {
     /// the data file gives free space back if need be.
     pub(crate) fn log_prepared_at_opening(&self) -> Result<()> {
         let lacks_space = |outcome: &Result<()>| matches!(outcome, Err(error) if error.kind() == ErrorKind::NoSpace);
-        let records = self.prepared_records();
+        let records = self.prepared_records()?;
         let mut logged = self.log_prepared_again(&records);
         if lacks_space(&logged) {
             let log = self.log()?;

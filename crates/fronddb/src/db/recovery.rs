@@ -439,7 +439,8 @@ impl Recovery<'_> {
                 }
                 Event::Locks(txn, held) => {
                     early.entry(txn).or_default().extend(held);
-                    Ok(())
+                    // Its number is not to be another's, whose prepare would take them.
+                    statuses.replay_seen(txn)
                 }
             };
             applied.map_err(|error| error.context(format!("replay, lsn={lsn}")))?;

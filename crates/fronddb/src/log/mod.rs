@@ -279,6 +279,11 @@ impl Log {
         frame::frame_bytes(bytes)
     }
 
+    /// The longest record that goes through the ring beside others, and shares a segment with them.
+    pub fn shared_record_bytes_max(&self) -> usize {
+        self.ring_frame_max.saturating_sub(frame::frame_bytes(0)) as usize
+    }
+
     /// Adds a record. Call it with the level-0 gate held shared, see above.
     ///
     /// # Errors

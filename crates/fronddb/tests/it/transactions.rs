@@ -10,7 +10,7 @@ use fronddb::{
     Statistics, Transaction, Tree, TreeOptions, TxnOptions, Wait, WriteBatch,
 };
 
-use crate::support::{DIRECTORY, begin, collect, fresh, open, options};
+use crate::support::{DIRECTORY, Random, begin, collect, fresh, open, options};
 
 fn kind<T>(result: Result<T>) -> Option<ErrorKind> {
     result.err().map(|error| error.kind())
@@ -427,6 +427,59 @@ fn a_prepared_transaction_keeps_very_many_locks() {
     assert_eq!(are_locked(&again), 0);
     assert_eq!(again.get(&again.open_tree("t").unwrap(), &key(7)).unwrap().as_deref(), Some(&b"prepared"[..]));
     drop((db, tree));
+}
+
+/// No record of locks takes a segment for itself, or a full disk may have no segment for the next.
+#[test]
+fn locks_of_a_prepare_share_a_segment_also_with_little_memory() {
+    const RING_SHARE_BYTES: u64 = 64 << 10;
+    let storage = MemoryStorage::new();
+    let db = Database::open(DIRECTORY, options(&storage).memory_bytes(16 << 20)).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let (between, txn) = (begin(&db), begin(&db));
+    for row in 0..2_000u32 {
+        let key = [&row.to_be_bytes()[..], &Random::new(u64::from(row)).bytes(70)].concat();
+        between.get_locked(&tree, &[&key[..], b"+"].concat(), LockMode::Exclusive, Wait::NoWait).unwrap();
+        txn.get_locked(&tree, &key, LockMode::Exclusive, Wait::NoWait).unwrap();
+    }
+    let before = db.statistics().unwrap();
+    txn.prepare(b"many").unwrap();
+    let after = db.statistics().unwrap();
+    let (records, bytes) = (after.log_records - before.log_records, after.log_bytes - before.log_bytes);
+    assert!(bytes > 2 * RING_SHARE_BYTES && bytes < records * RING_SHARE_BYTES, "records={records} bytes={bytes}");
+}
+
+/// A crash may leave the first records of many locks without that of the prepare. They are nobody's: no later transaction has the number.
+#[test]
+fn locks_of_a_prepare_that_was_cut_short_are_nobodys() {
+    let key = |row: u32| [&row.to_be_bytes()[..], &Random::new(u64::from(row)).bytes(1_000)].concat();
+    let (storage, db, tree) = fresh();
+    db.checkpoint().unwrap();
+    // Numbers that nothing in the log has seen but these records. The first lies between, or the other's would become a few ranges.
+    let (between, txn) = (begin(&db), begin(&db));
+    for row in 0..1_500 {
+        between.get_locked(&tree, &[&key(row)[..], b"+"].concat(), LockMode::Exclusive, Wait::NoWait).unwrap();
+        txn.get_locked(&tree, &key(row), LockMode::Exclusive, Wait::NoWait).unwrap();
+    }
+    txn.prepare_with(b"many", Durability::Write).unwrap();
+    let mut cut_short = 0;
+    for seed in 0..24 {
+        let image = storage.crash_with([CrashMode::Cut, CrashMode::Torn][seed as usize % 2], seed);
+        let db = open(&image);
+        if !db.prepared().unwrap().is_empty() {
+            continue;
+        }
+        cut_short += usize::from(db.recovery_report().unwrap().records > 0);
+        let tree = db.open_tree("t").unwrap();
+        for row in 0..3u32 {
+            let later = begin(&db);
+            later.put(&tree, &key(row), b"").unwrap();
+            later.prepare(&row.to_be_bytes()).unwrap();
+        }
+        let again = open(&image.crash(seed));
+        assert_eq!((again.prepared().unwrap().len(), again.locks().unwrap().len()), (3, 3), "seed={seed}");
+    }
+    assert!(cut_short > 0, "no image has a part of the records");
 }
 
 #[test]
