@@ -247,13 +247,23 @@ impl Engine {
     fn move_down(&self) -> Result<()> {
         self.begin_once()?;
         let since = self.wake.announced();
-        let work = || self.move_down_step(self.work_threshold());
-        if work()? || self.clean_grafts_step()? || self.clean_at_rest()? || self.work_for_readers()? {
+        // What lacks space must not keep from their turn those that make some.
+        let (worked, lack) = match self.move_down_step(self.work_threshold()) {
+            Err(error) if error.kind() == ErrorKind::NoSpace => (false, Some(error)),
+            worked => (worked?, None),
+        };
+        if worked
+            || self.clean_grafts_step()?
+            || self.clean_at_rest()?
+            || (lack.is_none() && self.work_for_readers()?)
+        {
             if self.is_disk_full() {
                 self.space_was_found();
                 self.publish()?;
             }
             self.wake.progress();
+        } else if let Some(error) = lack {
+            return Err(error);
         } else {
             self.wake.wait_for_work(since, IDLE);
         }
@@ -326,7 +336,12 @@ impl Engine {
         let warms_on = self.warm_step();
         if let Some(cause) = self.due_checkpoint() {
             // The rest is for the thread that seals.
-            if self.begin_checkpoint(cause)? && cause == CheckpointCause::Time {
+            let begun = self.begin_checkpoint(cause);
+            if begun.is_err() && self.due_publication() {
+                // What waits for it may be the space that is lacking.
+                self.publish()?;
+            }
+            if begun? && cause == CheckpointCause::Time {
                 self.keep_hot();
             }
         } else if self.due_publication() {

@@ -48,7 +48,10 @@ impl Engine {
         tell(0)?;
         loop {
             self.check_writable()?;
-            match self.tree.compact_step(&self.retention(), &mut pass)? {
+            let guard = self.poison_on_panic();
+            let stepped = self.whole(self.tree.compact_step(&self.retention(), &mut pass));
+            guard.done();
+            match stepped? {
                 CompactStep::Done => break,
                 CompactStep::Busy if self.step_by_hand()? => {}
                 CompactStep::Busy => self.wake.wait_for_progress(),

@@ -7,7 +7,8 @@
 //! - F3: while the disk is full, background work does whatever is pending, because deletes make space only when they
 //!   arrive at the leaves.
 //! - F4: while the disk is full, that work is done in pieces that what is kept for compactions suffices for: each ends at some key, and
-//!   gives back the space of what it has read before the next one begins ([`Engine::piece_bytes`]).
+//!   gives back the space of what it has read before the next one begins ([`Engine::piece_bytes`]). A slot that finds no space for the smallest
+//!   either gives way to the others.
 //!   Level 0 is emptied often, until nobody has met the full disk for seconds: what is deleted just after a little space was found serves soon, too.
 //! - F5: nothing here waits for space from elsewhere; a write that finds none says so.
 //!
@@ -36,7 +37,8 @@ const COMPACTION_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 20;
 /// A piece of work writes such a part of what is kept for compactions, and less each time after it lacked space, but not less than this.
 const PIECE_PART: u64 = 2;
 const PIECE_BYTES_MIN: u64 = 64 << 10;
-const PIECES_LACKED_MAX: u32 = 6;
+/// After so many times, when the largest would be as small, it begins anew with another slot.
+const PIECES_LACKED_MAX: u32 = 8;
 /// How often a delete empties level 0 before it gives up.
 const RELIEFS_MAX: usize = 3;
 /// After background work has lacked space, the disk is taken for full for so long at least, in microseconds.
@@ -222,17 +224,20 @@ impl Engine {
         let was_full = self.is_disk_full();
         let worked = self.tree.work_piece(&self.retention(), threshold, self.piece_bytes());
         match &worked {
-            Ok(_) => self.full_disk.pieces_lacked.store(0, Ordering::Relaxed),
+            Ok(true) => self.full_disk.pieces_lacked.store(0, Ordering::Relaxed),
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 self.work_lacked_space(error);
                 if was_full {
-                    let lacked = self.full_disk.pieces_lacked.load(Ordering::Relaxed);
-                    self.full_disk.pieces_lacked.store((lacked + 1) % PIECES_LACKED_MAX, Ordering::Relaxed);
+                    let lacked = (self.full_disk.pieces_lacked.load(Ordering::Relaxed) + 1) % PIECES_LACKED_MAX;
+                    self.full_disk.pieces_lacked.store(lacked, Ordering::Relaxed);
+                    if lacked == 0 {
+                        self.tree.pass_over_lacking();
+                    }
                 }
                 // Space that waits for the next publication comes back.
                 self.publish()?;
             }
-            Err(_) => {}
+            Ok(false) | Err(_) => {}
         }
         worked
     }

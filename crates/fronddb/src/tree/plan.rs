@@ -74,6 +74,9 @@ pub struct Reservations {
     held: Vec<Reservation>,
     /// The height of the root that a seal waits to put its runs into.
     seal_waits_at: Option<u8>,
+    /// The slot whose job lacked space last, and those that give way to the others for that.
+    lacking: Option<SlotName>,
+    passed_over: Vec<SlotName>,
 }
 
 #[derive(Debug, Default)]
@@ -143,6 +146,23 @@ impl Reservations {
     /// Gives a reservation back.
     pub fn end(&mut self, id: u64) {
         self.held.retain(|held| held.id != id);
+    }
+
+    /// A job of the slot has lacked space, or one has not.
+    pub fn note_space(&mut self, lacking: Option<SlotName>) {
+        if lacking.is_none() {
+            self.passed_over.clear();
+        }
+        self.lacking = lacking;
+    }
+
+    fn gives_way(&self, height: u8, slot: &Slot) -> bool {
+        self.passed_over.iter().any(|name| name.height == height && name.lower == *slot.lower())
+    }
+
+    /// The slot that lacked space last gives way until a job finds some, or no other slot has one.
+    pub fn pass_over_lacking(&mut self) {
+        self.passed_over.extend(self.lacking.take());
     }
 
     /// Gives a job's reservation back.
@@ -249,11 +269,12 @@ pub fn pick(
     heap.push(Candidate { urgency: root.totals().urgency, what: What::Node(root, None) });
     while let Some(candidate) = heap.pop() {
         if candidate.urgency < threshold || candidate.urgency <= 0.0 {
-            return Ok(None);
+            break;
         }
         match candidate.what {
             // Neither can end half way.
             What::Slot(_, slot, _) if slot.is_damaged() && bytes_max.is_some() => {}
+            What::Slot(height, slot, _) if reservations.gives_way(height, slot) => {}
             What::Join(_, slot, next, _) if bytes_max.is_some() && !slot.is_empty() && !next.is_empty() => {}
             What::Slot(height, slot, upper) if slot.is_damaged() => {
                 let runs = slot.runs_to_gather(&env.options);
@@ -293,6 +314,7 @@ pub fn pick(
             }
         }
     }
+    reservations.passed_over.clear();
     Ok(None)
 }
 

@@ -13,7 +13,7 @@ use super::plan::{self, Job, Planned, SlotName};
 use super::source::Source;
 use super::{BeTree, State, TreeEnv, split};
 use crate::base::metrics::Counter;
-use crate::base::{Error, Extent, Result};
+use crate::base::{Error, ErrorKind, Extent, Result};
 use crate::format::message::{RangeDelete, Stamp};
 use crate::format::visibility::Retention;
 use crate::memtable::Level0;
@@ -160,6 +160,11 @@ impl BeTree {
         self.do_job(retention, &job).map(|()| true)
     }
 
+    /// The slot whose work lacked space last, in pieces of any size, gives way to the others.
+    pub fn pass_over_lacking(&self) {
+        self.state.lock().reservations.pass_over_lacking();
+    }
+
     /// What `plan` comes to under the latch. Nodes that it lacks are read in between, without the latch; it begins anew then.
     ///
     /// # Errors
@@ -190,6 +195,10 @@ impl BeTree {
     /// Does a job and ends its reservation.
     pub(super) fn do_job(&self, retention: &Retention<'_>, job: &Job) -> Result<()> {
         let done = self.work(retention, job);
+        let lacks_space = matches!(&done, Err(error) if error.kind() == ErrorKind::NoSpace);
+        if lacks_space || done.is_ok() {
+            self.state.lock().reservations.note_space(lacks_space.then(|| job.name.clone()));
+        }
         if let Err(error) = &done {
             // Of two leaves that were to be joined, only the damaged one is left alone.
             let is_whole = |slot: &Slot| job.next.is_some() && slot.runs().all(|run| run.verify_messages().is_ok());
@@ -472,8 +481,27 @@ fn collect_below(env: &TreeEnv, slot: &Slot, runs: &mut Vec<Arc<Run>>) -> Result
     Ok(())
 }
 
-/// Adds the extents of all blobs that a run's messages hold.
+/// Adds the extents of all blobs that a run's messages hold. Those that unreadable blocks name are not known: their space is lost, which a
+/// check tells, and everything else goes.
 fn collect_blobs(env: &TreeEnv, run: &Arc<Run>, extents: &mut Vec<Extent>) -> Result<()> {
+    let before = extents.len();
+    match collect_all_blobs(env, run, extents) {
+        Err(error) if error.is_unreadable() => extents.truncate(before),
+        collected => return collected,
+    }
+    let mut salvage = run.salvage(&mut |_| {})?;
+    while let Some(message) = salvage.message() {
+        if message.blob
+            && let Ok(blob) = blob_ref(message.payload)
+        {
+            extents.extend(blob.extents);
+        }
+        salvage.next(&mut |_| {})?;
+    }
+    Ok(())
+}
+
+fn collect_all_blobs(env: &TreeEnv, run: &Arc<Run>, extents: &mut Vec<Extent>) -> Result<()> {
     let mut cursor = run.cursor(bulk(env, 1));
     cursor.first()?;
     while cursor.valid() {

@@ -2,6 +2,7 @@
 
 mod estimate;
 mod heirs;
+mod lacking;
 mod panics;
 mod parting;
 mod ranges;

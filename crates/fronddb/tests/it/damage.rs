@@ -709,11 +709,13 @@ fn a_damaged_tree_is_dropped_and_created_anew() {
     let row = |number: u32| number.to_be_bytes();
     for name in TREES {
         let tree = db.create_tree(name, &TreeOptions::default()).unwrap();
-        (0..600).for_each(|number| db.put(&tree, &row(number), &random.bytes(100)).unwrap());
+        // Some values lie apart, so a drop has to read where.
+        let value_bytes = |number: u32| if number % 40 == 7 { BLOB_BYTES_MIN } else { 100 };
+        (0..600).for_each(|number| db.put(&tree, &row(number), &random.bytes(value_bytes(number))).unwrap());
     }
     db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     db.close().unwrap();
-    let (mut clean, mut shared) = (0, 0);
+    let (mut clean, mut shared, mut spaces_lost) = (0, 0, 0);
     for offset in used(&storage, &data_file()).1.into_iter().step_by(1000) {
         let storage = flipped(&storage, offset);
         let before = check(DIRECTORY, &options(&storage), &mut |_| {}).unwrap();
@@ -747,15 +749,19 @@ fn a_damaged_tree_is_dropped_and_created_anew() {
         db.check(&mut |finding| online.push(finding.offset), None).unwrap();
         db.close().unwrap();
         let after = check(DIRECTORY, &options(&storage), &mut |_| {}).unwrap();
-        let left: Vec<_> = after.findings.iter().map(|finding| finding.offset).collect();
+        // Where large values lay that unreadable blocks told of.
+        let (lost, left): (Vec<_>, Vec<_>) =
+            after.findings.iter().partition(|finding| finding.message.contains("used by nobody"));
+        spaces_lost += lost.len();
+        let left: Vec<_> = left.into_iter().map(|finding| finding.offset).collect();
         assert_eq!(online, left, "{context}");
         if met == 0 {
-            assert!(after.is_clean(), "{context}: {:#?}", after.findings);
+            assert!(left.is_empty(), "{context}: {:#?}", after.findings);
             clean += 1;
         } else {
             assert_eq!((left, after.damaged_trees()), (vec![finding.offset], before.damaged_trees()), "{context}");
             shared += 1;
         }
     }
-    assert!(clean > 120 && shared < 60, "clean={clean} shared={shared}");
+    assert!(clean > 120 && shared < 60 && spaces_lost > 0, "clean={clean} shared={shared} spaces_lost={spaces_lost}");
 }
