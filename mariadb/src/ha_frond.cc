@@ -409,9 +409,10 @@ int ha_frond::take_part()
 int ha_frond::external_lock(THD *thd, int lock_type)
 {
   if (lock_type == F_UNLCK) {
-    /* HANDLER … READ NEXT goes on after the statement and its transaction. */
-    if (unlikely(scan.is_open()))
-      scan.park();
+    if (unlikely(inited == INDEX && active_index != MAX_KEY))
+      park_walk();
+    else if (unlikely(scan.is_open()))
+      scan.park({nullptr, 0});
     end_passes();
     if (session)
       session->statement_release();
@@ -437,6 +438,21 @@ int ha_frond::external_lock(THD *thd, int lock_type)
   if (unlikely(inited != NONE && !walk_due))
     scan.resume(txn(), scan_mode(), hides_entries(active_index));
   return 0;
+}
+
+/* HANDLER … READ NEXT goes on after the statement and its transaction. A unique key may be another row's by then: so the row belongs to the place. */
+void ha_frond::park_walk()
+{
+  if (is_primary(active_index) || !share->indexes[active_index].unique) {
+    scan.park({nullptr, 0});
+    return;
+  }
+  if (at_point) {
+    prepare_walk(false);
+    scan.park_at(slice(search_key), slice(primary_key));
+    at_point= false;
+  } else
+    scan.park(slice(primary_key));
 }
 
 /* HANDLER … READ is a plain read; in a SERIALIZABLE transaction, where plain reads lock, it locks the rows that are asked for. */
@@ -1367,9 +1383,8 @@ int ha_frond::read_index_columns(uint index, const frond_row &entry, frond_slice
     return 0;
   int error= rows.decode(primary.data, primary.size, restore, restore_end - restore, wanted_columns(), record);
   /* A row has no virtual columns, and makes them NULL. */
-  if (!error && has_virtual_part(index) &&
-      codecs[index]->decode(entry.key.data, entry.key.size, &restore_index, restore_end, record) == 0)
-    return undecodable();
+  if (!error && has_virtual_part(index))
+    error= read_virtual_parts(index, entry.key, restore_index, restore_end, record);
   return error;
 }
 
@@ -1888,8 +1903,9 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
   stands= Stands::at_row;
   plain_walk= !locking() && !is_sequence() && has_primary_key() && (active_index == MAX_KEY || is_primary(active_index));
   end_passes();
-  if (walk_due)
-    prepare_walk(hides_entries(active_index));
+  const bool hides= hides_entries(active_index);
+  if (walk_due || unlikely(hides && !scan.is_merged()))
+    prepare_walk(hides);
   if (locking())
     scan.set_sees(walk_sees());
   frond_row row;
@@ -1913,12 +1929,20 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
   }
 }
 
-/* From beyond an end the way back begins with the row that is the last there, whatever the walk met. */
+/* From beyond an end, and from where a search found no more, the way back begins with the row that is the last there, whatever the walk met. */
 int ha_frond::step(Move move, uchar *record)
 {
   frond_row at_hand;
   if (plain_walk && stands == Stands::at_row && !pushed_rowid_filter && scan.take_at_hand(move == Move::next, &at_hand))
     return rows.decode(at_hand.key.data, at_hand.key.size, at_hand.value.data, at_hand.value.size, table->read_set, record);
+  if (unlikely(stands == Stands::behind_search)) {
+    stands= Stands::at_row;
+    if (move == Move::prev) {
+      Scan_bounds bounds;
+      bounds.upper= upper_slice(search_end);
+      return walk(Move::last, bounds, record);
+    }
+  }
   if (unlikely(stands != Stands::at_row)) {
     if ((stands == Stands::behind_last) == (move == Move::next))
       return HA_ERR_END_OF_FILE;
@@ -1951,6 +1975,8 @@ int ha_frond::step(Move move, uchar *record)
     if (!row.key.data) {
       if (beyond)
         stands= ahead ? Stands::behind_last : Stands::before_first;
+      else if (ahead && exact_walk)
+        stands= Stands::behind_search;
       return HA_ERR_END_OF_FILE;
     }
     bool skip= false;

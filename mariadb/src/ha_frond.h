@@ -245,8 +245,9 @@ private:
 
   /* Reads */
   enum class Move { first, last, next, prev };
-  enum class Stands { at_row, before_first, behind_last };
+  enum class Stands { at_row, before_first, behind_last, behind_search };
   void prepare_walk(bool merges);
+  void park_walk();
   int walk(Move move, const frond::Scan_bounds &bounds, uchar *record, bool one_prefix= false);
   int step(Move move, uchar *record);
   frond_status onward(bool ahead, bool beyond, frond_row *row);
@@ -324,7 +325,7 @@ private:
   bool at_point= false;     /* the last search was for one row by its whole key */
   bool plain_walk= false;   /* the walk is a plain read of the rows by their own key: most of its steps need nothing but the next row */
   bool exact_walk= false;   /* the walk ends with the rows of the search key */
-  Stands stands= Stands::at_row; /* where the walk has come to: beyond an end of the index, when there was no row any more */
+  Stands stands= Stands::at_row; /* where the walk has come to: beyond an end of the index or of what was searched for, when there was no row any more */
   bool in_range= false;     /* a range is begun: read_range_first */
   bool prefix_locked= false; /* what the walk ranges over is locked as a whole */
   frond::Scan_bounds walked; /* the bounds of the walk; what they refer to stays until the next search */

@@ -32,24 +32,40 @@ void Merged_scan::shrink()
   last_value.shrink();
 }
 
-void Merged_scan::park()
+void Merged_scan::park(frond_slice row)
 {
-  if (merges && has_last)
+  if (merges && has_last) {
     own.park_at(slice(last_key));
-  else
+  } else {
     own.park();
+    has_last= own.is_parked() && row.data;
+    if (has_last)
+      keep_last(own.place(), row);
+  }
   before.close();
+}
+
+void Merged_scan::park_at(frond_slice key, frond_slice row)
+{
+  own.park_at(key);
+  before.close();
+  has_last= true;
+  keep_last(key, row);
+}
+
+/* Of the value of the entry what tells whose it is. */
+void Merged_scan::keep_last(frond_slice key, frond_slice row)
+{
+  last_key.clear();
+  last_key.append(key.data, key.size);
+  last_value.clear();
+  last_value.append_varint(row.size);
+  last_value.append(row.data, row.size);
 }
 
 void Merged_scan::resume(frond_txn *txn, const Scan_mode &mode, bool merges_arg)
 {
   own.resume(txn, mode);
-  if (merges_arg && !merges && own.is_parked()) {
-    has_last= true;
-    last_key.clear();
-    last_key.append(own.place().data, own.place().size);
-    last_value.clear();
-  }
   merge(txn, merges_arg);
 }
 
@@ -58,12 +74,14 @@ frond_status Merged_scan::begin(bool ahead, const Scan_bounds &bounds, frond_row
   frond_status status= own.begin(ahead, bounds, &own_row);
   if (merges && status == FROND_OK)
     status= before.begin(ahead, bounds, &before_row);
+  has_last= false;
   if (!merges) {
     *row= own_row;
+    before_row.key.data= nullptr;
+    order= -1;
     return status;
   }
   bounded= (bounds.lower.data || bounds.upper.data) && !bounds.final_upper;
-  has_last= false;
   if (status == FROND_OK)
     lend(row);
   return status;
@@ -124,6 +142,7 @@ frond_status Merged_scan::again(bool ahead, frond_row *row)
   while (status == FROND_OK && row->key.data &&
          (ahead ? compare_entries(*row, last) : compare_entries(last, *row)) <= 0)
     status= advance(row);
+  has_last= has_last && merges;
   return status;
 }
 

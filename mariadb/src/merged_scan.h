@@ -4,7 +4,8 @@
    writes its entry, then it sees its own there, and no more the snapshot's, whose row its plain reads see all the same. So both entries
    come, in the order of their rows' keys; whoever reads them tells those that are not their row's any more from the others.
 
-   Any other walk is passed on to Scan as it is.
+   Any other walk is passed on to Scan as it is. Where one goes on after its transaction over an index of unique values, the value may be
+   another row's by then; so its place is the row's as well, and it goes on behind that.
 
    Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef FROND_MARIADB_MERGED_SCAN_H
@@ -45,7 +46,10 @@ public:
   bool is_forward() const { return own.is_forward(); }
   bool is_open() const { return own.is_open(); }
   bool is_peeked() const { return own.is_peeked(); }
-  void park();
+  bool is_merged() const { return merges; }
+  /* As of Scan. `row`: the key of the row whose entry was lent last, in an index of unique values; or none. */
+  void park(frond_slice row);
+  void park_at(frond_slice key, frond_slice row);
   void resume(frond_txn *txn, const Scan_mode &mode, bool merges);
 
   frond_status begin(bool ahead, const Scan_bounds &bounds, frond_row *row);
@@ -64,7 +68,7 @@ private:
   }
   frond_status step(bool ahead, bool beyond, frond_row *row)
   {
-    if (merges)
+    if (merges || unlikely(has_last))
       return step_merged(ahead, beyond, row);
     return ahead ? own.next(row, beyond) : own.prev(row, beyond);
   }
@@ -72,11 +76,12 @@ private:
   frond_status advance(frond_row *row);
   frond_status again(bool ahead, frond_row *row);
   void lend(frond_row *row);
+  void keep_last(frond_slice key, frond_slice row);
 
   Scan own, before;
   const frond_tree *tree= nullptr;
   bool merges= false;
-  /* Of a merged walk: */
+  /* Of a merged walk, or one that has been parked at a row: */
   frond_row own_row= {{nullptr, 0}, {nullptr, 0}}, before_row= own_row; /* where they stand; none at the end */
   int order= 0;        /* which was lent last: the own below 0, the other above, 0 for both */
   bool bounded= false; /* the walk ends before the caller may want it to */
