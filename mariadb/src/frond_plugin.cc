@@ -329,6 +329,8 @@ int init(void *p)
   }
   if (server_recovers)
     before_ddl_recovery();
+  else
+    forget_ddl(); /* the server has served without this engine since */
   begin_large_pages();
   return 0;
 }

@@ -381,6 +381,17 @@ THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock
   return to;
 }
 
+/* Whether a statement may read the table, plainly, after it has written to it: by functions or triggers, or by another name. */
+bool ha_frond::may_be_read_again(THD *thd) const
+{
+  if (thd->locked_tables_mode >= LTM_PRELOCKED)
+    return true;
+  for (const TABLE *other= thd->open_tables; other; other= other->next)
+    if (other != table && other->s == table->s)
+      return true;
+  return false;
+}
+
 int ha_frond::begin_statement(THD *thd, bool again)
 {
   session= Session::of(thd);
@@ -388,7 +399,9 @@ int ha_frond::begin_statement(THD *thd, bool again)
     return HA_ERR_OUT_OF_MEM;
   statement_wait_ms= session->statement_wait_ms(thd);
   rows_changed= rows_counted= false;
-  return session->statement_begin(thd, statement_wait_ms, again);
+  int error= session->statement_begin(thd, statement_wait_ms, again);
+  may_overtake= !error && !session->read_uncommitted() && (!session->read_committed() || may_be_read_again(thd));
+  return error;
 }
 
 /* Of a partitioned table the server locks those partitions that a statement names (INSERT … PARTITION), and reads the others as well where it
@@ -449,7 +462,9 @@ void ha_frond::park_walk()
   }
   if (at_point) {
     prepare_walk(false);
-    scan.park_at(slice(search_key), slice(primary_key));
+    if (!is_at_row)
+      to_successor(search_key); /* behind the place where it would have been */
+    scan.park_at(slice(search_key), is_at_row ? slice(primary_key) : frond_slice{nullptr, 0});
     at_point= false;
   } else
     scan.park(slice(primary_key));
@@ -696,7 +711,7 @@ bool ha_frond::restore_differs(const Key_codec &codec, const uchar *a, const uch
 int ha_frond::look_overtaken(const Bytes &key, bool *overtaken)
 {
   *overtaken= false;
-  if (session->read_uncommitted() || table_share->keys == (has_primary_key() ? 1U : 0U))
+  if (!may_overtake || table_share->keys == (has_primary_key() ? 1U : 0U))
     return 0;
   frond_status status= frond_txn_changed_after_snapshot(txn(), share->primary, slice(key), overtaken);
   if (status == FROND_OK && *overtaken)
@@ -708,7 +723,7 @@ int ha_frond::look_overtaken(const Bytes &key, bool *overtaken)
    are seen all the same. What a row had itself that was not overtaken is nobody else's in the snapshot. */
 frond_status ha_frond::look_hidden()
 {
-  if (session->read_uncommitted())
+  if (!may_overtake)
     return FROND_OK;
   const bool overtaken= session->has_overtaken(share->primary);
   frond_status status= FROND_OK;
@@ -2012,7 +2027,7 @@ int ha_frond::point_read(uint index, uchar *record)
 {
   bool skip= false;
   at_point= true;
-  has_moved= peeked= plain_walk= false;
+  has_moved= peeked= plain_walk= is_at_row= false;
   stands= Stands::at_row;
   int error;
   if (is_primary(index)) {
@@ -2042,6 +2057,7 @@ int ha_frond::point_read(uint index, uchar *record)
   /* Others may write the row, by whatever key it has been looked for: it does not match. */
   if (!error && skip)
     unlock(tree_of(index), search_key);
+  is_at_row= !error && !skip;
   return error ? error : skip ? HA_ERR_KEY_NOT_FOUND : 0;
 }
 
@@ -2217,6 +2233,7 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     exact_walk= error == 0;
     /* From between the entries on, where it would have been. */
     at_point= error == HA_ERR_END_OF_FILE;
+    is_at_row= false;
     break;
   case HA_READ_KEY_OR_NEXT:
     bounds.lower= slice(search_key);

@@ -199,6 +199,7 @@ private:
   int open_codecs();
   void choose_places();
   frond_slice place_key(const uchar *place, frond::Bytes &memory) const;
+  bool may_be_read_again(THD *thd) const;
   int begin_statement(THD *thd, bool again);
   int take_part();
   void read_index_statistics(uint info_flag);
@@ -325,6 +326,8 @@ private:
   bool at_point= false;     /* the last search was for one row by its whole key */
   bool plain_walk= false;   /* the walk is a plain read of the rows by their own key: most of its steps need nothing but the next row */
   bool exact_walk= false;   /* the walk ends with the rows of the search key */
+  bool may_overtake= false; /* plain reads after this statement's writes may see a snapshot from before others' changes */
+  bool is_at_row= false;    /* of a search for one key, at_point: that it has found a row */
   Stands stands= Stands::at_row; /* where the walk has come to: beyond an end of the index or of what was searched for, when there was no row any more */
   bool in_range= false;     /* a range is begun: read_range_first */
   bool prefix_locked= false; /* what the walk ranges over is locked as a whole */

@@ -419,13 +419,18 @@ void before_ddl_recovery()
     put_partitions_back(renaming);
 }
 
+void forget_ddl()
+{
+  unlink(KEPT_FILE);
+}
+
 void drop_leftovers()
 {
   finish_alters();
   drop_unused_trees();
   drop_orphaned_partitions();
   if (!under_way.empty())
-    unlink(KEPT_FILE);
+    forget_ddl();
   under_way= Under_way();
 }
 

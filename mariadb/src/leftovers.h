@@ -17,7 +17,7 @@
    What the server's log said is kept in a file of this engine's (frond_ddl_recovery.log in the server's data directory) from before the server's
    recovery, which empties that log, until all this is done: so a start that is killed in between has not forgotten it.
 
-   A partition is dropped only when two things say so: the server's log of DDL statements, as it was found at start, was about
+   A partition is dropped only when two things say so: the server's log of DDL statements, as it was found at this start or kept from one that was cut short, was about
    to create or drop the table, and the table has no .frm after the server's recovery. A data directory that lacks such files
    for another reason (restored in part, not mounted, the wrong one) thus costs no rows; the error log tells of the
    partitions. They are put back only where the log was about that renaming, one of the two names has a .frm and one has a
@@ -44,6 +44,8 @@ void drop_schema(THD *thd, const char *path);
 /* Reads the server's log of DDL statements, and puts back what was being renamed. To be called when the database is open and the
    server has not yet recovered from its log, which empties it; a server that runs writes there what goes on. */
 void before_ddl_recovery();
+/* What was kept of an earlier start is true no more. */
+void forget_ddl();
 /* Drops what is left. To be called when the server has recovered DDL and decided about transactions that were prepared: they hold
    locks in such trees, too. */
 void drop_leftovers();

@@ -86,7 +86,7 @@ private:
   int order= 0;        /* which was lent last: the own below 0, the other above, 0 for both */
   bool bounded= false; /* the walk ends before the caller may want it to */
   bool has_last= false;
-  Bytes last_key, last_value; /* lent last; the value is empty where only the place is known */
+  Bytes last_key, last_value; /* lent last; of one that was parked no more of the value than whose the entry is */
 };
 
 } // namespace frond

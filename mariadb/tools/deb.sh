@@ -19,11 +19,11 @@ upstream=${upstream%%-*}
 frond_version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$repo/Cargo.toml" | head -1)
 # Grows with each change that is packed, or the packages' manager would take a new one for the old one; and with the server's version.
 if [ -z "$(git -C "$repo" status --porcelain 2>/dev/null || echo unknown)" ]; then
-    build=$(TZ=UTC0 git -C "$repo" log -1 --format=%cd.%h --abbrev=8 --date=format-local:%Y%m%d%H%M)
+    build=$(TZ=UTC0 git -C "$repo" log -1 --format=%cd.%h --abbrev=8 --date=format-local:%Y%m%d%H%M%S)
 else
-    build=$(date -u +%Y%m%d%H%M).local
+    build=$(date -u +%Y%m%d%H%M%S).local
 fi
-version=$frond_version+$build+mariadb${server_version#*:}
+version=$frond_version+r$build+mariadb${server_version#*:} # a letter behind that of mariadb, which stood there before
 architecture=$(dpkg --print-architecture)
 package=${name}_${version}_$architecture.deb
 

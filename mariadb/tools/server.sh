@@ -55,13 +55,15 @@ enough_space() {
 # The folder that the server loads plugins from: its own ones, linked, and ours.
 fill_plugin_dir() {
     [ -e "$plugin_dir/ha_frond.so" ] || die "the plugin is missing: $plugin_dir/ha_frond.so; run 'make plugin'"
-    ln -sf "$prefix"/usr/lib/mysql/plugin/*.so "$plugin_dir/"
+    local library
+    for library in "$prefix"/usr/lib/mysql/plugin/*.so; do
+        [ ! -e "$library" ] || ln -sf "$library" "$plugin_dir/"
+    done
 }
 
 create_data() {
     [ ! -d "$data/mysql" ] || return 0
     say "creating a data directory in $data"
-    : >"$run/new"
     rm -rf "$data.new"
     mkdir -p "$data.new"
     "$prefix/usr/bin/mariadb-install-db" --no-defaults --basedir="$prefix/usr" --datadir="$data.new" "${as_user[@]}" \
@@ -81,11 +83,10 @@ own_folders() {
 
 # Whoever is on this machine could come by TCP.
 drop_accounts_without_password() {
-    [ -e "$run/new" ] || return 0
     "${client[@]}" --batch --skip-column-names --execute="
-        SELECT CONCAT('DROP USER ', QUOTE(user), '@', QUOTE(host), ';') FROM mysql.global_priv WHERE user = 'root' AND host <> 'localhost'" |
-        "${client[@]}" || die "accounts of root without a password could not be dropped"
-    rm "$run/new"
+        SELECT CONCAT('DROP USER ', QUOTE(user), '@', QUOTE(host), ';') FROM mysql.user
+        WHERE user = 'root' AND host <> 'localhost' AND authentication_string = '' AND plugin IN ('', 'mysql_native_password')" |
+        "${client[@]}" || say "note: accounts of root that have no password and are not of the socket could not be dropped"
 }
 
 start() {

@@ -123,10 +123,13 @@ check "and has ended" ended
 
 # --- scripts that have a server of their own
 
+# In a checkout of their own: they stop and clear what is in its target/.
+mkdir -p "$work/checkout/mariadb"
+cp -r "$tools" "$work/checkout/mariadb/tools"
 keeps() {
     mkdir -p "$work/precious/session1"
     touch "$work/precious/kept"
-    ! FROND_DATA=$work/precious/data "$tools/$1" 1 >/dev/null 2>&1 && [ -e "$work/precious/kept" ] && [ -e "$work/precious/session1" ]
+    ! FROND_DATA=$work/precious/data "$work/checkout/mariadb/tools/$1" 1 >/dev/null 2>&1 && [ -e "$work/precious/kept" ] && [ -e "$work/precious/session1" ]
 }
 check "ddl-crash.sh leaves alone what FROND_DATA names, and what is beside it" keeps ddl-crash.sh
 check "rr-trx.sh too" keeps rr-trx.sh

@@ -686,8 +686,8 @@ typedef struct frond_bulk_progress {
  * up (a statement that was killed). */
 typedef bool (*frond_bulk_progress_fn)(void *context, const frond_bulk_progress *progress);
 
-/* Begins a load and locks the whole tree. options may be NULL. FROND_INVALID_ARGUMENT when the tree has rows: nothing is locked then, unless they came
- * while the lock was waited for; lock errors. */
+/* Begins a load and locks the whole tree. options may be NULL. FROND_INVALID_ARGUMENT when the tree has rows: nothing is locked then, unless another
+ * transaction was about to write such rows, or has written them while the lock was waited for; lock errors. */
 frond_status frond_bulk_begin(frond_txn *txn, const frond_tree *tree, const frond_bulk_options *options,
                               frond_bulk **bulk);
 frond_status frond_bulk_add(frond_bulk *bulk, frond_slice key, frond_slice value);

@@ -242,10 +242,23 @@ pub(crate) fn clear_directory(directory: &Path) -> Result<(), String> {
                 directory.display()
             ));
         }
-        fs::remove_dir_all(directory).map_err(failed)?;
+        remove_directory(directory).map_err(failed)?;
     }
     fs::create_dir_all(directory).and_then(|()| File::create(mark)).map_err(failed)?;
     Ok(())
+}
+
+/// Removes a directory that a run has made, its mark last: cut short, it is known for what it is.
+pub(crate) fn remove_directory(directory: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false if entry.file_name() == MARK => {}
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    fs::remove_dir_all(directory)
 }
 
 /// As root the server wants to be told that this is meant.

@@ -258,7 +258,9 @@ impl Engine {
             || (lack.is_none() && self.work_for_readers()?)
         {
             if self.is_disk_full() {
-                self.space_was_found();
+                if lack.is_none() {
+                    self.space_was_found();
+                }
                 self.publish()?;
             }
             self.wake.progress();

@@ -8,6 +8,7 @@ use shuttle::thread;
 use super::{below, explore};
 use crate::base::clock::Clock;
 use crate::base::memory::MemoryBudget;
+use crate::base::sync::atomic::AtomicBool;
 use crate::base::{ErrorKind, Result, TreeId, TxnId};
 use crate::lock::{Attempt, LockOptions, LockTable, Locker, Mode, Wait};
 
@@ -209,5 +210,33 @@ fn requests_in_ascending_order_never_end_in_a_deadlock() {
         for thread in threads {
             assert_eq!(thread.join().expect("no panic").map_err(|error| error.to_string()), Ok(()));
         }
+    });
+}
+
+/// Who waits for a change that its writer has not decided goes on when that is undone, while the writer goes on as well.
+#[test]
+fn who_waits_for_an_undecided_change_goes_on_when_it_is_undone() {
+    explore(1, || {
+        let table = table();
+        let writer = table.locker(TxnId(1));
+        // The change of each key: there until it is undone.
+        let changes = Arc::new([const { AtomicBool::new(true) }; 2]);
+        let waiters: Vec<_> = (0..2u8)
+            .map(|key| {
+                let (locker, changes) = (table.locker(TxnId(2 + u64::from(key))), changes.clone());
+                thread::spawn(move || {
+                    let is_there = || Ok(changes[usize::from(key)].load(Ordering::SeqCst));
+                    locker.wait_for(TxnId(1), (TREE, &[key]), Mode::Shared, Wait::Forever, is_there)
+                })
+            })
+            .collect();
+        for change in &*changes {
+            change.store(false, Ordering::SeqCst);
+            writer.has_undone();
+        }
+        for waiter in waiters {
+            assert_eq!(waiter.join().expect("no panic").map_err(|error| error.to_string()), Ok(()));
+        }
+        writer.release_all();
     });
 }

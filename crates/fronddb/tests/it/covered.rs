@@ -346,10 +346,12 @@ fn who_waits_for_an_entry_goes_on_when_its_writer_undoes_it() {
     insert(&writer, &rows, &index, b"k", b"kept").unwrap();
     let later = writer.savepoint().unwrap();
     insert(&writer, &rows, &index, b"l", b"undone").unwrap();
-    let reader = at(&db, Isolation::RepeatableRead, Duration::from_millis(50));
+    let reader = at(&db, Isolation::RepeatableRead, Duration::from_millis(300));
     std::thread::scope(|scope| {
         let found = scope.spawn(|| scan(&reader, &index, Some(LockMode::Shared), false));
-        until_someone_waits(&db);
+        while !found.is_finished() && db.locks().unwrap().iter().all(|lock| lock.waits_for.is_empty()) {
+            std::thread::yield_now();
+        }
         writer.rollback_to(later).unwrap();
         assert_eq!(kind(found.join().unwrap()), Some(ErrorKind::LockTimeout));
     });

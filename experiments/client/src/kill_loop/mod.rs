@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::server::{Installation, Server, clear_directory};
+use crate::server::{Installation, Server, clear_directory, remove_directory};
 use frond_load::random::Random;
 use frond_load::wire::{Connection, Failure};
 
@@ -139,7 +139,7 @@ impl KillLoop {
         run.server.kill();
         match done {
             Ok(()) => {
-                let _ = std::fs::remove_dir_all(&self.directory);
+                let _ = remove_directory(&self.directory);
                 Ok(())
             }
             Err(error) => Err(format!(

@@ -24,7 +24,7 @@ use clap::Args;
 use frond_load::random::Random;
 use frond_load::wire::{Answer, Connection, Failure, text};
 
-use crate::server::{Installation, Server, clear_directory};
+use crate::server::{Installation, Server, clear_directory, remove_directory};
 
 mod schema;
 mod statement;
@@ -113,7 +113,7 @@ impl RandomSql {
         let server = Server::create(&installation, &self.directory, &options)?;
         match self.run_cases(server) {
             Ok(()) => {
-                let _ = std::fs::remove_dir_all(&self.directory);
+                let _ = remove_directory(&self.directory);
                 Ok(())
             }
             Err(error) => Err(format!("{error}\nthe server's directory is kept: {}", self.directory.display())),
