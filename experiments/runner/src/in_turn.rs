@@ -41,6 +41,8 @@ use crate::tool::{self, Running};
 
 /// How long an engine has the machine at once.
 const SLICE: Duration = Duration::from_millis(200);
+/// An engine that has done nothing in so many of its turns, one after the other, half a minute, will not do anything.
+const IDLE_SLICES_MAX: usize = 150;
 /// How long a test runs before it is measured: what the test before has left to do is under way.
 const WARM: Duration = Duration::from_secs(1);
 /// So often clients start that are where the system puts them.
@@ -273,7 +275,8 @@ impl Contestant {
                 ));
             }
         }
-        if executed == 0 {
+        let idle = series.statements.iter().rev().take_while(|executed| **executed == 0).count();
+        if executed == 0 && idle >= IDLE_SLICES_MAX {
             return Err(format!("{} did nothing in its turn", self.engine.title()));
         }
         series.statements.push(executed);
