@@ -522,8 +522,9 @@ int ha_frond::extra(enum ha_extra_function operation)
   case HA_EXTRA_BEGIN_COPY:
     copying= true;
     return 0;
-  case HA_EXTRA_END_COPY:
-    give_back_auto_increment();
+  case HA_EXTRA_END_COPY: /* also of an INSERT … SELECT, which is no copy */
+    if (copying)
+      give_back_auto_increment();
     /* fall through */
   case HA_EXTRA_ABORT_COPY:
     copying= false;
