@@ -30,7 +30,8 @@ bool report(void *context, const frond_bulk_progress *now)
 {
   const Progress *progress= static_cast<const Progress *>(context);
   thd_progress_report(progress->thd, progress->done + now->rows_written, progress->all);
-  return thd_kill_level(progress->thd) == THD_IS_NOT_KILLED;
+  /* LIMIT ROWS EXAMINED ends the reading of the rows in this way, and wants what has been read. */
+  return thd_kill_level(progress->thd) == THD_IS_NOT_KILLED || progress->thd->killed == ABORT_QUERY;
 }
 
 } // namespace

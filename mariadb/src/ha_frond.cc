@@ -414,7 +414,8 @@ int ha_frond::take_part()
   int error= begin_statement(ha_thd(), false);
   if (error)
     return error;
-  lock_mode= stored_lock_mode= FROND_LOCK_EXCLUSIVE;
+  /* A temporary sequence under LOCK TABLES is told of no statement, either. */
+  lock_mode= stored_lock_mode= static_cast<frond_lock_mode>(is_sequence() ? FROND_LOCK_NONE : FROND_LOCK_EXCLUSIVE);
   session->may_lock_rows();
   return 0;
 }
