@@ -68,6 +68,12 @@ bool is_intermediate(const std::string &name)
   return name.find("/#sql") != std::string::npos || name.find("#TMP#") != std::string::npos;
 }
 
+/* A name that it gives to one that has been there, for as long as another takes its place. */
+bool is_aside(const std::string &name)
+{
+  return name.find("/#sql-exchange-") != std::string::npos || name.find("/#sql-backup-") != std::string::npos;
+}
+
 /* The server writes the mark into no other name; a '#' of the user's is written otherwise. */
 bool is_partition(const std::string &name)
 {
@@ -347,7 +353,7 @@ int ha_frond::rename_table(const char *from, const char *to)
   uint64_t id= 0;
   frond_status status=
     in_ddl_transaction(ha_thd(), [&](frond_txn *txn) { return rename_trees(txn, old_name, new_name, &id); });
-  if (status == FROND_OK && is_intermediate(old_name))
+  if (status == FROND_OK && is_intermediate(old_name) && !is_aside(old_name))
     trees_came(id); /* its rows came with it */
   return ddl_error(status);
 }
