@@ -195,10 +195,6 @@ impl BeTree {
     /// Does a job and ends its reservation.
     pub(super) fn do_job(&self, retention: &Retention<'_>, job: &Job) -> Result<()> {
         let done = self.work(retention, job);
-        let lacks_space = matches!(&done, Err(error) if error.kind() == ErrorKind::NoSpace);
-        if lacks_space || done.is_ok() {
-            self.state.lock().reservations.note_space(lacks_space.then(|| job.name.clone()));
-        }
         if let Err(error) = &done {
             // Of two leaves that were to be joined, only the damaged one is left alone.
             let is_whole = |slot: &Slot| job.next.is_some() && slot.runs().all(|run| run.verify_messages().is_ok());
@@ -207,10 +203,15 @@ impl BeTree {
             let damaged: Vec<_> = slots.map(|slot| slot.lower().clone()).collect();
             let mut state = self.state.lock();
             state.reservations.end_job(job);
+            if error.kind() == ErrorKind::NoSpace {
+                state.reservations.note_space(Some(job.name.clone()));
+            }
             for lower in damaged {
                 let name = SlotName { height: job.name.height, lower };
                 self.leave_if_damaged(&mut state, &name, error, job.gathers);
             }
+        } else {
+            self.state.lock().reservations.note_space(None);
         }
         self.release_some();
         done
