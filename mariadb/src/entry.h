@@ -10,8 +10,16 @@
 #include "frond.h"
 #include "key_codec.h"
 #include "row_codec.h"
+#include "slices.h"
 
 namespace frond {
+
+/* What the value of an entry of a unique index begins with: the key of its row. unique_entry_primary reads it. */
+inline void append_unique_primary(frond_slice primary_key, Bytes &out)
+{
+  out.append_varint(primary_key.size);
+  out.append(primary_key.data, primary_key.size);
+}
 
 /* What the entries of one secondary index are made by. */
 struct Entry_form {
@@ -31,10 +39,8 @@ struct Entry_form {
   }
   void append_value(const uchar *record, const Bytes &primary_key, Bytes &out) const
   {
-    if (unique) {
-      out.append_varint(primary_key.size());
-      out.append_bytes(primary_key);
-    }
+    if (unique)
+      append_unique_primary(slice(primary_key), out);
     columns.encode_restore(record, out);
     if (primary)
       primary->encode_restore(record, out);

@@ -59,8 +59,7 @@ void Merged_scan::keep_last(frond_slice key, frond_slice row)
   last_key.clear();
   last_key.append(key.data, key.size);
   last_value.clear();
-  last_value.append_varint(row.size);
-  last_value.append(row.data, row.size);
+  append_unique_primary(row, last_value);
 }
 
 void Merged_scan::resume(frond_txn *txn, const Scan_mode &mode, bool merges_arg)
