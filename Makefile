@@ -77,7 +77,7 @@ bench: setup ## all workloads side by side with RocksDB; writes docs/benchmarks.
 	fi
 	$(CARGO) run --release -p frond-bench --features rocksdb -- suite
 
-experiments: plugin ## the published experiments on FROND, InnoDB and MyRocks; writes a report (under an hour)
+experiments: plugin ## the published experiments on FROND, InnoDB and MyRocks; writes a report (an hour and a quarter)
 	@$(call need_sysbench,experiments)
 	@FROND_SERVER_DIR=$(stock) $(CARGO) run --quiet --release -p frond-experiments -- \
 	  $(if $(SCALE),--scale $(SCALE)) $(if $(ENGINES),--engines $(ENGINES)) $(if $(ONLY),--only $(ONLY)) \

@@ -23,10 +23,10 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// An empty directory for a part's server; removed with the guard.
-    pub(crate) fn fresh(&self) -> Result<cleanup::Directory, Failure> {
+    /// An empty directory for a part's server of this engine; removed with the guard.
+    pub(crate) fn fresh(&self, engine: Engine) -> Result<cleanup::Directory, Failure> {
         let guard = self.place()?;
-        self.installation.create(&self.out, guard.path())?;
+        self.installation.create(&self.out, guard.path(), engine, self.sizing.redo_bytes)?;
         Ok(guard)
     }
 
@@ -41,7 +41,7 @@ impl Context {
     }
 
     pub(crate) fn sizes(&self, cache: u64, limits: &Limits) -> Sizes {
-        Sizes { cache, redo: self.sizing.redo_bytes, iops: limits.iops }
+        Sizes { cache, redo: self.sizing.redo_bytes, iops: limits.iops, change_buffering: false }
     }
 
     pub(crate) fn settings(&self, engine: Engine, cache: u64, limits: Limits) -> Settings {

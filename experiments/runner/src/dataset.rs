@@ -77,7 +77,7 @@ pub(crate) fn ensure(context: &Context, engine: Engine, kind: Kind) -> Result<Lo
         return Ok(loaded);
     }
     let _ = fs::remove_dir_all(&path);
-    let directory = context.fresh()?;
+    let directory = context.fresh(engine)?;
     let loaded = load(context, directory.path(), engine, kind)?;
     fs::write(directory.path().join("loaded.json"), serde_json::to_vec(&loaded).or_say("cannot keep a note")?)
         .or_say("cannot keep a note")?;

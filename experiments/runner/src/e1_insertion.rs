@@ -18,22 +18,25 @@ use crate::dataset::{self, IIBENCH_DATABASE, IIBENCH_TABLE, Kind, insert_plan, s
 use crate::failure::{Failure, While};
 use crate::limits::Limits;
 use crate::measure::Work;
-use crate::plan::{Finding, Part};
+use crate::plan::{BUFFERED, Finding, Part};
 use crate::server::{Counters, Server};
 
-/// `unlimited`, `limited`: full speed. `2000-limited` and the like: that many rows per second.
+/// `unlimited`, `limited`: full speed. `2000-limited` and the like: that many rows per second. `buffered-limited` and the like: full speed of
+/// InnoDB with change buffering.
 pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
     if part.variant == "floor" {
         return floor(context, part);
     }
-    let (rate, volume) = match part.variant.split_once('-') {
-        Some((rate, volume)) => (rate.parse::<u64>().ok(), volume),
+    let (pace, volume) = match part.variant.split_once('-') {
+        Some((pace, volume)) => (Some(pace), volume),
         None => (None, part.variant),
     };
+    let rate = pace.and_then(|pace| pace.parse::<u64>().ok());
     let seconds = if rate.is_some() { context.sizing.paced_seconds } else { context.sizing.insert_seconds };
     let (directory, loaded) = dataset::copy(context, part.engine, Kind::Iibench)?;
     let limits = context.sizing.bounded(volume == "limited");
-    let settings = context.settings(part.engine, context.sizing.cache_bytes, limits);
+    let mut settings = context.settings(part.engine, context.sizing.cache_bytes, limits);
+    settings.sizes.change_buffering = part.variant.starts_with(BUFFERED);
     let query = Kind::Iibench.first_query();
     let mut finding = Finding::new(part);
 
@@ -107,7 +110,7 @@ fn insert_and_kill(server: Server, plan: &Plan, time: Duration) -> Result<(Outco
 
 /// The same statements into an engine that throws rows away: the server's own share.
 fn floor(context: &Context, part: &Part) -> Result<Finding, Failure> {
-    let directory = context.fresh()?;
+    let directory = context.fresh(part.engine)?;
     let settings = context.settings(part.engine, context.sizing.cache_bytes, context.sizing.bounded(false));
     let server = context.start(directory.path(), &settings, "SELECT 1")?;
     server.run("", "CREATE DATABASE iibench")?;

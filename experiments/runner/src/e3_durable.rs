@@ -42,7 +42,7 @@ pub(crate) fn cells(sizing: &Sizing) -> Vec<Cell> {
 }
 
 pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
-    let directory = context.fresh()?;
+    let directory = context.fresh(part.engine)?;
     let settings = context.settings(part.engine, context.sizing.cache_large_bytes, Limits::default());
     let server = context.start(directory.path(), &settings, "SELECT 1")?;
     server.run("", "CREATE DATABASE iibench")?;

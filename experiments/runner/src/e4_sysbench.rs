@@ -19,8 +19,9 @@ pub(crate) const TESTS: [&str; 7] = [
     "oltp_write_only",
     "oltp_insert",
 ];
-/// Tests on the limited volume.
-pub(crate) const LIMITED_TESTS: [&str; 3] = ["oltp_update_index", "oltp_update_non_index", "oltp_read_write"];
+/// Tests on the limited volume, with what FROND is to make of them in times of the better rival where the table is large.
+pub(crate) const LIMITED_TESTS: [(&str, f64); 4] =
+    [("oltp_update_index", 1.3), ("oltp_update_non_index", 1.3), ("oltp_read_write", 1.3), ("oltp_read_only", 1.0)];
 pub(crate) const LIMITED_THREADS: u64 = 16;
 
 /// Tests in memory with their numbers of threads.
@@ -63,7 +64,7 @@ pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
         }
         return Ok(finding);
     }
-    for test in LIMITED_TESTS {
+    for (test, _) in LIMITED_TESTS {
         let warm_seconds = match (finding.works.is_empty(), kind) {
             (false, _) => sizing.sysbench_warm_seconds,
             (true, Kind::SysbenchLarge) => sizing.sysbench_fill_seconds,

@@ -23,7 +23,7 @@ pub(crate) const KILL_AFTER: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(context: &Context, part: &Part) -> Result<Finding, Failure> {
     let rows = context.sizing.rollback_rows;
-    let directory = context.fresh()?;
+    let directory = context.fresh(part.engine)?;
     let settings = context.settings(part.engine, context.sizing.cache_bytes, Limits::default());
     let server = context.start(directory.path(), &settings, "SELECT 1")?;
     server.run("", "CREATE DATABASE IF NOT EXISTS test")?;

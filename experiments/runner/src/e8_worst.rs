@@ -66,7 +66,7 @@ fn ended_well(outcome: &Outcome, server: &Server) -> Result<(), Failure> {
 }
 
 fn queue(context: &Context, part: &Part) -> Result<Finding, Failure> {
-    let directory = context.fresh()?;
+    let directory = context.fresh(part.engine)?;
     let settings = context.settings(part.engine, context.sizing.cache_bytes, context.sizing.bounded(false));
     let server = context.start(directory.path(), &settings, "SELECT 1")?;
     server.run("", "CREATE DATABASE IF NOT EXISTS test")?;

@@ -54,7 +54,7 @@ use state::{Identity, State};
 #[derive(Parser)]
 #[command(name = "frond-experiments")]
 struct Arguments {
-    /// smoke: 2 minutes, figures mean nothing; desk: under an hour; night: larger
+    /// smoke: 2 minutes, figures mean nothing; desk: an hour and a quarter; night: larger
     #[arg(long, value_enum, default_value = "desk")]
     scale: Scale,
     /// Engines, separated by commas

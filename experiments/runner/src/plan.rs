@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::Kind;
+use crate::e4_sysbench::LIMITED_TESTS;
 use crate::engine::Engine;
 use crate::measure::Work;
 use crate::scale::Sizing;
@@ -104,6 +105,8 @@ impl Finding {
 
 /// The variant of short measurements.
 const IN_MEMORY: &str = "memory";
+/// What the variants of InnoDB with change buffering begin with.
+pub(crate) const BUFFERED: &str = "buffered";
 /// The variant whose parts are measured together ([`crate::in_turn`]).
 pub(crate) const IN_TURN: &str = "in-turn";
 
@@ -114,6 +117,8 @@ struct Round {
     dataset: Option<Kind>,
     seconds: f64,
     repeats: u32,
+    /// Of one engine only, in a configuration that the others do not have.
+    only: Option<Engine>,
 }
 
 /// The parts of the chosen experiments and engines.
@@ -127,7 +132,8 @@ pub(crate) fn parts(sizing: &Sizing, experiments: &[Experiment], engines: &[Engi
             }
             for again in 0..round.repeats {
                 let (before, after) = engines.split_at(again as usize % engines.len().max(1));
-                parts.extend(after.iter().chain(before).map(|&engine| Part {
+                let turns = after.iter().chain(before).filter(|engine| round.only.is_none_or(|only| only == **engine));
+                parts.extend(turns.map(|&engine| Part {
                     experiment: round.experiment,
                     engine,
                     variant: round.variant,
@@ -177,7 +183,8 @@ fn rounds(sizing: &Sizing, experiments: &[Experiment]) -> Vec<Round> {
             (_, IN_MEMORY) => sizing.short_repeats,
             _ => 1,
         };
-        rounds.push(Round { experiment, variant, dataset, seconds, repeats });
+        let only = variant.starts_with(BUFFERED).then_some(Engine::Innodb);
+        rounds.push(Round { experiment, variant, dataset, seconds, repeats, only });
     };
     let load = sizing.iibench_rows as f64 / 80e3 + 3.0;
     let copy = sizing.iibench_rows as f64 / 4e6 + 1.0;
@@ -187,6 +194,10 @@ fn rounds(sizing: &Sizing, experiments: &[Experiment]) -> Vec<Round> {
     if wanted(Experiment::E1) || wanted(Experiment::E2) {
         add(Experiment::E1, "unlimited", Some(Kind::Iibench), sizing.insert_seconds + copy + 10.0);
         add(Experiment::E1, "limited", Some(Kind::Iibench), sizing.insert_seconds + copy + 20.0);
+    }
+    if wanted(Experiment::E1) && sizing.thorough {
+        add(Experiment::E1, "buffered-unlimited", Some(Kind::Iibench), sizing.insert_seconds + copy + 10.0);
+        add(Experiment::E1, "buffered-limited", Some(Kind::Iibench), sizing.insert_seconds + copy + 20.0);
     }
     if wanted(Experiment::E2) {
         let paced = sizing.paced_seconds + copy + 8.0;
@@ -206,7 +217,8 @@ fn rounds(sizing: &Sizing, experiments: &[Experiment]) -> Vec<Round> {
         add(Experiment::E6, "sysbench", Some(Kind::SysbenchLarge), load);
     }
     if wanted(Experiment::E4) {
-        let tests = (3 * sizing.sysbench_large_seconds + 2 * sizing.sysbench_warm_seconds) as f64;
+        let limited = LIMITED_TESTS.len() as u64;
+        let tests = (limited * sizing.sysbench_large_seconds + (limited - 1) * sizing.sysbench_warm_seconds) as f64;
         let large = tests + sizing.sysbench_fill_seconds as f64 + 10.0;
         add(Experiment::E4, "large", Some(Kind::SysbenchLarge), large);
         if sizing.thorough {
@@ -249,7 +261,10 @@ mod tests {
         for scale in [Scale::Smoke, Scale::Desk, Scale::Night] {
             let parts = parts(&scale.sizing(), &[E1, E2, E3, E4, E5, E6, E7, E8], &engines);
             let mut keys: Vec<_> = parts.iter().map(Part::key).collect();
-            let rivals: Vec<_> = parts.iter().filter(|part| part.engine != Engine::Blackhole).collect();
+            let is_alone = |part: &Part| part.variant.starts_with(BUFFERED);
+            assert!(parts.iter().all(|part| !is_alone(part) || part.engine == Engine::Innodb));
+            let rivals: Vec<_> =
+                parts.iter().filter(|part| part.engine != Engine::Blackhole && !is_alone(part)).collect();
             let mut first = [0; 3];
             for same in rivals.chunks(engines.len()) {
                 let what = |part: &Part| (part.experiment, part.variant, part.repeat);

@@ -5,6 +5,7 @@
 //! after a power failure; what a process had not written stays lost by SIGKILL.
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -77,9 +78,10 @@ impl Installation {
         self.stock.join("prefix/usr")
     }
 
-    /// An empty data directory, made once and copied from then on.
-    fn template(&self, out: &Path) -> Result<PathBuf, Failure> {
-        let template = out.join("template");
+    /// An empty data directory, made once and copied from then on. InnoDB's redo log in it is as large as in the experiments:
+    /// with another size it would begin a new one.
+    fn template(&self, out: &Path, redo: u64) -> Result<PathBuf, Failure> {
+        let template = out.join(format!("template-{redo}"));
         if template.join("data/mysql").exists() {
             return Ok(template);
         }
@@ -95,7 +97,7 @@ impl Installation {
                 "--skip-test-db",
                 "--force",
             ])
-            .args(["--innodb-log-file-size=4M"])
+            .arg(format!("--innodb-log-file-size={redo}"))
             .arg(format!("--basedir={}", self.usr().display()))
             .arg(format!("--datadir={}", new.path().join("data").display()))
             .args(as_root());
@@ -108,9 +110,28 @@ impl Installation {
     }
 
     /// A new server directory in `directory`, which must not exist.
-    pub(crate) fn create(&self, out: &Path, directory: &Path) -> Result<(), Failure> {
-        copy(&self.template(out)?, directory)
+    pub(crate) fn create(&self, out: &Path, directory: &Path, engine: Engine, redo: u64) -> Result<(), Failure> {
+        copy(&self.template(out, redo)?, directory)?;
+        match engine {
+            Engine::Innodb => write_once(&directory.join("data/ib_logfile0")).or_say("cannot write InnoDB's redo log"),
+            Engine::Frond | Engine::Rocksdb | Engine::Blackhole => Ok(()),
+        }
     }
+}
+
+/// Writes every block of a file as it is. Of one that was only made long the file system converts the blocks as they are first
+/// written, at each sync; a server that has been at work for a while has that behind it.
+fn write_once(path: &Path) -> std::io::Result<()> {
+    let file = File::options().read(true).write(true).open(path)?;
+    let mut part = vec![0; 1 << 20];
+    let (mut at, end) = (0, file.metadata()?.len());
+    while at < end {
+        let bytes = part.len().min((end - at) as usize);
+        file.read_exact_at(&mut part[..bytes], at)?;
+        file.write_all_at(&part[..bytes], at)?;
+        at += bytes as u64;
+    }
+    file.sync_all()
 }
 
 /// Copies a server directory of a stopped server.

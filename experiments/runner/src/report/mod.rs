@@ -229,7 +229,8 @@ impl Report {
             }
             html + "</table>"
         };
-        let sizes = Sizes { cache: self.sizing.cache_bytes, redo: self.sizing.redo_bytes, iops: None };
+        let sizes =
+            Sizes { cache: self.sizing.cache_bytes, redo: self.sizing.redo_bytes, iops: None, change_buffering: false };
         let mut html = String::from(
             "<h2>Configurations</h2><p>As they are where data is larger than memory and the volume is not limited. In memory \
              the sizes are larger by the same factor for all but InnoDB's redo log, which stays; on the limited volume InnoDB's <code>innodb_io_capacity</code> \

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::machine::Machine;
 use crate::measure::Work;
 use crate::plan::Experiment::{self, E1, E3, E4, E5, E6, E7, E8};
-use crate::plan::IN_TURN;
+use crate::plan::{BUFFERED, IN_TURN};
 use crate::scale::Sizing;
 use crate::{sysbench, tpcc};
 
@@ -191,6 +191,7 @@ impl Section<'_> {
             if variant == "limited" {
                 lines.extend(self.of_the_volume(place));
             }
+            lines.extend(self.with_change_buffering(variant));
             html.push_str(&format!("<h3>{title}</h3>"));
             if variant == "limited" {
                 html.push_str(&format!("<p>{}</p>", self.bound_by_the_volume("row")));
@@ -209,6 +210,25 @@ impl Section<'_> {
             ));
         }
         html + &self.plots.written_per_row()
+    }
+
+    /// InnoDB as it was before 10.11.
+    fn with_change_buffering(&self, variant: &str) -> [Line; 4] {
+        let buffered = format!("{BUFFERED}-{variant}");
+        let place = (E1, buffered.as_str(), "insert");
+        let of = |name, unit, value: fn(&Work) -> f64| self.of_work(place, name, Better::Neither, unit, value);
+        [
+            of("with change buffering: rows per second", Unit::Count, Work::rate),
+            of("  written per row", Unit::Bytes, Work::written_per_unit),
+            of("  longest transaction", Unit::Milliseconds, |work| work.latency_ms.max),
+            self.of_number(
+                (E1, &buffered),
+                "  first SELECT after the kill",
+                Better::Neither,
+                Unit::Seconds,
+                "ready_seconds",
+            ),
+        ]
     }
 
     fn recovery(&self) -> String {
@@ -331,7 +351,7 @@ impl Section<'_> {
         }
         let mut limited = Vec::new();
         let mut plots = String::new();
-        for test in LIMITED_TESTS {
+        for (test, _) in LIMITED_TESTS {
             let name = e4_sysbench::name(test, LIMITED_THREADS);
             for (variant, size) in [("small", self.sizing.sysbench_rows), ("large", self.sizing.sysbench_large_rows)] {
                 let place = (E4, variant, name.as_str());
