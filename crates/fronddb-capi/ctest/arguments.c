@@ -94,6 +94,7 @@ static void null_handles(void)
   WRONG(frond_txn_commit(NULL));
   WRONG(frond_txn_rollback(NULL));
   WRONG(frond_txn_prepare(NULL, xid, FROND_DURABILITY_SYNC));
+  WRONG(frond_txn_release_unwritten(NULL));
   WRONG(frond_savepoint_set(NULL, &number));
   WRONG(frond_savepoint_rollback(NULL, 1));
   WRONG(frond_savepoint_release(NULL, 1));

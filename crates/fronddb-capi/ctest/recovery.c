@@ -148,6 +148,8 @@ static void prepare(frond_db *db, frond_tree *tree, const char *key, const char 
 {
   frond_txn *txn = begin(db);
   OK(frond_txn_put(txn, tree, text(key), text("prepared")));
+  OK(frond_txn_lock_range(txn, tree, text("seen"), text("seen~"), FROND_LOCK_SHARED, FROND_WAIT_DEFAULT));
+  OK(frond_txn_release_unwritten(txn));
   OK(frond_txn_prepare(txn, text(xid), FROND_DURABILITY_SYNC));
 }
 

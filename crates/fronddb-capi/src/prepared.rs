@@ -11,6 +11,11 @@ c_structs! {
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn frond_txn_release_unwritten(txn: Option<&mut frond_txn>) -> Status {
+    enter("frond_txn_release_unwritten", || need(txn, "txn")?.inner.release_unwritten())
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn frond_txn_prepare(txn: Option<Box<frond_txn>>, xid: Bytes<'_>, number: u32) -> Status {
     enter("frond_txn_prepare", || {
         let txn = need(txn, "txn")?;

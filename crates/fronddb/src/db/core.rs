@@ -103,6 +103,8 @@ pub(crate) struct TxnState {
     pub(crate) written: Option<u32>,
     /// Blobs have been written that no sync of the data file covers.
     pub(crate) blobs_unsynced: bool,
+    /// It has deleted ranges, perhaps undone since.
+    pub(crate) has_deleted_ranges: bool,
     pub(crate) catalog: CatalogChanges,
     pub(crate) failed_operation: Option<usize>,
 }

@@ -157,7 +157,7 @@ fn bounds(tree: TreeId, options: &mut CursorOptions) -> Result<(Vec<u8>, Option<
     Ok((lower.max(first), upper))
 }
 
-fn user_key(inner: &[u8]) -> &[u8] {
+pub(super) fn user_key(inner: &[u8]) -> &[u8] {
     inner.get(PREFIX_BYTES..).unwrap_or_default()
 }
 

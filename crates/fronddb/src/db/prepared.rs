@@ -6,6 +6,9 @@
 //! of a checkpoint is thrown away, every new active memtable begins with the prepare records of all undecided
 //! transactions in the log ([`Engine::log_prepared_again`]).
 //!
+//! Before that it may give back what it has locked and not written ([`TxnCore::release_unwritten`]): nobody knows how long the decision
+//! takes. What it has written is found by looking at its locked keys as anybody else would, who meets an undecided change there.
+//!
 //! One caller at a time decides a transaction ([`PreparedTable::claim`]); whoever wants to decide it meanwhile waits to hear what became of that, so
 //! that "no such transaction" says that it is decided, and never that it may be.
 //!
@@ -16,16 +19,20 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::catalog::CatalogChanges;
-use super::core::Writer;
+use super::core::{TxnCore, Writer};
+use super::cursor::user_key;
 use super::engine::Engine;
 use super::monitor::PreparedInfo;
 use super::options::Durability;
+use crate::base::key::{inner, tree_end};
 use crate::base::sync::{Condvar, Mutex};
-use crate::base::{Error, ErrorKind, Lsn, Result, TxnId};
+use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TxnId};
 use crate::format::record::{PreparedLock, Record, encode_locks, encode_prepare};
+use crate::format::visibility::Uncommitted;
 use crate::lock::{HeldLock, Mode};
 use crate::log::Log;
 use crate::store::ShrinkLimits;
+use crate::tree::CursorOptions;
 use crate::txn::Prepared;
 
 /// Longest external id, in bytes.
@@ -155,6 +162,80 @@ fn expect_unused(entries: &HashMap<Vec<u8>, Entry>, xid: &[u8]) -> Result<()> {
         return Err(Error::new(ErrorKind::KeyExists, "external id is in use by a prepared transaction"));
     }
     Ok(())
+}
+
+/// Keys that are looked at, at most, for what the transaction has written there, and that are found; locks on others are kept.
+const LOOKED_MAX: u64 = 1 << 20;
+const FOUND_MAX: usize = 64 << 10;
+
+impl TxnCore {
+    /// Gives back the locks of keys that the transaction has not written.
+    pub(crate) fn release_unwritten(&self) -> Result<()> {
+        let mut state = self.active()?;
+        if state.has_deleted_ranges || !state.catalog.is_empty() {
+            return Ok(()); // of these there is no message at each key
+        }
+        let Some(writer) = state.writer.clone() else { return Ok(()) };
+        let mut left = Left { looks: LOOKED_MAX, finds: FOUND_MAX };
+        let mut kept = Vec::new();
+        for lock in writer.locker.export() {
+            if lock.mode == Mode::Exclusive {
+                self.keep_written(writer.txn, lock, &mut left, &mut kept)?;
+            }
+        }
+        kept.sort_unstable();
+        kept.dedup();
+        let locker = writer.locker.keep_only(&kept);
+        state.writer = Some(Writer { locker, ..writer });
+        state.statement.fresh.clear();
+        Ok(())
+    }
+
+    /// What is to be kept of an exclusive lock: the keys in it that `txn` has written; all of it where that is too much to look for.
+    fn keep_written(&self, txn: TxnId, lock: HeldLock, left: &mut Left, kept: &mut Vec<HeldLock>) -> Result<()> {
+        let engine = &self.engine;
+        // Others go on meanwhile, and level 0 is to keep what it comes down to.
+        let _kept = engine.snapshots.acquire();
+        let Some(high) = &lock.high else {
+            let is_looked_at = left.looks > 0;
+            left.looks = left.looks.saturating_sub(1);
+            let key = inner(lock.tree, &lock.low);
+            if !is_looked_at || engine.read_watching(&engine.latest(), &key, true)?.1 == Some(txn) {
+                kept.push(lock);
+            }
+            return Ok(());
+        };
+        let upper = if high.is_empty() { tree_end(lock.tree) } else { inner(lock.tree, high) };
+        let view = engine.owned_view(CommitNumber::LATEST, None, Uncommitted::Hidden);
+        let options = CursorOptions { keys_only: true, ..CursorOptions::default() };
+        let (lower, upper) = (inner(lock.tree, &lock.low), Some(upper).filter(|upper| !upper.is_empty()));
+        let mut cursor = engine.tree.cursor(view, lower, upper, options);
+        cursor.stop_when(self.cancelled.clone());
+        cursor.give_up_after(left.looks);
+        cursor.collect_undecided(txn, left.finds);
+        let mut rows = 0;
+        let mut found = cursor.first()?;
+        while found && rows < left.looks && cursor.collected().len() <= left.finds {
+            rows += 1;
+            found = cursor.next()?;
+        }
+        left.looks = left.looks.saturating_sub(rows);
+        let written = cursor.collected();
+        if found || cursor.gave_up() || written.len() > left.finds {
+            kept.push(lock);
+            return Ok(());
+        }
+        left.finds -= written.len();
+        let point = |key: &Vec<u8>| HeldLock { low: user_key(key).to_vec(), high: None, ..lock.clone() };
+        kept.extend(written.iter().map(point));
+        Ok(())
+    }
+}
+
+/// How much may yet be looked at, and found.
+struct Left {
+    looks: u64,
+    finds: usize,
 }
 
 impl Engine {

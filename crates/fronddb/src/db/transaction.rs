@@ -378,6 +378,16 @@ impl Transaction {
         self.core.release(savepoint)
     }
 
+    /// Gives back the locks of keys that it has not written, for one that is about to be prepared and has no more to look at:
+    /// it may wait for its decision for long. Shared locks go, and exclusive ones of points and ranges but for the keys in them that have changes of this
+    /// transaction. After [`Transaction::delete_range`] all stay, and so do those of keys beyond the first million or so.
+    ///
+    /// # Errors
+    /// `Closed`, `Cancelled`, `Io`, `Corruption`: all locks stay.
+    pub fn release_unwritten(&self) -> Result<()> {
+        self.core.release_unwritten()
+    }
+
     /// First phase of a distributed commit: from now on the transaction survives crashes, with its locks, until
     /// [`crate::Database::commit_prepared`] or [`crate::Database::rollback_prepared`] decides it. Durable on return. The
     /// external id is 1 to 160 bytes.

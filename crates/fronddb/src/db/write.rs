@@ -340,6 +340,7 @@ impl TxnCore {
         let step = state.step_to_write(false)?;
         engine.admit(start.len() + end.len(), || true)?;
         state.statement.fresh.clear();
+        state.has_deleted_ranges = true;
         let writer = self.writer(state);
         writer.logged = true;
         let txn = writer.txn;

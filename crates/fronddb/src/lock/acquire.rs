@@ -73,7 +73,7 @@ impl Inner {
 
     /// Lists a new point with its owner and lets go of the shard.
     #[inline]
-    fn note_granted(&self, mut shard: MutexGuard<'_, Shard>, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) {
+    pub(super) fn note_granted(&self, mut shard: MutexGuard<'_, Shard>, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) {
         shard.granted += 1;
         // Only the owner's own thread adds.
         owner.weight.store(owner.weight.load(Ordering::Relaxed) + 1, Ordering::Relaxed);

@@ -72,7 +72,7 @@ impl Waiting {
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     waits: IdMap<Waiting>,
-    /// Who has an edge to this owner.
+    /// Who has an edge to an owner of this id: there may be an heir of it beside (see `release`), and who waits for both is there twice.
     behind: IdMap<SmallVec<[TxnId; 4]>>,
     pub(super) last_deadlock: Option<String>,
     preference: Option<VictimPreference>,
@@ -186,14 +186,15 @@ impl Graph {
     /// `owner` has ended: wakes those that waited for nothing else, and `owner` itself if it waits.
     pub(super) fn end(&mut self, owner: &Owner) {
         for id in self.behind.get(&owner.id).cloned().unwrap_or_default() {
-            if self.drop_edge(id, owner) {
+            let has_edge = self.waits.get(&id).is_some_and(|wait| wait.edge_to(owner).is_some());
+            if has_edge && self.drop_edge(id, owner) {
                 self.poke(id);
             }
         }
         owner.wake.notify_all();
     }
 
-    /// Removes the edge; true when it was the last one.
+    /// Removes an edge that there is; true when it was the last one.
     fn drop_edge(&mut self, from: TxnId, to: &Owner) -> bool {
         self.remove_edge(from, to);
         let Some(wait) = self.waits.get_mut(&from) else { return false };

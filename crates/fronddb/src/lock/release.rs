@@ -1,19 +1,26 @@
 //! Ending an owner in constant time, and getting the memory of its locks back; giving single points back, or half of them, before
-//! that.
+//! that; keeping a few of many locks.
 //!
 //! An ended owner's entries are free the moment it is marked (L2); nobody waits for their removal, which is spread
 //! over three places: whoever locks the same key takes the entry over; a shard that has doubled purges itself as it
 //! grows (see `points`), which is all that many short transactions need; and [`LockTable::sweep_step`], for a
 //! background thread, passes over all shards after owners have ended, which gives back what a large one left. Ranges
 //! are removed at the end of their owner if they are few, else by the sweeper.
+//!
+//! An owner that keeps a few of its locks ([`Locker::keep_only`]) has an *heir*, of the same id: that is granted what is kept beside
+//! its holder, which alone can be in the way; then the holder ends. Who waits for one of these locks is woken by that, and finds the
+//! heir. A range that has looked at a point before the heir was there, and at the holder after its end, would find neither: so it is
+//! marked as disturbed (L5).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::intervals::Range;
 use super::key::LockKey;
 use super::owner::Owner;
 use super::points::ENTRY_BYTES;
-use super::table::{Inner, LockTable};
+use super::table::{Inner, LockTable, Locker};
+use super::{HeldLock, Mode};
 use crate::base::TreeId;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicUsize, Ordering};
@@ -46,7 +53,52 @@ impl LockTable {
     }
 }
 
+impl Locker {
+    /// Gives everything back but `kept`: points and ranges that are held exclusively, or lie in such ranges. They are then the locks of the
+    /// owner that is returned, which has the same id, and this one has ended.
+    pub fn keep_only(&self, kept: &[HeldLock]) -> Locker {
+        Locker { owner: self.table.hand_over(&self.owner, kept), table: self.table.clone() }
+    }
+}
+
 impl Inner {
+    fn hand_over(&self, holder: &Arc<Owner>, kept: &[HeldLock]) -> Arc<Owner> {
+        let heir = Owner::new(holder.id, holder.label);
+        for lock in kept {
+            match &lock.high {
+                None => self.bequeath_point(holder, &heir, lock.tree, &lock.low),
+                Some(high) => self.bequeath_range(&heir, lock.tree, &lock.low, high),
+            }
+        }
+        self.owner_group(holder.id).lock().insert(holder.id, heir.clone());
+        self.end(holder);
+        heir
+    }
+
+    fn bequeath_point(&self, holder: &Arc<Owner>, heir: &Arc<Owner>, tree: TreeId, key: &[u8]) {
+        let lock_key = LockKey::new(tree, key);
+        let mut shard = self.shard(&lock_key).lock();
+        shard.make_room();
+        let entry = shard.entry(&lock_key);
+        entry.purge();
+        entry.remove_holder(holder);
+        entry.grant(heir, Mode::Exclusive);
+        self.disturb_ranges(tree, &lock_key);
+        self.note_granted(shard, heir, tree, key);
+    }
+
+    /// Ranges are looked at under their group's mutex: whoever does sees the holder's, or the heir's.
+    fn bequeath_range(&self, heir: &Arc<Owner>, tree: TreeId, low: &[u8], high: &[u8]) {
+        let mut trees = self.range_group(tree).trees.lock();
+        let intervals = trees.entry(tree.0).or_default();
+        let (low, high) = (LockKey::new(tree, low), LockKey::upper(tree, high));
+        let owner = heir.clone();
+        let range = Range { low, high, owner, mode: Mode::Exclusive, granted: false, seq: 0, disturbed: false };
+        let id = self.insert_range(intervals, range);
+        self.grant_range(intervals, heir, id);
+        heir.weight.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Ends an owner: its locks count as free from here on.
     pub(super) fn end(&self, owner: &Arc<Owner>) {
         if !owner.end() {

@@ -10,7 +10,7 @@ use crate::base::clock::Clock;
 use crate::base::memory::MemoryBudget;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::{ErrorKind, Result, TreeId, TxnId};
-use crate::lock::{Attempt, LockOptions, LockTable, Locker, Mode, Wait};
+use crate::lock::{Attempt, HeldLock, LockOptions, LockTable, Locker, Mode, Wait};
 
 const TREE: TreeId = TreeId(3);
 const KEYS: usize = 3;
@@ -68,10 +68,20 @@ impl Drop for Holding<'_> {
 }
 
 /// One request of a random kind; what it was granted is taken in the shadow.
-fn request(locker: &Locker, holding: &mut Holding<'_>, ranges: bool) -> Result<()> {
+fn request(locker: &mut Locker, holding: &mut Holding<'_>, ranges: bool) -> Result<()> {
     let mode = [Mode::Shared, Mode::Exclusive][below(2)];
     let key = below(KEYS);
-    match below(if ranges { 7 } else { 4 }) {
+    match below(if ranges { 8 } else { 5 }) {
+        4 => {
+            // Given back in the shadow first.
+            let is_kept = |key: &usize| holding.modes[*key] == Some(Mode::Exclusive) && below(2) == 0;
+            let kept: Vec<usize> = (0..KEYS).filter(is_kept).collect();
+            (0..KEYS).filter(|key| !kept.contains(key)).for_each(|key| holding.give_back(key));
+            holding.ranged = [false; KEYS];
+            let low = |key: &usize| vec![*key as u8];
+            let lock = |key| HeldLock { tree: TREE, low: low(key), high: None, mode: Mode::Exclusive };
+            *locker = locker.keep_only(&kept.iter().map(lock).collect::<Vec<_>>());
+        }
         3 => {
             // Given back in the shadow first: the lock outlasts what it says.
             if !holding.ranged[key] && holding.modes[key].is_some() {
@@ -84,7 +94,7 @@ fn request(locker: &Locker, holding: &mut Holding<'_>, ranges: bool) -> Result<(
                 holding.take(key, mode);
             }
         }
-        4.. => {
+        5.. => {
             let end = key + 1 + below(KEYS - key);
             locker.lock_range(TREE, &[key as u8], &[end as u8], mode, Wait::Forever)?;
             for key in key..end {
@@ -103,10 +113,10 @@ fn request(locker: &Locker, holding: &mut Holding<'_>, ranges: bool) -> Result<(
 /// Two transactions of a few requests; every one ends.
 fn owner(table: &LockTable, shadow: &Shadow, first: u64, ranges: bool) {
     for id in first..first + 2 {
-        let locker = table.locker(TxnId(id));
+        let mut locker = table.locker(TxnId(id));
         let mut holding = Holding::new(shadow);
         for _ in 0..4 {
-            if let Err(error) = request(&locker, &mut holding, ranges) {
+            if let Err(error) = request(&mut locker, &mut holding, ranges) {
                 assert!(matches!(error.kind(), ErrorKind::Deadlock | ErrorKind::Cancelled), "{error}");
                 break;
             }

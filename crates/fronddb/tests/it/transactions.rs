@@ -429,6 +429,77 @@ fn a_prepared_transaction_keeps_very_many_locks() {
     drop((db, tree));
 }
 
+/// A branch may wait for its decision for long: what it has only looked at others may change.
+#[test]
+fn a_branch_keeps_the_locks_of_what_it_has_written_alone() {
+    let (storage, db, tree) = fresh();
+    let key = |n: u32| n.to_be_bytes();
+    for n in (0..200).step_by(2) {
+        db.put(&tree, &key(n), b"before").unwrap();
+    }
+    let txn = at(&db, Isolation::RepeatableRead);
+    let lock = |mode| CursorOptions { lock: Some(mode), ..CursorOptions::default() };
+    // All rows and gaps, of which some are written, deleted or made; some are in level 0 no more.
+    assert_eq!(collect(&mut txn.cursor(&tree, lock(LockMode::Exclusive)).unwrap()).unwrap().len(), 100);
+    let mark = txn.savepoint().unwrap();
+    txn.put(&tree, &key(44), b"undone").unwrap();
+    txn.rollback_to(mark).unwrap();
+    txn.put(&tree, &key(10), b"after").unwrap();
+    txn.put(&tree, &key(13), b"new").unwrap();
+    txn.delete(&tree, &key(20)).unwrap();
+    db.checkpoint().unwrap();
+    txn.put(&tree, &key(15), b"new").unwrap();
+    txn.put(&tree, &key(17), b"new").unwrap();
+    let seen = db.create_tree("seen", &TreeOptions::default()).unwrap();
+    txn.lock_range(&seen, b"a", b"b", LockMode::Shared, Wait::Default).unwrap();
+    txn.get_locked(&seen, b"x", LockMode::Exclusive, Wait::Default).unwrap();
+    txn.put(&seen, b"y", b"new").unwrap();
+    let locked = |db: &Database| {
+        let (tree, seen) = (db.open_tree("t").unwrap(), db.open_tree("seen").unwrap());
+        let other = at(db, Isolation::ReadCommitted);
+        let is_locked = |tree: &Tree, key: &[u8]| match other.get_locked(tree, key, LockMode::Exclusive, Wait::Default)
+        {
+            Err(error) => error.kind() == ErrorKind::LockTimeout,
+            Ok(_) => false,
+        };
+        let rows: Vec<u32> = (0..201).filter(|n| is_locked(&tree, &key(*n))).collect();
+        let seen: Vec<u8> = (b'a'..=b'z').filter(|key| is_locked(&seen, &[*key])).collect();
+        other.rollback().unwrap();
+        (rows, seen)
+    };
+    assert_eq!(locked(&db), ((0..201).collect(), b"axy".to_vec()));
+    txn.release_unwritten().unwrap();
+    let written = (vec![10, 13, 15, 17, 20], b"y".to_vec());
+    assert_eq!(locked(&db), written);
+    // It goes on: what is locked anew is kept.
+    txn.get_locked(&tree, &key(100), LockMode::Exclusive, Wait::Default).unwrap();
+    txn.put(&tree, &key(101), b"new").unwrap();
+    assert_eq!(locked(&db).0, [10, 13, 15, 17, 20, 100, 101]);
+    txn.release_unwritten().unwrap();
+    txn.prepare(b"branch").unwrap();
+    let written = (vec![10, 13, 15, 17, 20, 101], b"y".to_vec());
+    assert_eq!(locked(&db), written);
+    let image = storage.crash(1);
+    drop((tree, seen, db));
+    let db = open(&image);
+    assert_eq!(locked(&db), written);
+    db.commit_prepared(b"branch").unwrap();
+    assert_eq!(locked(&db), (Vec::new(), Vec::new()));
+    let value = |n| db.get(&db.open_tree("t").unwrap(), &key(n)).unwrap().map(|value| value.to_vec());
+    assert_eq!([10, 13, 20].map(value), [Some(b"after".to_vec()), Some(b"new".to_vec()), None]);
+}
+
+/// Who has deleted a range has no message at each key; of very many keys it is not looked which are written.
+#[test]
+fn a_branch_that_deleted_ranges_keeps_all_its_locks() {
+    let (_storage, db, tree) = fresh();
+    let txn = at(&db, Isolation::RepeatableRead);
+    txn.delete_range(&tree, b"a", b"c").unwrap();
+    txn.release_unwritten().unwrap();
+    let other = at(&db, Isolation::ReadCommitted);
+    assert_eq!(kind(other.put(&tree, b"b", b"")), Some(ErrorKind::LockTimeout));
+}
+
 /// No record of locks takes a segment for itself, or a full disk may have no segment for the next.
 #[test]
 fn locks_of_a_prepare_share_a_segment_also_with_little_memory() {

@@ -11,6 +11,8 @@ enum Step {
     Unlock(u64, u16),
     Lower(u64, u16),
     End(u64),
+    /// Keeps its exclusive locks, or points at the even keys in them.
+    Keep(u64, bool),
     Sweep,
     Coalesce,
 }
@@ -26,7 +28,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (owner.clone(), key.clone(), 1u16..12, mode()).prop_map(|(owner, low, length, mode)| Step::Range(owner, low, low + length, mode)),
         2 => (owner.clone(), key.clone()).prop_map(|(owner, key)| Step::Unlock(owner, key)),
         2 => (owner.clone(), key).prop_map(|(owner, key)| Step::Lower(owner, key)),
-        1 => owner.prop_map(Step::End),
+        1 => owner.clone().prop_map(Step::End),
+        1 => (owner, any::<bool>()).prop_map(|(owner, whole)| Step::Keep(owner, whole)),
         1 => Just(Step::Sweep),
         1 => Just(Step::Coalesce),
     ]
@@ -97,6 +100,26 @@ proptest! {
                 Step::End(owner) => {
                     table.release_all(TxnId(owner));
                     model.0.retain(|(other, ..)| *other != owner);
+                }
+                Step::Keep(owner, whole) => {
+                    let exclusive = table.export(TxnId(owner)).into_iter().filter(|lock| lock.mode == Exclusive);
+                    let exclusive: Vec<HeldLock> = exclusive.collect();
+                    let covers = |lock: &HeldLock, key: &[u8]| match &lock.high {
+                        None => lock.low == key,
+                        Some(high) => &lock.low[..] <= key && (key < &high[..] || high.is_empty()),
+                    };
+                    let even = (0u16..52).step_by(2).filter(|key| exclusive.iter().any(|lock| covers(lock, &bytes(*key))));
+                    let even: Vec<u16> = even.collect();
+                    let point = |key: &u16| HeldLock { tree: TREE, low: bytes(*key).to_vec(), high: None, mode: Exclusive };
+                    let points: Vec<HeldLock> = even.iter().map(point).collect();
+                    let kept = table.locker(TxnId(owner)).keep_only(if whole { &exclusive } else { &points });
+                    model.0.retain(|(other, _, _, mode)| *other != owner || (whole && *mode == Exclusive));
+                    if !whole {
+                        model.0.extend(even.iter().map(|key| (owner, key * 2, key * 2 + 1, Exclusive)));
+                        let mut exported = kept.export();
+                        exported.retain(|lock| lock.high.is_none());
+                        prop_assert!(coalescing || exported == points, "{:?} {:?}", exported, points);
+                    }
                 }
                 Step::Sweep => drop(table.sweep_step(3)),
                 Step::Coalesce if coalescing => {

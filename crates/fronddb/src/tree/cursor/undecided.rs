@@ -9,6 +9,15 @@ pub(super) struct Undecided {
     is_on: bool,
     met: Option<TxnId>,
     key: Vec<u8>,
+    collected: Option<Collected>,
+}
+
+/// The keys that one transaction is changing.
+#[derive(Debug)]
+struct Collected {
+    txn: TxnId,
+    keys: Vec<Vec<u8>>,
+    keys_max: usize,
 }
 
 impl Undecided {
@@ -25,6 +34,13 @@ impl Undecided {
             self.met = Some(txn);
             self.key.clear();
             self.key.extend_from_slice(key);
+            if let Some(collected) = &mut self.collected
+                && collected.txn == txn
+                && collected.keys.len() <= collected.keys_max
+                && collected.keys.last().is_none_or(|last| last != key)
+            {
+                collected.keys.push(key.to_vec());
+            }
         }
     }
 }
@@ -34,6 +50,17 @@ impl TreeCursor {
     /// stops at.
     pub fn watch_undecided(&mut self) {
         self.undecided.is_on = true;
+    }
+
+    /// The same, and collects the inner keys at which `txn` has changes, `keys_max` of them and one at most.
+    pub fn collect_undecided(&mut self, txn: TxnId, keys_max: usize) {
+        self.watch_undecided();
+        self.undecided.collected = Some(Collected { txn, keys: Vec::new(), keys_max });
+    }
+
+    /// What has been collected, in the order in which it was met.
+    pub fn collected(&self) -> &[Vec<u8>] {
+        self.undecided.collected.as_ref().map_or(&[], |collected| &collected.keys)
     }
 
     /// The last such change met since the last positioning by key or end: who made it, at which inner key.
