@@ -11,6 +11,7 @@
 
 #include "errors.h"
 #include "plugin.h"
+#include "session.h"
 
 namespace frond {
 
@@ -58,7 +59,17 @@ void forget(const std::string &xid)
   auto found= find(xid);
   if (found != kept.end())
     kept.erase(found);
+  has_kept_decisions= !kept.empty() || !requests.empty();
+}
+
+/* The requests that can be answered, now that no decision is kept. */
+std::vector<void *> take_requests()
+{
+  std::lock_guard<std::mutex> guard(latch);
+  std::vector<void *> due;
+  due.swap(requests);
   has_kept_decisions= !kept.empty();
+  return due;
 }
 
 /* Where one lacks space the others do. Returns how many are left. Under `making`. */
@@ -87,6 +98,23 @@ void answer(const std::vector<void *> &due)
     return;
   for (void *cookie : due)
     commit_checkpoint_notify_ha(cookie);
+}
+
+/* Whether a user's branch waits for a decision; also where nobody can tell. */
+bool has_prepared_branch()
+{
+  frond_list *items;
+  const frond_prepared_info *prepared;
+  size_t count;
+  if (frond_db_prepared(database, &items, &prepared, &count) != FROND_OK)
+    return true;
+  bool found= false;
+  for (size_t i= 0; i < count && !found; i++) {
+    XID xid;
+    found= decode_xid(prepared[i].xid, &xid) && !xid.get_my_xid();
+  }
+  frond_list_free(items);
+  return found;
 }
 
 } // namespace
@@ -120,8 +148,7 @@ void retry_decisions()
     std::unique_lock<std::mutex> guard(making, std::try_to_lock);
     if (!guard.owns_lock() || my_interval_timer() - tried_at < RETRY_NANOS || make_kept() > 0)
       return;
-    std::lock_guard<std::mutex> short_guard(latch);
-    due.swap(requests);
+    due= take_requests();
   }
   answer(due);
 }
@@ -137,8 +164,7 @@ void answer_checkpoint_request(void *cookie)
     }
     if (make_kept() > 0)
       return;
-    std::lock_guard<std::mutex> short_guard(latch);
-    due.swap(requests);
+    due= take_requests();
   }
   answer(due);
 }
@@ -150,6 +176,22 @@ bool make_last_decisions()
   if (left > 0)
     sql_print_error("FROND: %zu prepared transactions could not be committed or rolled back: the next start decides them by the binary logs", left);
   return left == 0;
+}
+
+void stay_while_prepared()
+{
+  static std::mutex staying;
+  static bool stays= false;
+  static enum_plugin_load_option load_option;
+  std::lock_guard<std::mutex> guard(staying);
+  const bool must= has_prepared_branch();
+  if (must == stays)
+    return;
+  stays= must;
+  st_plugin_int *plugin= hton2plugin[hton->slot];
+  if (must)
+    load_option= plugin->load_option;
+  plugin->load_option= must ? PLUGIN_FORCE_PLUS_PERMANENT : load_option;
 }
 
 } // namespace frond

@@ -5,6 +5,8 @@
    server wants to forget a binary log; and at the end.
 
      X1  while a decision is kept the server is not told that it may forget a binary log: after a crash the decision is in that.
+     X2  while branches that users have prepared wait for a decision the plugin cannot be uninstalled: the server does not look for one that is,
+         and acknowledges an XA COMMIT that nobody has made.
 
    Any thread. Copyright (c) 2026 The FrondDB maintainers. SPDX-License-Identifier: GPL-2.0-or-later */
 #ifndef FROND_MARIADB_DECISIONS_H
@@ -23,6 +25,7 @@ void keep_undone_decision(frond_status status, const std::string &xid, bool comm
 /* The same in a hurry, before the thread itself tries once more and says how that went: X1 holds from here on. */
 void note_decision(frond_status status, const std::string &xid, bool commits);
 
+/* Decisions are kept, or requests of the binary log that wait for one. */
 extern std::atomic<bool> has_kept_decisions;
 
 /* Makes what is kept, if it was not tried just now. */
@@ -33,6 +36,9 @@ void answer_checkpoint_request(void *cookie);
 
 /* The last time, before the server ends, or the database is closed. False when some are left. */
 bool make_last_decisions();
+
+/* A branch was prepared by a user, or decided (X2). */
+void stay_while_prepared();
 
 } // namespace frond
 

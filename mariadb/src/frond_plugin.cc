@@ -35,9 +35,20 @@ using namespace frond;
 
 namespace {
 
+/* Whether statements are served. Others find a plugin that a running server is loading, but the handlerton gets its place in
+   each connection's memory only when init() has returned: until then FROND is as unknown to them as before. (But for DROP TABLE, which asks the
+   server's own tables for that place first.) */
+std::atomic<bool> serving{false};
+
 handler *create_handler(handlerton *engine, TABLE_SHARE *table, MEM_ROOT *mem_root)
 {
-  return new (mem_root) ha_frond(engine, table);
+  return serving.load(std::memory_order_acquire) ? new (mem_root) ha_frond(engine, table) : nullptr;
+}
+
+void serve()
+{
+  hton->flags&= ~HTON_NOT_USER_SELECTABLE;
+  serving.store(true, std::memory_order_release);
 }
 
 int close_connection(handlerton *, THD *thd)
@@ -144,6 +155,8 @@ int decide_by_xid(XID *xid, bool commits)
   else if (status != FROND_OK && status != FROND_NOT_FOUND && current_thd)
     my_printf_error(ER_XAER_RMERR, "%s: %s", MYF(0), ER_THD(current_thd, ER_XAER_RMERR), last_message());
   drop_kept();
+  if (!xid->get_my_xid())
+    stay_while_prepared();
   if (status == FROND_NOT_FOUND)
     return XAER_NOTA;
   return status == FROND_OK ? XA_OK : XAER_RMERR;
@@ -200,7 +213,8 @@ int drop_table_by_path(handlerton *, const char *path)
 /* The tables that the server knew are dropped. */
 void drop_database(handlerton *, char *path)
 {
-  drop_schema(current_thd, path);
+  if (serving.load(std::memory_order_acquire) && !is_reserved(path))
+    drop_schema(current_thd, path);
 }
 
 /* Recovery of the server's log of DDL statements asks which version of a table is here. */
@@ -209,10 +223,12 @@ int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, u
   return check_table_version(path, version);
 }
 
-/* Transactions that were prepared are decided, half-done DDL is finished or undone. */
+/* Transactions that were prepared are decided, half-done DDL is finished or undone; or a running server has loaded the plugin. */
 int signal_ddl_recovery_done(handlerton *)
 {
   drop_leftovers();
+  stay_while_prepared();
+  serve();
   return 0;
 }
 
@@ -263,8 +279,10 @@ void close_all()
 int init(void *p)
 {
   hton= static_cast<handlerton *>(p);
+  /* The server has one when it has read its plugins; then it recovers. */
+  const bool server_recovers= tc_log == nullptr;
+  hton->flags= HTON_SUPPORTS_EXTENDED_KEYS | (server_recovers ? 0 : HTON_NOT_USER_SELECTABLE);
   hton->create= create_handler;
-  hton->flags= HTON_SUPPORTS_EXTENDED_KEYS;
   hton->close_connection= close_connection;
   hton->kill_query= kill_query;
   hton->commit= commit;
@@ -295,7 +313,10 @@ int init(void *p)
   hton->index_options= index_options;
   hton->tablefile_extensions= hton_no_exts;
 
+  /* Who reads the variable holds this. */
+  mysql_mutex_lock(&LOCK_global_system_variables);
   ignore_db_dirs_append(DEFAULT_DATA_DIR);
+  mysql_mutex_unlock(&LOCK_global_system_variables);
   frond_options *options= database_options();
   if (!options) {
     log_failed_start(FROND_INVALID_ARGUMENT, "take the options");
@@ -317,8 +338,6 @@ int init(void *p)
     close_all();
     return 1;
   }
-  /* The server has one when it has read its plugins; then it recovers. */
-  const bool server_recovers= tc_log == nullptr;
   size_t undecided= server_recovers ? 0 : count_recovered();
   if (undecided > 0) {
     sql_print_error("FROND: cannot be loaded by a running server: transactions wait for a decision, which the server makes when it "
@@ -327,16 +346,19 @@ int init(void *p)
     close_all();
     return 1;
   }
-  if (server_recovers)
+  if (server_recovers) {
     before_ddl_recovery();
-  else
+    serve(); /* recovery of DDL */
+  } else {
     forget_ddl(); /* the server has served without this engine since */
+  }
   begin_large_pages();
   return 0;
 }
 
 int deinit(void *)
 {
+  serving.store(false, std::memory_order_release);
   end_large_pages();
   make_last_decisions();
   frond_tree_close(auto_increment_tree);

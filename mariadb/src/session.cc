@@ -286,6 +286,7 @@ int Session::commit(THD *thd, bool all)
     return 0;
   }
   frond_status status= FROND_OK;
+  const bool was_branch= phase == Phase::prepared && by_user;
   Disk_wait waits(thd, waits_for_disk(thd, all));
   if (phase == Phase::active)
     status= frond_txn_commit(transaction);
@@ -296,6 +297,8 @@ int Session::commit(THD *thd, bool all)
   else
     rows_undone();
   forget();
+  if (unlikely(was_branch))
+    stay_while_prepared();
   if (unlikely(has_kept_decisions) && status == FROND_OK)
     retry_decisions();
   return handler_error(status);
@@ -328,6 +331,7 @@ int Session::rollback(THD *thd, bool all)
     return undone_to_mark(thd, is_known ? frond_status{FROND_OK} : status);
   }
   frond_status status= FROND_OK;
+  const bool was_branch= phase == Phase::prepared && by_user;
   if (phase == Phase::active)
     status= frond_txn_rollback(transaction);
   else if (phase == Phase::prepared) {
@@ -336,6 +340,8 @@ int Session::rollback(THD *thd, bool all)
   }
   rows_undone();
   forget();
+  if (unlikely(was_branch))
+    stay_while_prepared();
   if (unlikely(has_kept_decisions))
     retry_decisions();
   return handler_error(status);
@@ -354,6 +360,9 @@ int Session::prepare(THD *thd, bool all)
   transaction_id.store(0, std::memory_order_release);
   /* What the user prepares by XA survives anything; what goes through the binary log is as durable as commits are to be. */
   by_user= thd->transaction->xid_state.is_explicit_XA();
+  /* It may wait for long: below SERIALIZABLE it keeps the locks of what it has written. Where that cannot be told it keeps all. */
+  if (by_user && thd_sql_command(thd) == SQLCOM_XA_PREPARE && isolation != ISO_SERIALIZABLE)
+    frond_txn_release_unwritten(ending);
   const frond_durability least= by_user ? frond_durability{FROND_DURABILITY_SYNC} : durability;
   Disk_wait waits(thd, least == FROND_DURABILITY_SYNC);
   frond_status status= frond_txn_prepare(ending, frond_bytes(xid.data(), xid.size()), least);
@@ -364,6 +373,8 @@ int Session::prepare(THD *thd, bool all)
     return handler_error(status);
   }
   phase= Phase::prepared;
+  if (by_user)
+    stay_while_prepared();
   return 0;
 }
 
