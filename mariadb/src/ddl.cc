@@ -181,6 +181,25 @@ void drop_kept()
     drop_temporary(name);
 }
 
+/* The server does not know the table any more, and a branch that was prepared has locks in it: it waits, under a name that is nobody's, for the
+   decision about that, or for the next start. */
+static frond_status drop_later(const std::string &name)
+{
+  std::string hidden= temporary_prefix;
+  frond_status status= in_transaction([&](frond_txn *txn) {
+    Table_definition definition;
+    frond_status known= read_definition(txn, name, &definition);
+    if (known != FROND_OK)
+      return known;
+    hidden+= "dropped-" + std::to_string(definition.table_id);
+    uint64_t table_id;
+    return rename_trees(txn, name, hidden, &table_id);
+  });
+  if (status == FROND_OK)
+    drop_temporary(hidden);
+  return status;
+}
+
 int drop_table(THD *thd, const char *path)
 {
   std::string name= tree_name(path);
@@ -198,8 +217,14 @@ int drop_table(THD *thd, const char *path)
     frond_status status= drop_trees(txn, name, &gone);
     return status == FROND_NOT_FOUND ? drop_lost_partitions(txn, name, &gone) : status;
   };
-  /* When a partition is dropped, the server has removed its list of them, and does not go back: nobody hurries this. */
-  frond_status status= is_partition(name) ? in_transaction(drop) : in_ddl_transaction(thd, drop, ddl_durability(name));
+  /* Where another table has taken its place the server does not go back; nor where it has removed its list of partitions to drop the table: nobody
+     hurries that. */
+  const bool replaced= is_aside(name) || (thd && thd_sql_command(thd) == SQLCOM_ALTER_TABLE);
+  frond_status status= replaced           ? in_transaction(drop, FROND_WAIT_NONE)
+                       : is_partition(name) ? in_transaction(drop)
+                                          : in_ddl_transaction(thd, drop, ddl_durability(name));
+  if (status == FROND_LOCK_TIMEOUT && (replaced || is_partition(name)))
+    status= drop_later(name);
   if (status == FROND_OK)
     trees_went(gone);
   return ddl_error(status);
@@ -283,6 +308,16 @@ int refuse_unsupported(const TABLE *form, const Alter_info *alter)
   return HA_ERR_WRONG_COMMAND; /* which the server says as a warning, too */
 }
 
+/* HA_ERR_WRONG_COMMAND, reported already. */
+int refuse_reserved(const char *path)
+{
+  if (!is_reserved(path))
+    return 0;
+  std::string schema(path + 2, strchr(path + 2, '/'));
+  my_error(ER_WRONG_DB_NAME, MYF(0), schema.c_str());
+  return HA_ERR_WRONG_COMMAND;
+}
+
 /* All tables lie in the engine's own directory. */
 void warn_of_directories(THD *thd, const HA_CREATE_INFO *info)
 {
@@ -298,7 +333,9 @@ void warn_of_directories(THD *thd, const HA_CREATE_INFO *info)
 
 int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
 {
-  int error= refuse_unsupported(form, info->alter_info);
+  int error= refuse_reserved(path);
+  if (!error)
+    error= refuse_unsupported(form, info->alter_info);
   if (error)
     return error;
   warn_of_directories(ha_thd(), info);
@@ -342,6 +379,57 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
   return ddl_error(status);
 }
 
+/* Whether the statement reads the table to put a copy in its place, or to see whether its rows may go to another. */
+bool ha_frond::copies_table(THD *thd) const
+{
+  switch (thd_sql_command(thd)) {
+  case SQLCOM_ALTER_TABLE:
+    return !(thd->lex->alter_info.partition_flags & ALTER_PARTITION_ADMIN);
+  case SQLCOM_CREATE_INDEX:
+  case SQLCOM_DROP_INDEX:
+  case SQLCOM_OPTIMIZE:
+  case SQLCOM_REPAIR:
+    return true;
+  default:
+    return false;
+  }
+}
+
+/* Whether the statement drops this partition: it is asked to lock the table first. */
+bool ha_frond::drops_partition(THD *thd) const
+{
+  if (likely(!table->part_info) || thd_sql_command(thd) != SQLCOM_ALTER_TABLE || !(thd->lex->alter_info.partition_flags & ALTER_PARTITION_DROP))
+    return false;
+  const size_t mark= std::min(share->name.find("#P#"), share->name.find("#p#"));
+  if (mark == std::string::npos)
+    return false;
+  const char *own= share->name.c_str() + mark + 3;
+  List_iterator<partition_element> partitions(table->part_info->partitions);
+  while (const partition_element *partition= partitions++) {
+    char name[FN_LEN];
+    const size_t length= tablename_to_filename(partition->partition_name, name, sizeof name);
+    if (partition->part_state == PART_TO_BE_DROPPED && strncasecmp(own, name, length) == 0 &&
+        (own[length] == 0 || strncasecmp(own + length, "#SP#", 4) == 0))
+      return true;
+  }
+  return false;
+}
+
+/* Waits for branches that were prepared and left by their sessions: they have locks on rows, but hold no metadata lock any more, which keeps all others
+   away. What they have written, and may yet commit, would go with the rows that a copy replaces, or that are dropped with a partition when the server cannot go back. */
+int ha_frond::wait_for_branches()
+{
+  const frond_slice everything= {nullptr, 0};
+  frond_status status= in_ddl_transaction(ha_thd(), [&](frond_txn *txn) {
+    frond_status waited= frond_txn_lock_range(txn, share->primary, everything, everything, FROND_LOCK_SHARED, FROND_WAIT_DEFAULT);
+    for (const Index_tree &index : share->indexes)
+      if (waited == FROND_OK && index.tree)
+        waited= frond_txn_lock_range(txn, index.tree, everything, everything, FROND_LOCK_SHARED, FROND_WAIT_DEFAULT);
+    return waited;
+  }, FROND_DURABILITY_NONE);
+  return handler_error(status);
+}
+
 int ha_frond::delete_table(const char *path)
 {
   return frond::drop_table(ha_thd(), path);
@@ -349,6 +437,8 @@ int ha_frond::delete_table(const char *path)
 
 int ha_frond::rename_table(const char *from, const char *to)
 {
+  if (int error= refuse_reserved(to))
+    return error;
   std::string old_name= tree_name(from), new_name= tree_name(to);
   uint64_t id= 0;
   frond_status status=

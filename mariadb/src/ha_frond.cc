@@ -434,7 +434,9 @@ int ha_frond::external_lock(THD *thd, int lock_type)
     is_locked= false;
     return 0;
   }
-  int error= begin_statement(thd, false);
+  int error= drops_partition(thd) ? wait_for_branches() : 0;
+  if (!error)
+    error= begin_statement(thd, false);
   if (error)
     return error;
   is_locked= true;
@@ -2079,6 +2081,9 @@ int ha_frond::rnd_init(bool whole)
     if (status != FROND_OK)
       return failure(status);
   }
+  if (whole && unlikely(copies_table(ha_thd())))
+    if (int error= wait_for_branches())
+      return error;
   if (whole)
     scan.prepare(txn(), share->primary, scan_mode(), false);
   return 0;
@@ -2350,9 +2355,8 @@ int ha_frond::read_range_next()
 
 Item *ha_frond::idx_cond_push(uint key_number, Item *condition)
 {
-  const KEY &key= table->key_info[key_number];
-  /* An entry gives a column back only where it has the whole of it. */
-  if (has_prefix_part(key) || has_virtual_part(key_number))
+  /* Of columns that an entry has only a part of the server pushes no condition. */
+  if (has_virtual_part(key_number))
     return condition;
   pushed_idx_cond= condition;
   pushed_idx_cond_keyno= key_number;

@@ -203,6 +203,10 @@ private:
   int begin_statement(THD *thd, bool again);
   int take_part();
   void read_index_statistics(uint info_flag);
+  std::vector<uint> extended_columns(uint index) const;
+  bool copies_table(THD *thd) const;
+  bool drops_partition(THD *thd) const;
+  int wait_for_branches();
   frond_status sample_indexes(frond_txn *snapshot, const frond::Sampling &sampling, frond::Key_statistics *found);
 
   /* Keys */

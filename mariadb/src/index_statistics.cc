@@ -8,6 +8,8 @@
 #include <set>
 #include <string>
 
+#include "errors.h"
+
 namespace frond {
 
 namespace {
@@ -32,7 +34,8 @@ frond_slice slice(const std::string &bytes)
 /* Neighbours compared, column by column. */
 class Counter {
 public:
-  Counter(const Key_codec &codec_arg) : codec(codec_arg), changes(codec_arg.columns()), prefixes(codec_arg.columns()) {}
+  Counter(const Counted_columns &columns_arg)
+    : columns(columns_arg), changes(columns_arg.own.columns() + columns_arg.primary_columns), prefixes(changes.size()) {}
 
   void begin_stretch() { previous_known= false; }
 
@@ -40,12 +43,10 @@ public:
   bool add(const uchar *key, size_t size)
   {
     ends.clear();
-    for (uint column= 0; column < codec.columns(); column++) {
-      size_t end= codec.skip(key, size, column + 1);
-      if (end == 0)
-        return false;
-      ends.push_back(end);
-    }
+    if (!add_ends(columns.own, columns.own.columns(), key, size))
+      return false;
+    if (columns.primary_columns > 0 && !add_ends(*columns.primary, columns.primary_columns, key, size))
+      return false;
     if (previous_known)
       compare(key);
     else
@@ -76,6 +77,19 @@ public:
   }
 
 private:
+  /* Where columns end that begin where the last of those before does. */
+  bool add_ends(const Key_codec &codec, uint count, const uchar *key, size_t size)
+  {
+    const size_t begin= ends.empty() ? 0 : ends.back();
+    for (uint column= 0; column < count; column++) {
+      size_t end= begin < size ? codec.skip(key + begin, size - begin, column + 1) : 0;
+      if (end == 0)
+        return false;
+      ends.push_back(begin + end);
+    }
+    return true;
+  }
+
   void compare(const uchar *key)
   {
     pairs++;
@@ -86,7 +100,7 @@ private:
     }
   }
 
-  const Key_codec &codec;
+  const Counted_columns &columns;
   uint64_t pairs= 0;
   std::vector<uint64_t> changes;
   std::vector<std::set<std::string>> prefixes; /* values at the beginnings of stretches */
@@ -123,8 +137,10 @@ frond_status read_stretch(frond_txn *txn, const frond_tree *tree, frond_slice lo
     frond_row row;
     for (uint32_t i= 0; i < fetch.rows && status == FROND_OK; i++) {
       at= frond_fetch_row(at, &row);
-      if (!counter->add(row.key.data, row.key.size))
+      if (!counter->add(row.key.data, row.key.size)) {
+        undecodable();
         status= FROND_CORRUPTION;
+      }
     }
     if (stop(thd))
       status= FROND_CANCELLED;
@@ -267,14 +283,14 @@ private:
 
 } // namespace
 
-frond_status sample_rows_per_key(frond_txn *txn, const frond_tree *tree, const Key_codec &codec, const Sampling &sampling,
+frond_status sample_rows_per_key(frond_txn *txn, const frond_tree *tree, const Counted_columns &columns, const Sampling &sampling,
                                  bool (*stop)(THD *), THD *thd, std::vector<uint64_t> *rows_per_key)
 {
   frond_estimate all;
   frond_status status= frond_txn_estimate(txn, tree, NOTHING, NOTHING, &all);
   if (status != FROND_OK)
     return status;
-  Counter counter(codec);
+  Counter counter(columns);
   uint32_t giving_up= sampling.gives_up ? FROND_CURSOR_GIVE_UP : 0;
   bool gave_up, whole= all.rows <= sampling.whole_rows_max;
   if (whole) {

@@ -33,9 +33,16 @@ struct Sampling {
 constexpr Sampling ANALYZE_SAMPLING= {200000, 100, 1000, false};
 constexpr Sampling QUICK_SAMPLING= {5000, 16, 100, true};
 
-/* Rows per value of the first 1, 2, … columns of an index; at least 1 each; none of it when there are no rows. `stop` is asked
-   now and then: true gives up (FROND_CANCELLED). */
-frond_status sample_rows_per_key(frond_txn *txn, const frond_tree *tree, const Key_codec &codec, const Sampling &sampling,
+/* Whose columns an index has: its own, and behind them so many leading ones of the primary key, where its entries end in that. */
+struct Counted_columns {
+  const Key_codec &own;
+  const Key_codec *primary;
+  uint primary_columns; /* 0: none of them */
+};
+
+/* Rows per value of the first 1, 2, … columns; at least 1 each; none of it when there are no rows. `stop` is asked now and then:
+   true gives up (FROND_CANCELLED). */
+frond_status sample_rows_per_key(frond_txn *txn, const frond_tree *tree, const Counted_columns &columns, const Sampling &sampling,
                                  bool (*stop)(THD *), THD *thd, std::vector<uint64_t> *rows_per_key);
 
 /* Bytes of a row of a table of about `rows` rows, its key and value before compression, on average; 0 where there is none. */

@@ -141,6 +141,11 @@ std::string tree_name(const char *path)
   return std::string(temporary_prefix) + last;
 }
 
+bool is_reserved(const char *path)
+{
+  return strncmp(path, "./#", 3) == 0 && strchr(path + 3, '/') != nullptr && tree_name(path) == path + 2;
+}
+
 std::string index_tree_name(const std::string &table, uint32_t index_id)
 {
   return table + "/" + std::to_string(index_id);

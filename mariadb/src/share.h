@@ -38,6 +38,9 @@ namespace frond {
 
 /* Name of a table's primary tree: its path as the server writes it, without "./"; "#tmp/…" for temporary tables. */
 std::string tree_name(const char *path);
+/* Whether the path is in a schema whose trees would begin as FROND's own do: the server writes a '#' of the user's otherwise, but for what comes
+   as `#mysql50##…`, the name of a file. */
+bool is_reserved(const char *path);
 /* Name of the tree of one of its secondary indexes. */
 std::string index_tree_name(const std::string &table, uint32_t index_id);
 /* Names of temporary tables' trees begin so. */

@@ -506,8 +506,39 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
     status= share->keep_analyzed_statistics(found);
   if (status == FROND_OK)
     return HA_ADMIN_OK;
-  tell_failure(thd, table, "analyze", status == FROND_CANCELLED, last_message());
+  tell_failure(thd, table, "analyze", status == FROND_CANCELLED, error_words(handler_error(status)));
   return HA_ADMIN_FAILED;
+}
+
+/* For each column of the primary key that the server adds to an index which is not unique, how many leading ones of that key end with it; not for
+   the last one, which makes it unique. */
+std::vector<uint> ha_frond::extended_columns(uint index) const
+{
+  std::vector<uint> columns;
+  if (!has_primary_key() || share->indexes[index].unique)
+    return columns;
+  const KEY &key= table->key_info[index], &primary= table->key_info[table_share->primary_key];
+  const uint end= key.ext_key_parts - ((key.ext_key_flags & HA_EXT_NOSAME) != 0);
+  for (uint part= key.user_defined_key_parts; part < end; part++) {
+    uint column= 0;
+    while (column < primary.user_defined_key_parts && primary.key_part[column].fieldnr != key.key_part[part].fieldnr)
+      column++;
+    if (column == primary.user_defined_key_parts)
+      break;
+    columns.push_back(column + 1);
+  }
+  return columns;
+}
+
+/* Of what was counted of an index's own columns and of the primary key's behind them: leaves its own and those of extended_columns. */
+static void keep_extended(uint own, const std::vector<uint> &extended, std::vector<uint64_t> *rows_per_key)
+{
+  if (rows_per_key->empty())
+    return;
+  std::vector<uint64_t> kept(rows_per_key->begin(), rows_per_key->begin() + own);
+  for (uint columns : extended)
+    kept.push_back((*rows_per_key)[own + columns - 1]);
+  rows_per_key->swap(kept);
 }
 
 frond_status ha_frond::sample_indexes(frond_txn *snapshot, const Sampling &sampling, Key_statistics *found)
@@ -524,8 +555,12 @@ frond_status ha_frond::sample_indexes(frond_txn *snapshot, const Sampling &sampl
       continue;
     if (unique && codecs[index]->columns() == 1)
       rows_per_key.assign(1, 1);
-    else
-      status= sample_rows_per_key(snapshot, tree_of(index), *codecs[index], sampling, is_killed, ha_thd(), &rows_per_key);
+    else {
+      const std::vector<uint> extended= extended_columns(index);
+      const Counted_columns columns= {*codecs[index], primary_codec(), extended.empty() ? 0 : extended.back()};
+      status= sample_rows_per_key(snapshot, tree_of(index), columns, sampling, is_killed, ha_thd(), &rows_per_key);
+      keep_extended(codecs[index]->columns(), extended, &rows_per_key);
+    }
     if (status == FROND_OK && unique && !(table->key_info[index].flags & HA_NULL_PART_KEY) && !rows_per_key.empty())
       rows_per_key.back()= 1;
   }
@@ -576,7 +611,19 @@ void ha_frond::read_index_statistics(uint info_flag)
         rows_per_key= 1;
       key.rec_per_key[part]= static_cast<ulong>(rows_per_key);
     }
-    for (uint part= key.user_defined_key_parts; part < key.ext_key_parts; part++)
-      key.rec_per_key[part]= part + 1 == key.ext_key_parts && (key.ext_key_flags & HA_EXT_NOSAME) ? 1 : 0;
+    const std::vector<uint> extended= extended_columns(index);
+    for (uint part= key.user_defined_key_parts; part < key.ext_key_parts; part++) {
+      const uint number= part - key.user_defined_key_parts;
+      ulong rows_per_key= key.rec_per_key[part - 1];
+      if (part + 1 == key.ext_key_parts && (key.ext_key_flags & HA_EXT_NOSAME))
+        rows_per_key= 1;
+      else if (index < known.rows_per_key.size() && part < known.rows_per_key[index].size())
+        rows_per_key= static_cast<ulong>(known.rows_per_key[index][part]);
+      else if (number < extended.size()) { /* not counted yet: no more than with either key alone */
+        const ulong of_primary= table->key_info[table_share->primary_key].rec_per_key[extended[number] - 1];
+        rows_per_key= of_primary > 0 ? std::min(rows_per_key, of_primary) : rows_per_key;
+      }
+      key.rec_per_key[part]= rows_per_key;
+    }
   }
 }
