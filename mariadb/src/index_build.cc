@@ -457,6 +457,7 @@ private:
   frond_status set_row(const Note &note);
   void append_entries_of_record(const Bytes &row, Bytes *notes) const;
   frond_status lock_row(frond_slice key, int64_t wait_ms, frond_slice *value);
+  void unlock_rows();
   frond_status read_row(frond_slice key, bool *there);
   frond_status find_owner(const Note &note, frond_slice owner, bool *has_it);
   bool is_entry_of_record(const Note &note, frond_slice row);
@@ -464,12 +465,25 @@ private:
   Index_build *build;
   frond_txn *txn= nullptr;
   Bytes awaited; /* the row that somebody held: locked first by the next transaction, the only one that waits (B5) */
+  std::vector<Bytes> locked; /* rows of the note that is being set right (B4) */
   Bytes row_key, entry_key, entry_value;
 };
 
 frond_status Index_build::Setting::lock_row(frond_slice key, int64_t wait_ms, frond_slice *value)
 {
-  return frond_txn_get_locked(txn, build->share->primary, key, FROND_LOCK_SHARED, wait_ms, value, nullptr);
+  frond_status status= frond_txn_get_locked(txn, build->share->primary, key, FROND_LOCK_SHARED, wait_ms, value, nullptr);
+  if (status == FROND_OK) {
+    locked.emplace_back();
+    locked.back().append(key.data, key.size);
+  }
+  return status;
+}
+
+void Index_build::Setting::unlock_rows()
+{
+  for (const Bytes &key : locked)
+    frond_txn_unlock(txn, build->share->primary, slice(key));
+  locked.clear();
 }
 
 /* Locks a row and reads it into record[0]. */
@@ -528,8 +542,11 @@ frond_status Index_build::Setting::run(const std::vector<Note> &notes, size_t *d
         awaited.clear();
     }
     while (at < end && set_right == FROND_OK)
-      if ((set_right= notes[at].of_row ? set_row(notes[at]) : set(notes[at])) == FROND_OK)
+      if ((set_right= notes[at].of_row ? set_row(notes[at]) : set(notes[at])) == FROND_OK) {
+        unlock_rows();
         at++;
+      }
+    locked.clear();
     /* What is done stays. */
     return set_right == FROND_LOCK_TIMEOUT && at > *done ? frond_status(FROND_OK) : set_right;
   });

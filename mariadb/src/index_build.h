@@ -13,7 +13,8 @@
      B2  a row that nobody has touched since the build was published is at that moment as it is now. (The moment is after
          it; a prepared transaction that wrote before is waited for in prepare.)
      B3  setting an entry right depends on the row as it is now and on the tree alone: it may be done twice, in any order.
-     B4  nothing that happens here fails a writer: what fails, a duplicate among others, fails the ALTER.
+     B4  nothing that happens here fails a writer: what fails, a duplicate among others, fails the ALTER. Rows are locked one or two at a time,
+         from being read until the entry is written: whoever changes one later notes it again. NOWAIT and SKIP LOCKED may meet that moment.
      B5  the builder waits for a lock only while it holds none: it is nobody's deadlock.
      B6  virtual columns are computed by the builder, in its own TABLE: a writer has not those that are in none of its indexes. So where an
          index has one, a writer notes the row and what it was, and the builder sets right the entry of that and the one that the row has now.

@@ -85,9 +85,10 @@ void tell_of_unlisted(THD *thd, const std::vector<Lock_view> &locks)
                         ulonglong(statistics.locks_held), ulonglong(listed));
 }
 
-int failed(THD *thd)
+int failed()
 {
-  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRNO, "FROND: %s", last_message());
+  /* Of a table that could not be filled the server says that the error is unknown, where there is none. */
+  my_printf_error(ER_GET_ERRMSG, "FROND: %s", MYF(0), last_message());
   return 1;
 }
 
@@ -114,7 +115,7 @@ int fill_trx(THD *thd, TABLE_LIST *tables, COND *)
   std::vector<Lock_view> locks;
   std::vector<Transaction_view> transactions;
   if (!list_locks(&locks) || !list_transactions(locks, &transactions))
-    return failed(thd);
+    return failed();
   tell_of_unlisted(thd, locks);
   for (const Transaction_view &one : transactions) {
     Row row(thd, tables->table);
@@ -143,7 +144,7 @@ int fill_locks(THD *thd, TABLE_LIST *tables, COND *)
   std::vector<Lock_view> locks;
   Trees trees;
   if (!list_locks(&locks) || !list_trees(&trees))
-    return failed(thd);
+    return failed();
   tell_of_unlisted(thd, locks);
   for (const Lock_view &lock : locks) {
     const Tree_view &tree= tree_of(trees, lock.tree);
@@ -173,7 +174,7 @@ int fill_lock_waits(THD *thd, TABLE_LIST *tables, COND *)
   std::vector<Transaction_view> transactions;
   Trees trees;
   if (!list_locks(&locks) || !list_transactions(locks, &transactions) || !list_trees(&trees))
-    return failed(thd);
+    return failed();
   std::map<uint64_t, uint64_t> threads;
   for (const Transaction_view &one : transactions)
     threads[one.info.txn]= one.thread_id;
@@ -204,7 +205,7 @@ int fill_trees(THD *thd, TABLE_LIST *tables, COND *)
   Trees trees;
   frond_txn *txn;
   if (!list_trees(&trees) || frond_txn_begin(database, nullptr, &txn) != FROND_OK)
-    return failed(thd);
+    return failed();
   int error= 0;
   for (const auto &entry : trees) {
     const Tree_view &tree= entry.second;
@@ -242,7 +243,7 @@ int fill_recovery(THD *thd, TABLE_LIST *tables, COND *)
     return 0;
   frond_recovery_report report;
   if (frond_db_recovery_report(database, &report) != FROND_OK)
-    return failed(thd);
+    return failed();
   const struct {
     const char *phase;
     uint64_t micros;
@@ -289,7 +290,7 @@ int fill_checkpoints(THD *thd, TABLE_LIST *tables, COND *)
   for (const auto &cause : causes) {
     frond_checkpoint_summary summary;
     if (frond_db_checkpoint_summary(database, cause.cause, &summary) != FROND_OK)
-      return failed(thd);
+      return failed();
     Row row(thd, tables->table);
     row.text(cause.name);
     row.number(summary.count);
@@ -318,7 +319,7 @@ constexpr uint KEY_CHARACTERS= 4096;
 /* Columns of put_table. */
 #define FROND_TABLE_COLUMNS                                                                                                  \
   Column("TABLE_SCHEMA", Varchar(NAME_CHARACTERS), NULLABLE), Column("TABLE_NAME", Varchar(NAME_CHARACTERS), NULLABLE),       \
-    Column("PARTITION_NAME", Varchar(2 * NAME_CHARACTERS), NULLABLE), Column("INDEX_NAME", Varchar(NAME_CHARACTERS), NULLABLE)
+    Column("PARTITION_NAME", Varchar(2 * NAME_CHARACTERS + 1), NULLABLE), Column("INDEX_NAME", Varchar(NAME_CHARACTERS), NULLABLE)
 
 ST_FIELD_INFO trx_fields[]= {
   Column("TRX_ID", ULonglong(), NOT_NULL),
