@@ -15,6 +15,8 @@
 //!   stores no sequence numbers gives all its messages its highest, so merging a run with a newer one of other keys makes it newer; and newer
 //!   ones of other keys lie below where a flush has ended early. Hence below a slot whose buffer holds range-deletes runs are written with sequence
 //!   numbers, such slots are not joined, and a graft is older than all.)
+//! - N6: the space of a stored node is given up only when the node is in its place in memory. A read that began before may end after that, and find
+//!   anything there: what it comes to is of no account then, be it an error or a node.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -459,16 +461,19 @@ impl Target {
 }
 
 impl Child {
-    /// The node, loaded if it was not.
+    /// The node, loaded if it was not. Several may load it at once, and only what the first of them puts in its place is used (N6).
     ///
     /// # Errors
-    /// Those of [`Node::load`].
+    /// Those of [`Node::load`], if nobody else has loaded it meanwhile.
     pub fn load(&self, env: &TreeEnv) -> Result<&Arc<Node>> {
         if let Some(node) = self.node.get() {
             return Ok(node);
         }
-        let node = Node::load(env, self.stored)?;
-        Ok(self.node.get_or_init(|| node))
+        match Node::load(env, self.stored) {
+            Ok(node) => Ok(self.node.get_or_init(|| node)),
+            // What was read may no longer have been the node.
+            Err(error) => self.node.get().ok_or(error),
+        }
     }
 
     /// The node, if it is in memory.

@@ -218,7 +218,7 @@ impl BeTree {
                 node.set_saved(*ptr);
             }
         }
-        // A node that has gone was loaded when it was changed, so no reader goes back to its stored form.
+        // All of them are in memory: no reader begins to read their stored form any more, and one that has begun does without (N6).
         self.env.store.release(&gone_nodes);
         Ok(Published { generation: superblock.generation, log_start: input.log_start })
     }

@@ -172,7 +172,6 @@ impl BeTree {
     pub(super) fn planned<T>(&self, plan: &mut dyn FnMut(&mut State, &Arc<Node>) -> Planned<T>) -> Result<T> {
         loop {
             let mut state = self.state.lock();
-            // Held while the node is read, so that its space is not used again.
             let version = self.version.load_full();
             let absent = match plan(&mut state, &version.root) {
                 Ok(done) => return Ok(done),

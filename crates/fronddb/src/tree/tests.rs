@@ -3,6 +3,7 @@
 mod estimate;
 mod heirs;
 mod lacking;
+mod late;
 mod panics;
 mod parting;
 mod ranges;
