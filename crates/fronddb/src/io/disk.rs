@@ -4,7 +4,7 @@
 //! cache where the file system refuses that (tmpfs, some network and FUSE file systems). `write_cached_at` goes through a
 //! second descriptor without it, which is opened by way of `/proc`, because the file may have been renamed; where that
 //! fails it is a `write_at`. `write_durable_at` is `pwritev2` with `RWF_DSYNC`, and a `pwrite` and an `fdatasync` where that is not known. `allocate` is
-//! `fallocate`; file systems without it only get the length. `punch` falls back to writing zeros. All go through libc, where tests
+//! `fallocate`, which most file systems do piece by piece; those without it only get the length. `punch` falls back to writing zeros. All go through libc, where tests
 //! that preload a library make them fail.
 
 use std::io::IoSlice;

@@ -139,7 +139,8 @@ pub trait File: Send + Sync + Debug {
     fn set_len(&self, length: u64) -> Result<()>;
 
     /// Reserves space for a range and extends the file to its end if shorter; content does not change. False where the file system
-    /// cannot reserve: then the file only has the length. `NoSpace` when the disk cannot hold it.
+    /// cannot reserve: then the file only has the length. `NoSpace` when the disk cannot hold it: as after any failure, it may have a part
+    /// of it then, and be longer. [`File::set_len`] gives back what lies beyond a length, also if that is the one it has.
     fn allocate(&self, offset: u64, length: u64) -> Result<bool>;
 
     /// Gives the space of a range back; it reads as zeros after. The length stays.

@@ -178,7 +178,7 @@ pub(super) struct Segment {
 /// next number. So zeros never come over records, also when who fills ahead looked up a segment that is gone by then.
 #[derive(Debug)]
 struct Filling {
-    /// Everything in the file below this offset was written at least once. Raised under `latch`.
+    /// Everything in the file below this offset was written at least once. Changed under `latch`.
     written: AtomicU64,
     latch: Mutex<()>,
 }
@@ -234,25 +234,23 @@ impl Segment {
     }
 
     /// Reserves the space of the whole file. Where the file system cannot do that, zeros are written where nothing was, so that no record
-    /// finds the disk full, unless each write takes new space there. On failure the file has the length that it had.
+    /// finds the disk full, unless each write takes new space there. On failure the file has the length that it had, and gives back what it
+    /// got beyond.
     ///
     /// # Errors
     /// `NoSpace`, `Io`.
     pub(super) fn reserve(&self) -> Result<()> {
         let before = self.file.len()?;
-        if self.file.allocate(0, self.file_bytes())? || before >= self.file_bytes() {
-            return Ok(());
+        let reserved = self.file.allocate(0, self.file_bytes()).and_then(|is_reserved| {
+            while !is_reserved && before < self.file_bytes() && self.fill_ahead(0, self.file_bytes(), RESERVE_BYTES)? {}
+            Ok(())
+        });
+        if reserved.is_err() {
+            let _filling = self.filling.latch.lock();
+            self.file.set_len(before)?;
+            self.filling.written.fetch_min(before.max(HEADER_BYTES), Ordering::AcqRel);
         }
-        loop {
-            match self.fill_ahead(0, self.file_bytes(), RESERVE_BYTES) {
-                Ok(true) => {}
-                Ok(false) => return Ok(()),
-                Err(error) => {
-                    self.file.set_len(before)?;
-                    return Err(error);
-                }
-            }
-        }
+        reserved
     }
 
     /// Writes zeros from `from`, below which all was written; under the latch.
@@ -270,6 +268,7 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::{MemoryStorage, OpenMode, Storage};
 
     fn header() -> Header {
         Header { uuid: [7; 16], number: 3, epoch: 2, start: 800, durable: 792, window: 5 }
@@ -305,6 +304,30 @@ mod tests {
         let error = Header::decode(&page, 3, &[7; 16]).expect_err("newer");
         assert_eq!(error.kind(), ErrorKind::UnsupportedFormat);
         assert!(error.message().contains(&format!("format=9 known={LOG_FORMAT}")));
+    }
+
+    #[test]
+    fn a_segment_for_which_the_disk_has_not_enough_keeps_nothing_of_it() {
+        for refuses_allocate in [false, true] {
+            let storage = MemoryStorage::new();
+            storage.create_dir_all(Path::new("/d")).expect("folder");
+            if refuses_allocate {
+                storage.refuse_allocate();
+            }
+            let mode = OpenMode { create: true, ..OpenMode::default() };
+            let file = storage.open(Path::new("/d/log"), mode).expect("create");
+            let segment = Segment::new(1, file, 1 << 20);
+            segment.reserve().expect("space");
+            let before = (storage.occupied_bytes(), segment.file.len().expect("length"), segment.filled());
+            storage.set_capacity(before.0 + (1 << 20));
+            let larger = segment.succeeded_by(1, 4 << 20);
+            assert_eq!(larger.reserve().expect_err("no space").kind(), ErrorKind::NoSpace);
+            let after = (storage.occupied_bytes(), segment.file.len().expect("length"), segment.filled());
+            assert_eq!(after, before);
+            storage.set_capacity(u64::MAX);
+            larger.reserve().expect("space");
+            assert_eq!(storage.occupied_bytes(), before.0 + (3 << 20), "without holes");
+        }
     }
 
     #[test]

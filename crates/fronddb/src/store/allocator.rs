@@ -81,10 +81,17 @@ pub(super) struct Region {
 #[derive(Debug, Clone)]
 pub(super) struct Taken {
     pub(super) extent: Extent,
-    /// Parts of it for which the disk may hold no room.
-    pub(super) hollow: Vec<Extent>,
-    /// Parts of these for which it may: nobody has asked it since the start.
+    /// Parts of it for which the disk holds no room.
+    pub(super) empty: Vec<Extent>,
+    /// Parts for which it may: nobody has asked it since the start.
     pub(super) unknown: Vec<Extent>,
+}
+
+impl Taken {
+    /// True when the disk holds room for all of it.
+    pub(super) fn is_backed(&self) -> bool {
+        self.empty.is_empty() && self.unknown.is_empty()
+    }
 }
 
 /// How the file could grow: from its present length to at least the one, and better to the other.
@@ -323,7 +330,7 @@ impl Allocator {
     /// Marks a free run of a loaded region as used.
     pub(super) fn mark_taken(&mut self, extent: Extent) -> Taken {
         let (index, start) = place(extent);
-        let (mut hollow, mut unknown) = (Vec::new(), Vec::new());
+        let (mut empty, mut unknown) = (Vec::new(), Vec::new());
         if let Some(region) = &self.regions[index].loaded
             && region.hollow.count_in(start, extent.pages) > 0
         {
@@ -334,11 +341,11 @@ impl Allocator {
                 bitmap.runs(REGION_PAGES).map(extent).collect()
             };
             let wanted = wanted.intersection(&region.hollow);
-            hollow = extents(&wanted);
+            empty = extents(&wanted.without(&region.idle));
             unknown = extents(&wanted.intersection(&region.idle));
         }
         self.mark(extent);
-        Taken { extent, hollow, unknown }
+        Taken { extent, empty, unknown }
     }
 
     /// Hopes again for regions whose bitmaps could not be read for a reason that may have passed; false when there are none.

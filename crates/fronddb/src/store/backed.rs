@@ -3,6 +3,8 @@
 //! What was punched has no room; after a start nothing is known of any free space, and what was kept for a full disk before is among it. Where the
 //! disk has no room for a run that was to be taken, one is taken that is known to have some; else the disk is asked for what is not known, in
 //! small runs and, where it says no, page by page: room for a page that it holds already is no more for it.
+//!
+//! A disk that has not enough for a run has given what it had, which may be the last: it gets that back, or it is looked for as what is not known.
 
 use super::allocator::{Allocator, REGION, Taken, place};
 use super::data_file::DataFile;
@@ -20,25 +22,35 @@ impl Store {
             return Ok(None);
         }
         for _ in 0..UNKNOWN_TRIES_MAX {
-            let Some(taken) = self.allocator.lock().take_unknown(pages, &self.data) else { break };
+            let Some(mut taken) = self.allocator.lock().take_unknown(pages, &self.data) else { break };
             let Err(error) = self.data.back(taken.extent.start, u64::from(pages)) else {
                 return Ok(Some(taken.extent));
             };
             if error.kind() != ErrorKind::NoSpace {
-                self.allocator.lock().free_again(&taken, false);
+                self.give_up(taken);
                 return Err(error);
             }
             // Each page by itself: others may go with what follows.
             let single = (taken.extent.start..taken.extent.end()).map(|start| Extent { start, pages: 1 });
             let held: Vec<Extent> = single.filter(|page| self.data.back(page.start, 1).is_ok()).collect();
+            taken.empty.append(&mut taken.unknown);
             let mut allocator = self.allocator.lock();
-            allocator.free_again(&taken, true);
+            allocator.free_again(&taken);
             allocator.found_room(&held);
             if let Some(backed) = allocator.take_backed(pages) {
                 return Ok(Some(backed));
             }
         }
         Ok(None)
+    }
+
+    /// Gives back what was just taken, because the disk did not get room for it.
+    pub(super) fn give_up(&self, mut taken: Taken) {
+        // Not what may have been there before: on a full disk nobody finds that again.
+        if !taken.empty.iter().all(|empty| self.data.punch(empty.start, u64::from(empty.pages)).is_ok()) {
+            taken.unknown.append(&mut taken.empty);
+        }
+        self.allocator.lock().free_again(&taken);
     }
 }
 
@@ -75,20 +87,19 @@ impl Allocator {
         Some(self.mark_taken(extent))
     }
 
-    /// Gives back what was just taken; what of it was hollow is so again, and `is_empty` what was not known.
-    pub(super) fn free_again(&mut self, taken: &Taken, is_empty: bool) {
+    /// Gives back what was just taken; what of it was hollow is so again.
+    pub(super) fn free_again(&mut self, taken: &Taken) {
         self.free(taken.extent, false);
-        for hollow in &taken.hollow {
+        for hollow in taken.empty.iter().chain(&taken.unknown) {
             let (index, start) = place(*hollow);
             if let Some(loaded) = &mut self.regions[index].loaded {
                 loaded.hollow.set(start, hollow.pages);
-                loaded.idle.clear(start, hollow.pages);
             }
         }
-        for unknown in taken.unknown.iter().filter(|_| !is_empty) {
-            let (index, start) = place(*unknown);
+        for empty in &taken.empty {
+            let (index, start) = place(*empty);
             if let Some(loaded) = &mut self.regions[index].loaded {
-                loaded.idle.set(start, unknown.pages);
+                loaded.idle.clear(start, empty.pages);
             }
         }
     }

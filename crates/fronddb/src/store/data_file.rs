@@ -164,11 +164,22 @@ impl DataFile {
         self.file.sync_data().map_err(|error| self.poison(error))
     }
 
-    /// Makes sure that the disk holds room for a range of pages, and that the file reaches its end.
+    /// Makes sure that the disk holds room for a range of pages of the file. On failure it may hold some for a part of it.
     pub(super) fn back(&self, start: u64, pages: u64) -> Result<()> {
         let _pass = self.changing()?;
-        self.file.allocate(start * PAGE_BYTES, pages * PAGE_BYTES)?;
-        self.pages.fetch_max(start + pages, Ordering::AcqRel);
+        self.file.allocate(start * PAGE_BYTES, pages * PAGE_BYTES).map(drop)
+    }
+
+    /// As [`DataFile::back`] for what lies between page `from`, where the file ends, and another. On failure it ends at `from` again: nobody
+    /// would know of what the disk has given for it by then, and that may be the last that it had.
+    pub(super) fn lengthen(&self, from: u64, end: u64) -> Result<()> {
+        let _pass = self.changing()?;
+        if let Err(error) = self.file.allocate(from * PAGE_BYTES, (end - from) * PAGE_BYTES) {
+            // Where this fails too, it is found by the next opening.
+            let _ = self.file.set_len(from * PAGE_BYTES);
+            return Err(error);
+        }
+        self.pages.fetch_max(end, Ordering::AcqRel);
         Ok(())
     }
 
@@ -188,11 +199,10 @@ impl DataFile {
         Ok(())
     }
 
+    /// Gives the disk back what it may hold for a range of pages.
     pub(super) fn punch(&self, start: u64, pages: u64) -> Result<()> {
         let _pass = self.changing()?;
-        self.file.punch(start * PAGE_BYTES, pages * PAGE_BYTES)?;
-        count(&self.counters.punched_bytes, pages * PAGE_BYTES);
-        Ok(())
+        self.file.punch(start * PAGE_BYTES, pages * PAGE_BYTES)
     }
 
     /// Reads and checks a frame; returns its generation, checksum and payload.

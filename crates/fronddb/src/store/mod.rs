@@ -349,19 +349,16 @@ impl Store {
                 (allocator.take(pages, &self.data), allocator.file_pages())
             };
             match taken {
-                Some(taken) if taken.hollow.is_empty() => return Ok(taken.extent),
+                Some(taken) if taken.is_backed() => return Ok(taken.extent),
                 Some(taken) => match self.data.back(taken.extent.start, u64::from(pages)) {
                     Ok(()) => return Ok(taken.extent),
                     Err(error) => {
-                        let is_full = error.kind() == ErrorKind::NoSpace;
-                        let mut allocator = self.allocator.lock();
-                        allocator.free_again(&taken, false);
-                        let backed = is_full.then(|| allocator.take_backed(pages)).flatten();
-                        drop(allocator);
-                        return match backed {
-                            None if is_full => self.take_unknown(pages)?.ok_or(error),
-                            backed => backed.ok_or(error),
-                        };
+                        self.give_up(taken);
+                        if error.kind() != ErrorKind::NoSpace {
+                            return Err(error);
+                        }
+                        let backed = self.allocator.lock().take_backed(pages);
+                        return backed.map_or_else(|| self.take_unknown(pages)?.ok_or(error), Ok);
                     }
                 },
                 None => self.grow(pages, file_pages)?,
@@ -380,10 +377,10 @@ impl Store {
             allocator.growth(pages)
         };
         let mut end = growth.wanted;
-        match self.data.back(growth.from, growth.wanted - growth.from) {
+        match self.data.lengthen(growth.from, growth.wanted) {
             Err(error) if error.kind() == ErrorKind::NoSpace && growth.needed < growth.wanted => {
                 end = growth.needed;
-                self.data.back(growth.from, growth.needed - growth.from)?;
+                self.data.lengthen(growth.from, growth.needed)?;
             }
             result => result?,
         }
@@ -505,7 +502,7 @@ impl Store {
             if self.data.is_read_only() {
                 return Ok(());
             }
-            match self.data.back(file_pages, extent.end() - file_pages) {
+            match self.data.lengthen(file_pages, extent.end()) {
                 Err(error) if error.kind() == ErrorKind::NoSpace => {
                     self.data.stretch(extent.end())?;
                     self.allocator.lock().stretch(extent.end());

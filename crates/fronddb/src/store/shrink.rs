@@ -7,7 +7,7 @@
 //! Small holes are left, until the disk has been full for a while: then the space behind them is needed where larger pieces fit.
 
 use super::bitmap::REGION_PAGES;
-use super::data_file::DataFile;
+use super::data_file::{DataFile, count};
 use super::reserve::Pool;
 use super::{Store, allocator::Allocator};
 use crate::base::space::PAGE_BYTES;
@@ -95,6 +95,7 @@ impl Store {
             }
             drop(allocator);
             punched?;
+            count(&self.data.counters.punched_bytes, hole.bytes());
             shrunk.punched_bytes += hole.bytes();
         }
         Ok(shrunk)

@@ -6,4 +6,5 @@ mod crash;
 mod failures;
 mod harness;
 mod model;
+mod pieces;
 mod units;

@@ -243,7 +243,8 @@ impl Inode {
 
     pub(super) fn set_length(&self, length: u64, moment: u64) {
         let mut content = self.content.write();
-        if length < content.length {
+        // What is reserved beyond the length goes as well.
+        if length <= content.length {
             let end = (content.occupied.len() as u64 * 64 * PAGE_BYTES).max(content.length);
             let given = content.clear(length, end.next_multiple_of(PAGE_BYTES), moment);
             self.space.give(given);
@@ -251,19 +252,22 @@ impl Inode {
         content.set_length(length, moment);
     }
 
-    /// False when the disk cannot hold it; nothing changes then.
+    /// False when the disk cannot hold it: it keeps what there was for its first pages then, as ext4 does, and has the length for them.
     pub(super) fn allocate(&self, offset: u64, length: u64, moment: u64) -> bool {
         let mut content = self.content.write();
-        let wanted = || split(offset, length).map(|(page, _, _)| page);
-        let missing = wanted().filter(|page| !content.is_occupied(*page)).count() as u64;
-        if !self.space.take(missing) {
-            return false;
+        let mut end = offset;
+        let is_whole = split(offset, length).all(|(page, _, bytes)| {
+            let is_there = content.is_occupied(page) || self.space.take(1);
+            if is_there {
+                content.set_occupied(page);
+                end += bytes as u64;
+            }
+            is_there
+        });
+        if end > content.length {
+            content.set_length(end, moment);
         }
-        wanted().for_each(|page| content.set_occupied(page));
-        if offset + length > content.length {
-            content.set_length(offset + length, moment);
-        }
-        true
+        is_whole
     }
 
     pub(super) fn punch(&self, offset: u64, length: u64, moment: u64) {
