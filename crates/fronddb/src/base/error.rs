@@ -142,8 +142,8 @@ impl Error {
         matches!(self.kind, ErrorKind::Corruption | ErrorKind::UnsupportedFormat)
     }
 
-    /// True when a read failed, or a segment of the log could not be prepared or recycled, by something that says nothing about what is
-    /// stored, as the want of memory or of file descriptors. Nothing changed, and the same may succeed later.
+    /// True when a read failed, a segment of the log could not be prepared or recycled, or room in the data file not be had, by something that says
+    /// nothing about what is stored, as the want of memory or of file descriptors. Nothing changed, and the same may succeed later.
     pub fn is_passing(&self) -> bool {
         self.is_passing
     }

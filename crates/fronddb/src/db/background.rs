@@ -16,7 +16,8 @@
 //! - B1: a step that met a full disk is tried again after a pause, and keeps no other step from being done.
 //! - B2: a step that met data which is damaged, of a newer version, or that the disk does not give back, is tried again after a pause, and what it
 //!   could not do stays undone; reads of other trees go on. So is one whose read failed for another reason, for want of memory say, or that could not
-//!   prepare or recycle a segment of the log: it changed nothing.
+//!   prepare or recycle a segment of the log, or get room in the data file: it changed nothing. Free space that cannot be given back stays where it is,
+//!   and nothing waits for that. None of this keeps `frond-tick` from the rest of what it does.
 //! - B3: any other failure, and a panic, poisons, in whichever thread the step runs;
 //! - B4: what goes wrong in a read for a cursor is told to that cursor, when it needs what was to be read, and to nobody else.
 
@@ -29,7 +30,7 @@ use super::checkpoint_times::CheckpointCause;
 use super::engine::Engine;
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, ErrorKind, Result};
-use crate::store::ShrinkLimits;
+use crate::store::{ShrinkLimits, Shrunk};
 use crate::tree::rent::Paid;
 
 /// Urgency at which flushes and compactions begin.
@@ -229,7 +230,11 @@ impl Engine {
                 true
             }
             ErrorKind::Closed => true,
-            _ => error.is_passing(),
+            _ if error.is_passing() => {
+                self.events.work_failed(self.clock.micros(), error);
+                true
+            }
+            _ => false,
         }
     }
 
@@ -333,7 +338,8 @@ impl Engine {
     /// What has to be done now and then, besides moving messages down. True when it is to be done again at once.
     fn tick(&self) -> Result<bool> {
         self.begin_once()?;
-        self.tend()?;
+        // Told last: what is due may be what makes it pass.
+        let tended = self.tend();
         self.chunk_pool.prepare();
         let warms_on = self.warm_step();
         if let Some(cause) = self.due_checkpoint() {
@@ -349,7 +355,7 @@ impl Engine {
         } else if self.due_publication() {
             self.publish()?;
         }
-        Ok(warms_on)
+        tended.map(|_| warms_on)
     }
 
     /// The first background work after opening: what opening need not wait for.
@@ -374,23 +380,29 @@ impl Engine {
         }
     }
 
-    /// Log segments, locks, statuses, space: a bounded piece of each; true when something was done.
+    /// Log segments, locks, statuses, space: a bounded piece of each, whatever becomes of the others; true when something was done.
     fn tend(&self) -> Result<bool> {
-        let mut more = false;
-        if let Some(log) = &self.log {
-            more |= self.but_for_space(self.keep_space(log))?;
-        }
-        more |= self.locks.sweep_step(SWEEP_LOCKS);
+        let kept = self.log.as_ref().map_or(Ok(false), |log| self.but_for_space(self.keep_space(log)));
+        let mut more = self.locks.sweep_step(SWEEP_LOCKS);
         more |= self.tree.release_some();
         self.statuses.advance(self.snapshots.horizon());
         self.forget_unread();
         let limits = ShrinkLimits { small_holes: self.has_been_full(), ..ShrinkLimits::default() };
-        let shrunk = self.store.shrink_step(limits);
-        more |= self.but_for_space(shrunk.map(|shrunk| !shrunk.is_done))?;
+        let shrunk = self.but_for_space(self.shrink_step(limits).map(|shrunk| !shrunk.is_done));
         self.map_memory.lock().set(self.store.map_bytes() + self.statuses.memory_bytes());
         self.cache.set_data_bytes(self.store.data_bytes());
         self.cache.trim();
-        Ok(more)
+        more |= kept?;
+        Ok(shrunk? || more)
+    }
+
+    /// Gives free space back, and tells of what could not be.
+    pub(crate) fn shrink_step(&self, limits: ShrinkLimits) -> Result<Shrunk> {
+        let shrunk = self.store.shrink_step(limits)?;
+        if let Some(error) = &shrunk.failure {
+            self.events.shrink_failed(self.clock.micros(), error);
+        }
+        Ok(shrunk)
     }
 
     /// One step of any background work in this thread; false when there is none.
@@ -449,7 +461,7 @@ impl Engine {
             let debt = self.tree.debt();
             if debt.sealed == 0 && debt.urgency < WORK_THRESHOLD && !self.has_grafts_to_clean() {
                 self.but_for_space(self.back_ahead(true))?;
-                let shrink = || self.store.shrink_step(ShrinkLimits::default()).map(|shrunk| !shrunk.is_done);
+                let shrink = || self.shrink_step(ShrinkLimits::default()).map(|shrunk| !shrunk.is_done);
                 while self.but_for_space(shrink())? {}
                 return Ok(());
             }
@@ -459,5 +471,42 @@ impl Engine {
             self.wake.flush();
             self.wake.wait_for_progress();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::Clock;
+    use crate::db::database::Database;
+    use crate::db::options::{Options, TreeOptions};
+    use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
+
+    #[test]
+    fn a_segment_that_cannot_be_prepared_keeps_nothing_else_of_a_tick_from_its_turn() -> Result<()> {
+        let (plan, clock) = (FaultPlan::new(), Clock::manual());
+        let storage = FaultStorage::new(Arc::new(MemoryStorage::new()), plan.clone());
+        let options =
+            Options::new().create_if_missing(true).storage(Some(Arc::new(storage))).clock(Some(clock.clone()));
+        let options = options.manual_background(true).log_segment_bytes(1 << 20).checkpoint_interval_ms(0);
+        let db = Database::open("/db", options)?;
+        let (engine, tree) = (db.engine(), db.create_tree("t", &TreeOptions::default())?);
+        db.put(&tree, b"key", &[7; 1000])?;
+        db.checkpoint()?;
+        for class in [CallClass::Open, CallClass::Names] {
+            plan.add(FaultRule::from(class, 1, Fault::NoDescriptor).on("log"));
+        }
+        while engine.tend().is_ok() {
+            db.put(&tree, b"key", &[7; 1000])?;
+        }
+        while engine.move_down_step(0.0)? {}
+        clock.advance_micros(10_000_000);
+        assert!(engine.due_publication());
+        let generation = db.statistics()?.generation;
+        assert!(engine.tick().is_err_and(|error| error.is_passing()));
+        assert_eq!(db.statistics()?.generation, generation + 1);
+        plan.clear();
+        while engine.tick()? {}
+        db.close()
     }
 }

@@ -68,7 +68,7 @@ impl Engine {
         for _ in 0..PUBLICATIONS {
             self.publish()?;
         }
-        while !self.store.shrink_step(ShrinkLimits::default())?.is_done {
+        while !self.shrink_step(ShrinkLimits::default())?.is_done {
             self.check_writable()?;
         }
         tell(whole.bytes.max(pass.bytes_done()))

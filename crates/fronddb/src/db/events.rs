@@ -3,7 +3,7 @@
 //! | level | events |
 //! |---|---|
 //! | error | the database is poisoned, with the cause; damage was found |
-//! | warning | the disk is full; a segment of the log cannot be prepared or recycled; writers were stopped for long; a damaged superblock was passed over |
+//! | warning | the disk is full; a segment of the log cannot be prepared or recycled; work failed that is tried again; free space cannot be given back; writers were stopped for long; a damaged superblock was passed over |
 //! | note | recovery begins, goes on, is done; the file system refuses direct i/o; the disk has space again |
 //!
 //! Told in whatever thread meets the event, also under latches, so the callback must be quick and must not call the
@@ -26,6 +26,8 @@ const STALL_EVERY_MICROS: u64 = 10_000_000;
 const PROGRESS_EVERY_MICROS: u64 = 1_000_000;
 /// The least time between two words of segments of the log that fail, in microseconds.
 const SEGMENT_EVERY_MICROS: u64 = 10_000_000;
+/// The least time between two words of space that cannot be given back, or of work that is tried again, in microseconds.
+const FAILURE_EVERY_MICROS: u64 = 600_000_000;
 /// Damages that are told, at most: past this, `check` tells more.
 const DAMAGES_MAX: usize = 100;
 
@@ -55,6 +57,9 @@ pub(crate) struct EventLog {
     /// It was told that a segment of the log failed, and when, plus one; and none was ready since.
     has_segment_failed: AtomicBool,
     segment_micros: AtomicU64,
+    /// When it was told last that space was not given back, or that work is tried again, plus one.
+    shrink_micros: AtomicU64,
+    work_micros: AtomicU64,
 }
 
 impl std::fmt::Debug for EventLog {
@@ -112,6 +117,22 @@ impl EventLog {
     #[inline]
     pub(crate) fn segments_are_ready(&self) {
         self.has_segment_failed.store(false, Ordering::Relaxed);
+    }
+
+    /// Free space could not be given back: nobody needs that, but the files take more than they should.
+    #[cold]
+    pub(crate) fn shrink_failed(&self, now: u64, error: &Error) {
+        if is_due(&self.shrink_micros, now, FAILURE_EVERY_MICROS) {
+            self.tell(LogLevel::Warning, || format!("free space could not be given back to the file system: {error}"));
+        }
+    }
+
+    /// Background work met a failure that may pass, and will be tried again. Not told of what waits for a segment of the log, which was.
+    #[cold]
+    pub(crate) fn work_failed(&self, now: u64, error: &Error) {
+        if !self.has_segment_failed.load(Ordering::Relaxed) && is_due(&self.work_micros, now, FAILURE_EVERY_MICROS) {
+            self.tell(LogLevel::Warning, || format!("background work failed, and will be tried again: {error}"));
+        }
     }
 
     /// Recovery has read `done` of about `total` bytes of log.

@@ -341,7 +341,7 @@ impl Engine {
             let mut prepared = log.prepare_small(bytes);
             if lacks_space(&prepared) {
                 let limits = ShrinkLimits { keep_bytes: 0, ..ShrinkLimits::default() };
-                while !self.store.shrink_step(limits)?.is_done {}
+                while !self.shrink_step(limits)?.is_done {}
                 prepared = log.prepare_small(bytes);
             }
             prepared?;

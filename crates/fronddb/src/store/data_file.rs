@@ -8,6 +8,8 @@
 //!   are made one at a time, and the other must not believe its own success.
 //! - F5: a read that the disk does not answer, not at the second attempt either, is `Corruption` of what lies there
 //!   ([`io::is_lost`]): whoever can do without it goes on. Any other failure of a read says nothing about what is stored, and passes.
+//! - F6: a failure to get room changes nothing that is believed in, and passes. So does one to give some back, which
+//!   nobody needs: it is passed over ([`super::shrink`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +35,11 @@ pub(super) struct Counters {
 
 pub(super) fn count(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Ordering::Relaxed);
+}
+
+/// The failure of a call that changes nothing that is believed in (F6).
+fn unharmed(error: Error) -> Error {
+    if error.kind() == ErrorKind::Io { error.into_passing() } else { error }
 }
 
 #[derive(Debug)]
@@ -140,8 +147,7 @@ impl DataFile {
         let read = read.or_else(|_| self.file.read_at(buf.padded_mut(), offset));
         read.map_err(|error| match io::is_lost(&error) {
             true => self.name(error.into_damage().context(format!("cannot be read, offset={offset} bytes={bytes}"))),
-            false if error.kind() == ErrorKind::Io => error.into_passing(),
-            false => error,
+            false => unharmed(error),
         })
     }
 
@@ -167,7 +173,7 @@ impl DataFile {
     /// Makes sure that the disk holds room for a range of pages of the file. On failure it may hold some for a part of it.
     pub(super) fn back(&self, start: u64, pages: u64) -> Result<()> {
         let _pass = self.changing()?;
-        self.file.allocate(start * PAGE_BYTES, pages * PAGE_BYTES).map(drop)
+        self.file.allocate(start * PAGE_BYTES, pages * PAGE_BYTES).map(drop).map_err(unharmed)
     }
 
     /// As [`DataFile::back`] for what lies between page `from`, where the file ends, and another. On failure it ends at `from` again: nobody
@@ -177,7 +183,7 @@ impl DataFile {
         if let Err(error) = self.file.allocate(from * PAGE_BYTES, (end - from) * PAGE_BYTES) {
             // Where this fails too, it is found by the next opening.
             let _ = self.file.set_len(from * PAGE_BYTES);
-            return Err(error);
+            return Err(unharmed(error));
         }
         self.pages.fetch_max(end, Ordering::AcqRel);
         Ok(())

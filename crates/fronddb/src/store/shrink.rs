@@ -4,6 +4,9 @@
 //! of those that the opening found. Free space that is handed out again soon is better kept, so the caller says
 //! how much to keep. While a hole is punched its pages count as used, so that nobody writes to them meanwhile.
 //!
+//! Nobody needs what is given back, so a cut or a hole that fails is passed over and told of, and the next one is made. A hole is not tried
+//! again before more is freed in its region; what was not cut off is out of use until the file is cut again, grows, or is opened.
+//!
 //! Small holes are left, until the disk has been full for a while: then the space behind them is needed where larger pieces fit.
 
 use super::bitmap::REGION_PAGES;
@@ -11,7 +14,7 @@ use super::data_file::{DataFile, count};
 use super::reserve::Pool;
 use super::{Store, allocator::Allocator};
 use crate::base::space::PAGE_BYTES;
-use crate::base::{ErrorKind, Extent, Result};
+use crate::base::{Error, ErrorKind, Extent, Result};
 
 /// Holes smaller than this are not worth a hole unless the disk is full: 64 KiB.
 const HOLE_PAGES_MIN: u32 = 16;
@@ -36,7 +39,7 @@ impl Default for ShrinkLimits {
 }
 
 /// What a step gave back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Shrunk {
     /// Bytes cut off the end.
     pub cut_bytes: u64,
@@ -44,6 +47,21 @@ pub struct Shrunk {
     pub punched_bytes: u64,
     /// True when there is nothing left to do.
     pub is_done: bool,
+    /// Why something could not be given back.
+    pub failure: Option<Error>,
+}
+
+impl Shrunk {
+    /// Keeps a failure of the system.
+    fn passing_over<T>(&mut self, outcome: Result<T>) -> Result<Option<T>> {
+        match outcome {
+            Err(error) if error.kind() == ErrorKind::Io => {
+                self.failure = Some(error);
+                Ok(None)
+            }
+            outcome => outcome.map(Some),
+        }
+    }
 }
 
 impl Store {
@@ -51,7 +69,7 @@ impl Store {
     /// too if `limits` says so, whose space the reserve may have elsewhere.
     ///
     /// # Errors
-    /// `Poisoned`, `ReadOnly`, and what the storage reports; the space stays free then.
+    /// `Poisoned`, `ReadOnly`, `NoSpace` when a hole needs some, and what keeps the reserve from being filled; the space stays free then.
     pub fn shrink_step(&self, limits: ShrinkLimits) -> Result<Shrunk> {
         self.data.check_writable()?;
         // What the reserve should hold grows with the data, without any shortage.
@@ -71,7 +89,9 @@ impl Store {
                 result => result?,
             }
         }
-        let mut shrunk = Shrunk { cut_bytes: self.cut_tail(limits.keep_bytes)?, ..Shrunk::default() };
+        let mut shrunk = Shrunk::default();
+        let cut = self.cut_tail(limits.keep_bytes);
+        shrunk.cut_bytes = shrunk.passing_over(cut)?.unwrap_or_default();
         let mut looked = 0;
         while shrunk.punched_bytes < limits.step_bytes && looked < REGIONS_PER_STEP {
             let pages_max = (limits.step_bytes - shrunk.punched_bytes).div_ceil(PAGE_BYTES);
@@ -94,9 +114,10 @@ impl Store {
                 allocator.to_shrink.remove(&region);
             }
             drop(allocator);
-            punched?;
-            count(&self.data.counters.punched_bytes, hole.bytes());
-            shrunk.punched_bytes += hole.bytes();
+            if shrunk.passing_over(punched)?.is_some() {
+                count(&self.data.counters.punched_bytes, hole.bytes());
+                shrunk.punched_bytes += hole.bytes();
+            }
         }
         Ok(shrunk)
     }

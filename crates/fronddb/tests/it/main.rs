@@ -28,6 +28,7 @@ mod model;
 mod observers;
 mod peeking;
 mod reading;
+mod room;
 mod salvage;
 mod scripts;
 mod segments;

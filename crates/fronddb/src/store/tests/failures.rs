@@ -12,7 +12,7 @@ use crate::io::{
     CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage, read_file,
 };
 use crate::store::frame::FrameKind;
-use crate::store::{ShrinkLimits, SpaceChanges, Store, StoreOptions, Urgency};
+use crate::store::{EXTENT_PAGES_MAX, ShrinkLimits, SpaceChanges, Store, StoreOptions, Urgency};
 
 fn byte(out: &mut Vec<u8>, byte: u8) -> crate::base::Result<()> {
     out.push(byte);
@@ -622,4 +622,44 @@ fn a_hole_that_a_full_disk_cannot_take_is_left_until_more_is_freed_beside_it() {
     store.free_unpublished(extents[2]);
     while !step().unwrap().is_done {}
     assert_eq!(full - memory.occupied_bytes(), extents[0].bytes() + extents[2].bytes());
+}
+
+#[test]
+fn a_hole_or_a_cut_that_the_system_refuses_is_passed_over_and_told() {
+    for fault in [Fault::Error, Fault::NoMemory] {
+        let (memory, plan) = (MemoryStorage::new(), FaultPlan::new());
+        let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(shared(&memory), plan.clone()));
+        let store = create(&storage);
+        let step = |keep_bytes| store.shrink_step(ShrinkLimits { keep_bytes, ..ShrinkLimits::default() }).unwrap();
+        let first = store.allocate(100, Urgency::Ordinary).unwrap();
+        let holes: Vec<Extent> = (0..3).map(|_| store.allocate(EXTENT_PAGES_MAX, Urgency::Ordinary).unwrap()).collect();
+        store.allocate(1, Urgency::Ordinary).unwrap();
+        let full = memory.occupied_bytes();
+        holes.iter().chain([&first]).for_each(|hole| store.free_unpublished(*hole));
+        plan.add(FaultRule::once(CallClass::Punch, 1, fault));
+        let mut failures = 0;
+        loop {
+            let shrunk = step(1 << 40);
+            failures += u32::from(shrunk.failure.is_some());
+            if shrunk.is_done {
+                break;
+            }
+        }
+        assert_eq!((failures, store.poisoned().is_none()), (1, true));
+        assert_eq!(full - memory.occupied_bytes(), 3 * holes[0].bytes(), "all but the first");
+
+        let tail = store.allocate(4000, Urgency::Ordinary).unwrap();
+        store.free_unpublished(tail);
+        plan.add(FaultRule::once(CallClass::SetLen, 1, fault));
+        let shrunk = step(0);
+        assert!(shrunk.failure.is_some() && shrunk.cut_bytes == 0, "{shrunk:?}");
+        while !step(0).is_done {}
+        assert_eq!((plan.fired(), store.poisoned().is_none()), (2, true), "it is not tried again and again");
+        let pieces: Vec<Piece> = (0..40).map(|tag| new_piece(&store, 4000, tag).unwrap()).collect();
+        assert!(pieces.iter().all(|piece| is_intact(&store, *piece).unwrap()));
+        let file = memory.open(&data_path(), OpenMode::default()).unwrap();
+        pieces.iter().for_each(|piece| store.free_unpublished(piece.extent));
+        assert!(step(0).cut_bytes > 0, "the next one succeeds");
+        assert_eq!(file.len().unwrap(), store.statistics().file_bytes);
+    }
 }
