@@ -12,7 +12,7 @@
 //!   loses nothing (K2 of [`super::checkpoint`]).
 //! - B2: space: until a publication has them, the extents belong to nobody whom a crash leaves behind. From then on they are
 //!   accounted for like those of other runs.
-//! - B3: the transaction holds a lock on the whole tree, and its latch from the check that the tree is bare to the installation; so no
+//! - B3: the transaction holds a lock on the whole tree, and its latch from the check that the tree is bare to the last installation; so no
 //!   message of the tree is written in between (G1).
 //!
 //! # Rows of a load that was rolled back
@@ -158,7 +158,7 @@ impl TxnCore {
         // From here on its end is logged, and so is the undoing of this step.
         writer.logged = true;
         state.written = Some(step);
-        let mut graft = Some(graft);
+        let mut graft = graft;
         loop {
             engine.check_writable()?;
             let guard = engine.poison_on_panic();
@@ -166,6 +166,7 @@ impl TxnCore {
             guard.done();
             match stepped? {
                 GraftStep::Done => return Ok(()),
+                GraftStep::Worked => {}
                 GraftStep::Unfit => return Err(Error::internal("no leaf is around a tree that is empty")),
                 GraftStep::Busy if engine.step_by_hand()? => {}
                 GraftStep::Busy => engine.wake.wait_for_progress(),
@@ -228,8 +229,16 @@ impl Engine {
 mod tests {
     use proptest::prelude::*;
 
+    use std::sync::Arc;
+
     use super::*;
+    use crate::base::random::Random;
+    use crate::db::bulk::BulkOptions;
+    use crate::db::database::Database;
+    use crate::db::options::{CursorOptions, Options, TreeOptions, TxnOptions};
     use crate::format::superblock::EXTRA_BYTES_MAX;
+    use crate::io::MemoryStorage;
+    use crate::tree::TreeTuning;
 
     fn body(extra: Vec<u8>) -> SuperblockBody {
         SuperblockBody { extra, ..SuperblockBody::default() }
@@ -254,6 +263,64 @@ mod tests {
         for extra in [Vec::new(), vec![1, 2], 7u32.to_le_bytes().to_vec()] {
             assert!(Grafts::restore(&body(extra)).0.lock().notes.is_empty());
         }
+    }
+
+    /// A database with tiny nodes and no threads.
+    fn open(storage: &MemoryStorage) -> Result<Database> {
+        let options = Options::new().create_if_missing(true).storage(Some(Arc::new(storage.clone())));
+        let options = options.tree_tuning(Some(TreeTuning::tiny())).manual_background(true).level0_bytes(64 << 10);
+        Database::open("/db", options.memory_bytes(8 << 20).checkpoint_interval_ms(0).recovery_target_ms(0))
+    }
+
+    fn row(number: u32) -> (Vec<u8>, Vec<u8>) {
+        let mut random = Random(u64::from(number));
+        ([&number.to_be_bytes()[..], &random.bytes(200)].concat(), random.bytes(500))
+    }
+
+    #[test]
+    fn a_load_of_more_leaves_than_a_node_may_have_goes_in_beside_what_waits_above_them() -> Result<()> {
+        let storage = MemoryStorage::new();
+        let db = open(&storage)?;
+        let create = |name: &str| db.create_tree(name, &TreeOptions::default());
+        let (low, tree, high) = (create("low")?, create("loaded")?, create("high")?);
+        for number in 0..400 {
+            let (key, value) = row(number);
+            db.put(&low, &key, &value)?;
+            db.put(&high, &key, &value)?;
+        }
+        db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(()))?;
+        db.put(&low, b"waits", b"")?;
+        db.put(&high, b"waits", b"")?;
+        db.checkpoint()?;
+        let root = db.engine().tree.version().root.clone();
+        let above = &root.slots()[root.find(&bounds(tree.id()).0)];
+        assert!(root.height() > 1 && !above.buffer().is_empty(), "{}", db.engine().tree.shape()?);
+
+        let (logged, rows) = (db.statistics()?.log_bytes, 4_000);
+        let txn = db.begin(TxnOptions::default())?;
+        let mut bulk = txn.bulk(&tree, &BulkOptions::default())?;
+        (0..rows).map(row).try_for_each(|(key, value)| bulk.add(&key, &value))?;
+        bulk.finish(&mut |_| true)?;
+        txn.commit()?;
+        assert!(db.statistics()?.log_bytes < logged + 100, "it was no graft");
+        while db.step_background()? {}
+        assert!(db.poisoned().is_none());
+        db.check(&mut |finding| panic!("{finding:?}"), None)?;
+
+        let image = storage.crash(1);
+        for db in [db, open(&image)?] {
+            let tree = db.open_tree("loaded")?;
+            let txn = db.begin(TxnOptions::default())?;
+            let mut cursor = txn.cursor(&tree, CursorOptions::default())?;
+            let mut more = cursor.first()?;
+            for number in 0..rows {
+                assert!(more && (cursor.key().to_vec(), cursor.value().to_vec()) == row(number), "row {number}");
+                more = cursor.next()?;
+            }
+            assert!(!more);
+            db.check(&mut |finding| panic!("{finding:?}"), None)?;
+        }
+        Ok(())
     }
 
     proptest! {

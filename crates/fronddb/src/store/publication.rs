@@ -66,6 +66,9 @@ use crate::format::{Superblock, SuperblockBody};
 /// Images are cut into pieces of this many pages, larger ones when there would be too many.
 const PIECE_PAGES: u32 = 256;
 
+/// The largest block; in tests less, which nodes of tiny trees come to as well.
+const BLOCK_PAGES_MAX: u32 = if cfg!(test) { 64 } else { EXTENT_PAGES_MAX };
+
 /// What a publication changes, besides what it writes itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SpaceChanges {
@@ -162,7 +165,7 @@ impl Publication<'_> {
         seal: impl FnOnce(u64, &mut Vec<u8>) -> Result<()>,
     ) -> Result<BlockPtr> {
         let pages = u32::try_from(bytes_max.div_ceil(PAGE_BYTES as usize)).unwrap_or(u32::MAX);
-        if pages == 0 || pages > EXTENT_PAGES_MAX {
+        if pages == 0 || pages > BLOCK_PAGES_MAX {
             return Err(Error::invalid(format!("block of wrong size, bytes_max={bytes_max}")));
         }
         let extent = self.take(pages)?;

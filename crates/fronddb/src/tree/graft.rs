@@ -2,7 +2,7 @@
 //!
 //! What enters the tree otherwise passes through level 0, the root's buffers and a compaction. All of that exists to bring
 //! messages into order with what is there already. Where nothing is there ([`BeTree::is_bare`]) the sorted rows are written as
-//! leaf bases at once ([`GraftWriter`]), and one installation ([`BeTree::graft_step`]) puts them between what lies
+//! leaf bases at once ([`GraftWriter`]), and an installation ([`BeTree::graft_step`]) puts them between what lies
 //! below and above them in the leaf slot around the interval. A run there that lies on both sides of the interval is cut first, by an ordinary
 //! compaction of that leaf.
 //!
@@ -10,38 +10,58 @@
 //! grafts: the transaction's fate decides what the rows mean, and its runs are counted like others. What makes them durable is the
 //! publication of a root that has them; the caller publishes before the transaction may commit.
 //!
+//! A large load has more leaves than a node may have slots. Where the nodes on the path can be parted at once, all leaves go in with one
+//! installation. Where something waits above one of them, or somebody relies on its pivots, it is so many leaves as leave the node of a size
+//! that a publication can write; then the slot above is flushed, which parts the node, and more go in.
+//!
 //! - G1: the interval is bare, in level 0 and in the tree, and nobody but the caller writes to it, from before the check
-//!   until the installation. So order among messages is no question, and their sequence number is 0: what they are merged with, when
+//!   until the last installation. So order among messages is no question, and their sequence number is 0: what they are merged with, when
 //!   leaves join, must not come out newer than a range-delete that is still above it (N5).
 //! - G2: the graft's slot is reserved as a job that splits is: no run comes into it and no pivot around it moves.
-//! - G3: after the installation, scans that leave markers behind ([`super::dead`]) know of it: they compare [`Version::grafts`].
+//! - G3: after each installation, scans that leave markers behind ([`super::dead`]) know of it: they compare [`Version::grafts`].
+//! - G4: no installation of leaves makes a node that nobody parts at once of more than [`SLOTS_FULL_PARTS`] times the slots that ask for it, and a few. A
+//!   publication writes each node as one block, so one of any size would be one that no publication can write.
 //!
-//! On failure, and when dropped before its installation, a graft gives its space back: no root has ever held it.
+//! On failure, and when dropped before it is whole in the tree, a graft gives the space of the leaves back that no root has ever held. The
+//! others are for who made it to undo, as the writes of an open transaction are.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::compact::{self, Cuts, Outcome, Output};
 use super::node::{Node, Slot, Target};
-use super::plan::{self, Job};
+use super::plan::{self, Job, Planned};
 use super::step::for_each_run_in;
-use super::{BeTree, TreeEnv, Version};
+use super::tuning::TreeTuning;
+use super::{BeTree, State, TreeEnv, Version};
 use crate::base::{Error, Extent, Result, key};
 use crate::format::message::{Kind, Message, Stamp};
 use crate::format::visibility::Retention;
 use crate::run::{CursorMode, Run, RunOptions, RunWriter, write_blob};
 use crate::store::Urgency;
 
-/// Rows that have been written and are in no tree yet.
+/// A node of so many times the slots that ask for parting gets no more leaves until it was parted (G4).
+const SLOTS_FULL_PARTS: usize = 8;
+
+/// Rows that have been written and are not in the tree yet, or not all of them.
 pub struct Graft {
     env: TreeEnv,
+    /// Where what is not in the tree begins.
     lower: Arc<[u8]>,
     upper: Option<Vec<u8>>,
-    runs: Vec<Output>,
+    /// Those that are not in the tree.
+    leaves: Vec<Leaf>,
+    /// Values kept apart of rows of the leaf that is being written.
     blobs: Vec<Extent>,
     blob_bytes: u64,
     rows: u64,
     stamp: Stamp,
+}
+
+struct Leaf {
+    output: Output,
+    /// Of its values that are kept apart.
+    blobs: Vec<Extent>,
 }
 
 /// Writes rows in key order for a [`Graft`].
@@ -60,6 +80,8 @@ pub struct GraftWriter {
 pub enum GraftStep {
     /// It is in the tree.
     Done,
+    /// A part of it is, or a node has been made ready for one: go on.
+    Worked,
     /// Another job is in the way: try again after it.
     Busy,
     /// No single leaf is around the interval.
@@ -80,6 +102,11 @@ struct LeafSlot {
     upper: Option<Vec<u8>>,
 }
 
+/// Slots from which on a node gets no more leaves until it was parted.
+pub(super) fn slots_full(tuning: &TreeTuning) -> usize {
+    SLOTS_FULL_PARTS * tuning.fanout_max
+}
+
 impl Side {
     fn is_empty(&self) -> bool {
         self.buffer.is_empty() && self.base.is_none()
@@ -88,7 +115,7 @@ impl Side {
 
 impl std::fmt::Debug for Graft {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Graft").field("rows", &self.rows).field("runs", &self.runs.len()).finish_non_exhaustive()
+        f.debug_struct("Graft").field("rows", &self.rows).field("leaves", &self.leaves.len()).finish_non_exhaustive()
     }
 }
 
@@ -99,7 +126,7 @@ impl std::fmt::Debug for GraftWriter {
 }
 
 impl Graft {
-    /// Rows in it.
+    /// Rows that were written for it.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -114,26 +141,34 @@ impl Graft {
         self.blob_bytes
     }
 
-    /// The slots that take the place of `slot`, and the space of values kept apart: the graft's from now on no more.
-    pub(super) fn into_slots(
-        mut self,
+    /// The slots that take the place of `slot` when the first `count` leaves come there, these leaves, and the space of their values kept
+    /// apart: the graft's from now on no more. The last of these slots that is the graft's has room for what is left.
+    pub(super) fn take_slots(
+        &mut self,
+        count: usize,
         slot: &Slot,
         below: Side,
         above: Side,
     ) -> (Vec<Arc<Slot>>, Vec<Output>, Vec<Extent>) {
         let tuning = &self.env.options;
-        let mut slots = Vec::with_capacity(self.runs.len() + 2);
+        let mut slots = Vec::with_capacity(count + 2);
         if !below.is_empty() {
             slots.push(Slot::new(tuning, slot.lower().clone(), below.buffer, Target::Leaf(below.base)));
         }
-        for output in &self.runs {
-            let lower = if slots.is_empty() { slot.lower() } else { &output.lower };
-            slots.push(Slot::new(tuning, lower.clone(), Vec::new(), Target::Leaf(Some(output.run.clone()))));
+        let (mut outputs, mut blobs) = (Vec::with_capacity(count), Vec::new());
+        for leaf in self.leaves.drain(..count) {
+            let lower = if slots.is_empty() { slot.lower() } else { &leaf.output.lower };
+            slots.push(Slot::new(tuning, lower.clone(), Vec::new(), Target::Leaf(Some(leaf.output.run.clone()))));
+            outputs.push(leaf.output);
+            blobs.extend(leaf.blobs);
         }
         if let Some(upper) = self.upper.as_deref().filter(|_| !above.is_empty()) {
             slots.push(Slot::new(tuning, Arc::from(upper), above.buffer, Target::Leaf(above.base)));
         }
-        (slots, std::mem::take(&mut self.runs), std::mem::take(&mut self.blobs))
+        if let Some(next) = self.leaves.first() {
+            self.lower = next.output.lower.clone();
+        }
+        (slots, outputs, blobs)
     }
 
     /// On which side of the interval a run of its slot lies; `None` when it has something on both.
@@ -182,8 +217,9 @@ impl Graft {
 
 impl Drop for Graft {
     fn drop(&mut self) {
-        compact::discard(&self.env, std::mem::take(&mut self.runs).iter().map(|output| output.run.meta()));
-        self.blobs.iter().for_each(|extent| self.env.store.free_unpublished(*extent));
+        compact::discard(&self.env, self.leaves.iter().map(|leaf| leaf.output.run.meta()));
+        let blobs = self.leaves.iter().flat_map(|leaf| &leaf.blobs).chain(&self.blobs);
+        blobs.for_each(|extent| self.env.store.free_unpublished(*extent));
     }
 }
 
@@ -229,7 +265,8 @@ impl GraftWriter {
         let Some(run) = self.open.take() else { return Ok(()) };
         let (env, (meta, _)) = (&self.graft.env, run.finish()?);
         let run = Run::new(meta, &env.store, &env.cache, &env.run_counters);
-        self.graft.runs.push(Output { lower: self.run_lower.clone(), run });
+        let output = Output { lower: self.run_lower.clone(), run };
+        self.graft.leaves.push(Leaf { output, blobs: std::mem::take(&mut self.graft.blobs) });
         Ok(())
     }
 
@@ -257,7 +294,7 @@ impl BeTree {
         let lower: Arc<[u8]> = Arc::from(lower);
         let upper = upper.map(<[u8]>::to_vec);
         let run_lower = lower.clone();
-        let graft = Graft { env, lower, upper, runs: Vec::new(), blobs: Vec::new(), blob_bytes: 0, rows: 0, stamp };
+        let graft = Graft { env, lower, upper, leaves: Vec::new(), blobs: Vec::new(), blob_bytes: 0, rows: 0, stamp };
         GraftWriter { graft, options, open: None, run_lower, last_key: Vec::new(), payload: Vec::new() }
     }
 
@@ -317,27 +354,34 @@ impl BeTree {
         }
     }
 
-    /// Installs a graft, for whose interval G1 holds; it is gone from `graft` when that is done.
+    /// Installs a graft, for whose interval G1 holds, or a part of it.
     ///
     /// # Errors
-    /// Those of reading nodes, and of compacting a leaf that lies on both sides. Nothing has changed then.
-    pub fn graft_step(&self, retention: &Retention<'_>, graft: &mut Option<Graft>) -> Result<GraftStep> {
-        let Some(ready) = graft.as_ref().filter(|graft| !graft.runs.is_empty()) else { return Ok(GraftStep::Done) };
+    /// Those of reading nodes, of compacting a leaf that lies on both sides, and of a flush that parts a node. What is in the tree stays there then.
+    pub fn graft_step(&self, retention: &Retention<'_>, graft: &mut Graft) -> Result<GraftStep> {
+        if graft.leaves.is_empty() {
+            return Ok(GraftStep::Done);
+        }
+        let (lower, upper) = (graft.lower.clone(), graft.upper.clone());
         // Under the latch nothing is read: the path to a key stays in memory once it was loaded.
         let version = self.version();
-        self.leaf_around(&version.root, &ready.lower, ready.upper.as_deref())?;
+        self.leaf_around(&version.root, &lower, upper.as_deref())?;
         drop(version);
         let job = {
             let mut state = self.state.lock();
             let root = self.version.load().root.clone();
-            let around = self.leaf_around(&root, &ready.lower, ready.upper.as_deref())?;
+            let around = self.leaf_around(&root, &lower, upper.as_deref())?;
             let Some(LeafSlot { height, slot, upper }) = around else { return Ok(GraftStep::Unfit) };
-            match plan::reserve_leaves(&mut state.reservations, height, &slot, None, upper.as_deref()) {
-                Some(job) => job,
-                None => return Ok(GraftStep::Busy),
+            let reserved = plan::reserve_leaves(&mut state.reservations, height, &slot, None, upper.as_deref());
+            let Some(job) = reserved else { return Ok(GraftStep::Busy) };
+            let has_room = self.room_for_leaves(&state, &root, &job) > 0;
+            if !has_room {
+                state.reservations.end_job(&job);
             }
+            has_room.then_some(job)
         };
-        let room = self.make_room(retention, &job, ready);
+        let Some(job) = job else { return self.part_full_node(retention, &lower) };
+        let room = self.make_room(retention, &job, graft);
         let mut state = self.state.lock();
         let (below, above, written) = match room {
             Ok(room) => room,
@@ -347,15 +391,39 @@ impl BeTree {
                 return Err(error);
             }
         };
-        let bytes = ready.runs.iter().map(|output| output.run.meta().bytes).sum();
-        let (lower, upper, rows) = (ready.lower.clone(), ready.upper.clone(), ready.rows);
-        if let Some(graft) = graft.take() {
-            self.install_graft(&mut state, &job, graft, (below, above), written);
+        // Others may have come to the node meanwhile: one more is a step forward whatever they did.
+        let root = self.version.load().root.clone();
+        let count = self.room_for_leaves(&state, &root, &job).clamp(1, graft.leaves.len());
+        for leaf in &graft.leaves[..count] {
+            self.counters.compaction_bytes.add(leaf.output.run.meta().bytes);
+            self.counters.messages_out.add(leaf.output.run.meta().messages);
         }
+        self.install_graft(&mut state, &job, (graft, count), (below, above), written);
         self.dead.on_graft(&lower, upper.as_deref());
-        self.counters.compaction_bytes.add(bytes);
-        self.counters.messages_out.add(rows);
-        Ok(GraftStep::Done)
+        Ok(if graft.leaves.is_empty() { GraftStep::Done } else { GraftStep::Worked })
+    }
+
+    /// Flushes the slot above the highest full node on the path to `lower`, which parts that once nothing is left in the slot. The root is
+    /// parted by whichever job ends when nobody relies on its pivots.
+    fn part_full_node(&self, retention: &Retention<'_>, lower: &[u8]) -> Result<GraftStep> {
+        match self.planned(&mut |state, root| self.reserve_above_full(state, root, lower))? {
+            Some(job) => self.do_job(retention, &job).map(|()| GraftStep::Worked),
+            None => Ok(GraftStep::Busy),
+        }
+    }
+
+    fn reserve_above_full(&self, state: &mut State, root: &Arc<Node>, lower: &[u8]) -> Planned<Option<Job>> {
+        let (mut node, mut node_upper) = (root, None);
+        loop {
+            let index = node.find(lower);
+            let (slot, upper) = (&node.slots()[index], node.upper(index, node_upper));
+            let Target::Node(child) = slot.target() else { return Ok(None) };
+            let child = plan::at_hand(node.height(), slot, child)?;
+            if child.slots().len() >= slots_full(&self.env.options) {
+                return plan::reserve(&self.env, &mut state.reservations, node.height(), slot, upper);
+            }
+            (node, node_upper) = (child, upper);
+        }
     }
 
     /// What of the job's slot lies below and above the graft, after a compaction where a run lies on both sides.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::compact::{Outcome, Output};
-use super::graft::{Graft, Side};
+use super::graft::{Graft, Side, slots_full};
 use super::node::{Node, Slot, Target};
 use super::plan::{Job, Reservations, SlotName};
 use super::split::{is_too_wide, split, split_below};
@@ -177,19 +177,42 @@ impl BeTree {
         self.finish_job(state, root, job, added, removed, gone);
     }
 
-    /// Installs a graft: its leaves, and what lies `sides` of it, take the place of the leaf slot. What was `written` to part
-    /// the sides takes the place of the slot's runs.
+    /// How many leaves of a graft may come to the job's slot: any number where all nodes on the path are parted at once, else no more than make the
+    /// node full, and none while one above is (G4 of [`super::graft`]).
+    pub(super) fn room_for_leaves(&self, state: &State, root: &Arc<Node>, job: &Job) -> usize {
+        let slots_full = slots_full(&self.env.options);
+        let mut is_free = state.reservations.pivots_free(root.height(), &[], None, job);
+        let mut is_full = false;
+        let mut node = root;
+        while node.height() > job.name.height {
+            let index = node.find(&job.name.lower);
+            is_free &= may_part(&state.reservations, node, index, job);
+            let Target::Node(child) = node.slots()[index].target() else {
+                unreachable!("P1: the path to a reserved slot stays")
+            };
+            node = child.loaded().unwrap_or_else(|| unreachable!("the path to a reserved slot is loaded"));
+            is_full |= node.slots().len() >= slots_full;
+        }
+        match (is_free, is_full) {
+            (true, _) => usize::MAX,
+            (false, true) => 0,
+            (false, false) => slots_full.saturating_sub(node.slots().len()),
+        }
+    }
+
+    /// Installs the first leaves of a graft, so many of it: they, and what lies `sides` of it, take the place of the leaf slot. What was `written` to
+    /// part the sides takes the place of the slot's runs.
     pub(super) fn install_graft(
         &self,
         state: &mut State,
         job: &Job,
-        graft: Graft,
+        (graft, count): (&mut Graft, usize),
         sides: (Side, Side),
         written: Option<Outcome>,
     ) {
         let root = self.version.load().root.clone();
         let env = &self.env;
-        let (slots, mut added, blobs) = graft.into_slots(&job.slot, sides.0, sides.1);
+        let (slots, mut added, blobs) = graft.take_slots(count, &job.slot, sides.0, sides.1);
         let root = replace(env, &root, &job.name, &mut |node, index| {
             let now = &node.slots()[index];
             assert!(now.buffer().len() == job.slot.buffer().len(), "G2: the slot is as it was reserved");
@@ -402,18 +425,22 @@ fn split_path(env: &TreeEnv, reservations: &Reservations, node: &Arc<Node>, job:
     let child = child.loaded()?;
     let below = split_path(env, reservations, child, job);
     let child = below.as_ref().unwrap_or(child);
-    let name = SlotName { height: node.height(), lower: slot.lower().clone() };
-    let upper = node.slots().get(index + 1).map(|slot| slot.lower().as_ref());
-    let is_free = slot.buffer().is_empty()
-        && !slot.is_damaged()
-        && !reservations.holds_slot(&name)
-        && [node.height(), child.height()]
-            .iter()
-            .all(|height| reservations.pivots_free(*height, slot.lower(), upper, job));
-    if is_free && is_too_wide(&env.options, child) {
+    if is_too_wide(&env.options, child) && may_part(reservations, node, index, job) {
         return Some(node.with_slots(index, split(env, slot.lower(), child)));
     }
     below.map(|child| node.with_slots(index, [slot.with(&env.options, slot.buffer().to_vec(), Target::node(child))]))
+}
+
+/// Whether the child node of a slot may be parted as it is: nothing waits above it, and nobody but the job relies on the slot or the pivots.
+fn may_part(reservations: &Reservations, node: &Node, index: usize, job: &Job) -> bool {
+    let slot = &node.slots()[index];
+    let upper = node.slots().get(index + 1).map(|slot| slot.lower().as_ref());
+    slot.buffer().is_empty()
+        && !slot.is_damaged()
+        && !reservations.holds_slot(&SlotName { height: node.height(), lower: slot.lower().clone() })
+        && [node.height(), node.height() - 1]
+            .iter()
+            .all(|height| reservations.pivots_free(*height, slot.lower(), upper, job))
 }
 
 /// Joins child nodes of few slots with their neighbours, on the path to the job's slot; `None` when there are none, or when
