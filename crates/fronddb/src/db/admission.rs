@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use super::checkpoint_times::CheckpointCause;
 use super::engine::Engine;
+use super::full_disk::Admitted;
 use crate::base::{Error, ErrorKind, Result};
 
 /// Sealed memtables beside the active one before writers stop.
@@ -140,24 +141,29 @@ fn is_free(sealed: usize, urgency: f32) -> bool {
 
 impl Engine {
     /// Lets a writer with `bytes` of messages pass, at once, after a while, or not (`NoSpace`). `deletes_only` is asked
-    /// when it matters.
+    /// when it matters. What is returned is to be held until the messages are in level 0.
     #[inline]
-    pub(crate) fn admit(&self, bytes: usize, deletes_only: impl FnOnce() -> bool) -> Result<()> {
+    pub(crate) fn admit(&self, bytes: usize, deletes_only: impl FnOnce() -> bool) -> Result<Admitted<'_>> {
+        let mut admitted = self.full_disk.count_large(bytes);
+        let counted = self.full_disk.admitted();
         let version = self.tree.version_guard();
         let sealed = version.sealed.len();
         let urgency = version.root.totals().urgency;
         let active = version.active.bytes();
         let is_free = is_free(sealed, urgency);
-        let total = version.level0_bytes() + bytes;
-        let is_backed = total <= self.full_disk.backed() && !self.is_disk_full();
+        let total = version.level0_bytes() + counted + (bytes - admitted.counted());
+        let is_backed = self.full_disk.is_backed(total);
         if is_free && is_backed {
-            return Ok(());
+            return Ok(admitted);
         }
         drop(version);
         if !is_backed {
-            self.back_write(total, bytes, deletes_only)?;
+            admitted = self.back_write(admitted, bytes, deletes_only)?;
         }
-        if is_free { Ok(()) } else { self.admit_slowly(bytes, active, sealed, f64::from(urgency)) }
+        if !is_free {
+            self.admit_slowly(bytes, active, sealed, f64::from(urgency))?;
+        }
+        Ok(admitted)
     }
 
     fn passes_freely(&self) -> bool {

@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 
 use super::batch::{Write, WriteBatch, Writes};
 use super::core::{TxnCore, TxnState};
+use super::full_disk::Admitted;
 use super::options::{Isolation, Wait};
 use crate::base::{CommitNumber, Error, ErrorKind, Result};
 use crate::format::{Kind, program};
@@ -68,11 +69,11 @@ fn key_exists(index: usize) -> Error {
 
 impl TxnCore {
     /// Locks and checks everything that a batch needs. Returns the writes that turn out to do nothing
-    /// (insertions of large values where a value exists), ascending.
-    pub(super) fn decide(&self, state: &mut TxnState, batch: &WriteBatch) -> Result<Vec<usize>> {
+    /// (insertions of large values where a value exists), ascending, and its admission.
+    pub(super) fn decide(&self, state: &mut TxnState, batch: &WriteBatch) -> Result<(Vec<usize>, Admitted<'_>)> {
         let engine = &self.engine;
         batch.trees().try_for_each(|tree| self.check_tree(state, tree))?;
-        engine.admit(batch.bytes(), || batch.deletes_only())?;
+        let admitted = engine.admit(batch.bytes(), || batch.deletes_only())?;
         let mut decisions = Decisions {
             conflict: self.conflict_snapshot(state),
             wait: self.lock_wait(Wait::Default),
@@ -94,7 +95,7 @@ impl TxnCore {
             // A tree may have been dropped by whom a lock was waited for.
             batch.trees().try_for_each(|tree| tree.check())?;
         }
-        Ok(decisions.skipped)
+        Ok((decisions.skipped, admitted))
     }
 
     fn decide_one(

@@ -11,6 +11,10 @@
 //!   either gives way to the others.
 //!   Level 0 is emptied often, until nobody has met the full disk for seconds: what is deleted just after a little space was found serves soon, too.
 //! - F5: nothing here waits for space from elsewhere; a write that finds none says so.
+//! - F6: space is kept as well for what was admitted and is not in level 0 yet: in between a write may wait long for locks. Each is counted
+//!   ([`Admitted`]) but for small ones, so that single rows touch nothing that all writers change. [`UNCOUNTED_WRITES`] of the largest of these at
+//!   once take an eighth of what is kept ahead, at most as much as is kept for compactions at least, which seals may draw on too. More of them at
+//!   once, each stopped between admission and level 0 while the disk fills up, could be more than there is space for.
 //!
 //! Two files can meet the full disk, the data file and the log. Space for level 0 and for compactions is the store's reserve
 //! ([`crate::store`]), and comes before segments that the log has ready. The log has none: level 0 is sealed without another segment ([`Log::rotate`]), and what was written of it
@@ -28,6 +32,9 @@ use crate::log::Log;
 /// How far ahead of level 0 space is kept for it, as a part of its limit, and at most.
 const BACKED_AHEAD_PART: usize = 8;
 const BACKED_AHEAD_MAX: usize = 8 << 20;
+/// So many of the largest writes that are not counted take such a part of what is kept ahead (F6).
+const UNCOUNTED_WRITES: usize = 256;
+const UNCOUNTED_PART: usize = 8;
 /// Stored, level 0 takes so much more than in memory at worst: pages are whole, pieces of space are not used to their ends.
 const STORED_MORE_PART: u64 = 4;
 const STORED_MORE_BYTES: u64 = 128 << 10;
@@ -68,16 +75,79 @@ pub(crate) struct FullDisk {
     seal_failed: AtomicBool,
     /// Level 0 may grow to so many bytes: for them space is kept (F1).
     backed: AtomicUsize,
+    /// The same for who only looks at this; none while space is given back.
+    passes_to: AtomicUsize,
+    /// So large are writes at most that are not counted (F6).
+    uncounted_max: AtomicUsize,
+    /// Bytes that were admitted and counted, and are not in level 0 yet.
+    admitted: AtomicUsize,
     /// When keeping space is tried again in the background.
     try_again_at: AtomicU64,
     /// How often in a row a piece of work has lacked space.
     pieces_lacked: AtomicU32,
 }
 
+/// A write that was admitted: its bytes are counted until it is dropped, which is when they are in level 0 or will never be (F6).
+#[derive(Debug)]
+pub(crate) struct Admitted<'a> {
+    counted: usize,
+    full_disk: &'a FullDisk,
+}
+
+impl Admitted<'_> {
+    /// Bytes that are counted.
+    #[inline]
+    pub(crate) fn counted(&self) -> usize {
+        self.counted
+    }
+
+    /// So many of its bytes are in level 0.
+    pub(crate) fn applied(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.counted);
+        self.counted -= bytes;
+        if bytes > 0 {
+            self.full_disk.admitted.fetch_sub(bytes, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Admitted<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.applied(self.counted);
+    }
+}
+
 impl FullDisk {
     /// Level 0 may grow to so many bytes (F1).
-    pub(crate) fn backed(&self) -> usize {
+    fn backed(&self) -> usize {
         self.backed.load(Ordering::Relaxed)
+    }
+
+    /// Counts a write of `bytes`, unless it is small.
+    #[inline]
+    pub(crate) fn count_large(&self, bytes: usize) -> Admitted<'_> {
+        if bytes <= self.uncounted_max.load(Ordering::Relaxed) {
+            return Admitted { counted: 0, full_disk: self };
+        }
+        self.count(bytes)
+    }
+
+    fn count(&self, bytes: usize) -> Admitted<'_> {
+        self.admitted.fetch_add(bytes, Ordering::SeqCst);
+        Admitted { counted: bytes, full_disk: self }
+    }
+
+    /// Bytes that are counted. To be asked before level 0 is: what is missing here is there.
+    #[inline]
+    pub(crate) fn admitted(&self) -> usize {
+        self.admitted.load(Ordering::SeqCst)
+    }
+
+    /// Whether space is kept for `total` bytes of level 0, and the disk is not full.
+    #[inline]
+    pub(crate) fn is_backed(&self, total: usize) -> bool {
+        total <= self.passes_to.load(Ordering::SeqCst) && !self.is_full.load(Ordering::Acquire)
     }
 
     /// Whether the last seal failed for want of space.
@@ -87,31 +157,50 @@ impl FullDisk {
 }
 
 impl Engine {
-    /// Makes sure that level 0 can be emptied when it has grown to `total` by a write of `bytes` (F1, F2). On a full disk it is to be
+    /// Makes sure that level 0 can be emptied when a write of `bytes` is in it (F1, F2). On a full disk it is to be
     /// asked for each write: what seals drew has to be made good first, or writes would use up what deletes need.
     #[cold]
-    pub(crate) fn back_write(&self, total: usize, bytes: usize, deletes_only: impl FnOnce() -> bool) -> Result<()> {
-        let backed = self.back_level0(total + self.backed_ahead()).or_else(|error| match error.kind() {
-            ErrorKind::NoSpace => self.back_level0(total),
-            _ => Err(error),
-        });
-        match backed {
+    pub(crate) fn back_write<'a>(
+        &'a self,
+        admitted: Admitted<'a>,
+        bytes: usize,
+        deletes_only: impl FnOnce() -> bool,
+    ) -> Result<Admitted<'a>> {
+        let admitted = if admitted.counted == bytes { admitted } else { self.full_disk.count(bytes) };
+        match self.back_admitted() {
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 self.disk_is_full(&error);
-                return if deletes_only() { self.admit_delete(bytes, false) } else { Err(error) };
+                return if deletes_only() { self.admit_delete(bytes, false).map(|()| admitted) } else { Err(error) };
             }
             result => result?,
         }
-        if self.log_has_room_for(bytes) || !deletes_only() { Ok(()) } else { self.admit_delete(bytes, false) }
+        if !self.log_has_room_for(bytes) && deletes_only() {
+            self.admit_delete(bytes, false)?;
+        }
+        Ok(admitted)
     }
 
-    /// Lets a write that only deletes go on although the disk is full, if there is any way. `has_failed`: the log did not have the room that it
-    /// seems to have.
+    /// Keeps space for all that was admitted, and a piece ahead of it if there is some.
+    fn back_admitted(&self) -> Result<()> {
+        self.back_level0(self.admitted_level0() + self.backed_ahead()).or_else(|error| match error.kind() {
+            ErrorKind::NoSpace => self.back_level0(self.admitted_level0()),
+            _ => Err(error),
+        })
+    }
+
+    /// What level 0 holds and what is on its way there.
+    fn admitted_level0(&self) -> usize {
+        let admitted = self.full_disk.admitted();
+        admitted + self.tree.version_guard().level0_bytes()
+    }
+
+    /// Lets a write that only deletes, and is counted, go on although the disk is full, if there is any way. `has_failed`: the log did not have
+    /// the room that it seems to have.
     fn admit_delete(&self, bytes: usize, has_failed: bool) -> Result<()> {
         let beyond = self.store.compaction_reserve_bytes() as usize / 4;
         for relief in 0.. {
             let backed = self.full_disk.backed();
-            let total = self.tree.version_guard().level0_bytes() + bytes;
+            let total = self.admitted_level0();
             if total <= backed + beyond && self.log_has_room_for(bytes) && (relief > 0 || !has_failed) {
                 break;
             }
@@ -139,6 +228,7 @@ impl Engine {
         for round in 0..RELIEFS_MAX {
             match append() {
                 Err(error) if error.kind() == ErrorKind::NoSpace && may_wait() => {
+                    let _counted = self.full_disk.count(bytes);
                     self.admit_delete(bytes, round > 0)?
                 }
                 result => return result,
@@ -151,7 +241,7 @@ impl Engine {
         self.log.as_ref().is_some_and(|log| log.has_room_for(bytes + RECORD_MORE_BYTES))
     }
 
-    /// Keeps space for `bytes` of level 0, no less than it holds.
+    /// Keeps space for `bytes` of level 0, no less than it holds and than was admitted.
     fn back_level0(&self, bytes: usize) -> Result<()> {
         let stored = bytes as u64;
         let stored = stored + stored / STORED_MORE_PART + STORED_MORE_BYTES;
@@ -171,7 +261,10 @@ impl Engine {
     pub(crate) fn note_backed(&self) {
         let stored = self.store.level0_reserve_bytes().saturating_sub(STORED_MORE_BYTES);
         let backed = stored * STORED_MORE_PART / (STORED_MORE_PART + 1);
+        let uncounted_max = self.backed_ahead() / UNCOUNTED_PART / UNCOUNTED_WRITES;
         self.full_disk.backed.store(backed as usize, Ordering::Relaxed);
+        self.full_disk.passes_to.store(backed as usize, Ordering::Relaxed);
+        self.full_disk.uncounted_max.store(uncounted_max, Ordering::Relaxed);
     }
 
     fn backed_ahead(&self) -> usize {
@@ -181,10 +274,15 @@ impl Engine {
     /// Keeps space ahead of level 0 or, at rest, gives back what it will not need soon.
     pub(crate) fn back_ahead(&self, at_rest: bool) -> Result<()> {
         let ahead = self.backed_ahead();
-        let wanted = self.tree.version_guard().level0_bytes() + ahead;
+        let wanted = self.admitted_level0() + ahead;
         let backed = self.full_disk.backed();
         if at_rest && backed > 2 * wanted {
-            return self.back_level0(wanted);
+            // Who is not counted below does not pass on what is given back, but asks for space itself.
+            self.full_disk.passes_to.store(0, Ordering::SeqCst);
+            self.back_level0(self.admitted_level0() + ahead)?;
+            // It may have done so before this gave back.
+            let wanted = self.admitted_level0();
+            return if self.full_disk.backed() < wanted { self.back_level0(wanted + ahead) } else { Ok(()) };
         }
         if backed < wanted || self.is_disk_full() { self.back_level0(wanted + ahead) } else { Ok(()) }
     }
@@ -327,5 +425,27 @@ impl Engine {
             }
             _ => Err(error),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_counted_until_it_is_in_level_0_and_a_small_one_not_at_all() {
+        let full_disk = FullDisk::default();
+        full_disk.uncounted_max.store(100, Ordering::Relaxed);
+        let small = full_disk.count_large(100);
+        assert_eq!((small.counted(), full_disk.admitted()), (0, 0));
+        let mut large = full_disk.count_large(101);
+        let other = full_disk.count(7);
+        large.applied(40);
+        assert_eq!((large.counted(), full_disk.admitted()), (61, 68));
+        large.applied(100);
+        drop((small, large));
+        assert_eq!(full_disk.admitted(), 7);
+        drop(other);
+        assert_eq!(full_disk.admitted(), 0);
     }
 }

@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use super::batch::{Write, WriteBatch};
 use super::core::{TxnCore, TxnState, Writer};
 use super::engine::Engine;
+use super::full_disk::Admitted;
 use crate::base::compress::Codec;
 use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TreeId, TxnId, scratch};
 use crate::format::blob::BlobRef;
@@ -120,10 +121,10 @@ impl TxnCore {
         if batch.is_empty() {
             return Ok(());
         }
-        let skipped = self.decide(&mut state, batch)?;
+        let (skipped, admitted) = self.decide(&mut state, batch)?;
         let blobs = self.write_blobs(&mut state, batch, &skipped)?;
         let _pass = self.enter_covered(&mut state, batch)?;
-        self.apply(&mut state, batch, &skipped, blobs)
+        self.apply(&mut state, batch, &skipped, blobs, admitted)
     }
 
     /// Applies a batch without locks and checks: all of its keys are in a range that this transaction has locked.
@@ -137,16 +138,17 @@ impl TxnCore {
             return Ok(());
         }
         batch.trees().try_for_each(|tree| self.check_tree(&state, tree))?;
-        self.engine.admit(batch.bytes(), || batch.deletes_only())?;
+        let admitted = self.engine.admit(batch.bytes(), || batch.deletes_only())?;
         let blobs = self.write_blobs(&mut state, batch, &[])?;
-        self.apply(&mut state, batch, &[], blobs)
+        self.apply(&mut state, batch, &[], blobs, admitted)
     }
 
     /// W3 of [`super::covered`] alone.
     #[cfg(test)]
     pub(super) fn apply_inside(&self, batch: &WriteBatch) -> Result<()> {
         let mut state = self.writing()?;
-        self.apply(&mut state, batch, &[], Blobs { engine: &self.engine, references: Vec::new() })
+        let admitted = self.engine.admit(batch.bytes(), || false)?;
+        self.apply(&mut state, batch, &[], Blobs { engine: &self.engine, references: Vec::new() }, admitted)
     }
 
     /// Applies a batch and commits, with one record where it fits one.
@@ -162,7 +164,7 @@ impl TxnCore {
     fn write_and_commit_once(&self, batch: &WriteBatch, started: u64) -> Result<()> {
         let mut state = self.writing_batch()?;
         let step = state.step_to_write(false)?;
-        let skipped = self.decide(&mut state, batch)?;
+        let (skipped, admitted) = self.decide(&mut state, batch)?;
         let blobs = self.write_blobs(&mut state, batch, &skipped)?;
         if state.blobs_unsynced {
             self.engine.store.sync()?;
@@ -176,7 +178,7 @@ impl TxnCore {
                 for_each_message(batch, &skipped, &blobs, insert);
             })
         });
-        drop(pass);
+        drop((pass, admitted));
         let (end, messages) = match appended {
             Ok(appended) => appended,
             Err(error) => {
@@ -249,7 +251,14 @@ impl TxnCore {
         Ok(blobs)
     }
 
-    fn apply(&self, state: &mut TxnState, batch: &WriteBatch, skipped: &[usize], blobs: Blobs<'_>) -> Result<()> {
+    fn apply(
+        &self,
+        state: &mut TxnState,
+        batch: &WriteBatch,
+        skipped: &[usize],
+        blobs: Blobs<'_>,
+        mut admitted: Admitted<'_>,
+    ) -> Result<()> {
         let engine = &self.engine;
         let long = batch.bytes() > RECORD_BYTES_MAX;
         let step = state.step_to_write(long)?;
@@ -259,7 +268,7 @@ impl TxnCore {
         state.written = Some(step);
         let mut logged = 0;
         let applied = if long {
-            self.apply_long(txn, step, batch, skipped, &blobs, &mut logged)
+            self.apply_long((txn, step), batch, skipped, &blobs, &mut logged, &mut admitted)
         } else {
             with_record(|record| {
                 fill(record, batch, skipped, &blobs);
@@ -285,6 +294,7 @@ impl TxnCore {
                 return Err(error);
             }
         };
+        drop(admitted);
         blobs.keep();
         self.count_messages(messages);
         engine.counters.here().messages.add(messages);
@@ -297,12 +307,12 @@ impl TxnCore {
     /// fails, those before it have been applied; `logged` is how many large values are in those.
     fn apply_long(
         &self,
-        txn: TxnId,
-        step: u32,
+        (txn, step): (TxnId, u32),
         batch: &WriteBatch,
         skipped: &[usize],
         blobs: &Blobs<'_>,
         logged: &mut usize,
+        admitted: &mut Admitted<'_>,
     ) -> Result<u64> {
         let engine = &self.engine;
         let (mut messages, mut bytes) = (0, 0);
@@ -313,6 +323,7 @@ impl TxnCore {
             engine.wait_while_full()?;
             messages += engine.append_messages(txn, step, record, |insert| piece.iter().for_each(insert))?;
             *logged += piece.iter().filter(|message| message.blob).count();
+            admitted.applied(piece.iter().map(|message| message.key.len() + message.payload.len()).sum());
             engine.after_write();
             record.clear();
             piece.clear();
@@ -338,7 +349,7 @@ impl TxnCore {
     pub(crate) fn write_range_delete(&self, state: &mut TxnState, start: &[u8], end: &[u8]) -> Result<()> {
         let engine = &self.engine;
         let step = state.step_to_write(false)?;
-        engine.admit(start.len() + end.len(), || true)?;
+        let admitted = engine.admit(start.len() + end.len(), || true)?;
         state.statement.fresh.clear();
         state.has_deleted_ranges = true;
         let writer = self.writer(state);
@@ -346,6 +357,7 @@ impl TxnCore {
         let txn = writer.txn;
         state.written = Some(step);
         engine.past_full_log(0, || true, || engine.append_range_delete(txn, step, start, end))?;
+        drop(admitted);
         self.count_messages(1);
         engine.counters.here().messages.add(1);
         engine.counters.here().user_bytes.add((start.len() + end.len()) as u64);

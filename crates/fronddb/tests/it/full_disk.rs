@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fronddb::base::clock::Clock;
 use fronddb::io::MemoryStorage;
 use fronddb::{Database, Durability, ErrorKind, Options, Result, Tree, TreeOptions, TxnOptions, WriteBatch};
 
@@ -178,6 +179,52 @@ fn a_batch_that_the_disk_has_no_room_for_changes_nothing() {
         assert!(absent(&|key| db.get(&tree, key).unwrap().is_some()), "{context}");
         assert!(db.get(&tree, b"before").unwrap().is_some(), "{context}");
     }
+}
+
+/// A write that waits for a lock longer than the reserve stays whole without publications, while others fill the disk; and a second one, for
+/// which there is no space beside it.
+#[test]
+fn space_that_a_write_was_admitted_for_is_still_there_when_it_has_its_locks() {
+    let (storage, clock) = (MemoryStorage::new(), Clock::manual());
+    let options = Options::new().create_if_missing(true).memory_bytes(256 << 20).level0_bytes(8 << 20);
+    let options = options.log_segment_bytes(16 << 20).checkpoint_interval_ms(0).recovery_target_ms(0);
+    let options = options.manual_background(true).clock(Some(clock.clone()));
+    let db = Database::open(DIRECTORY, options.storage(Some(Arc::new(storage.clone())))).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    db.checkpoint().unwrap();
+    while db.step_background().unwrap() {}
+    let first = db.begin(TxnOptions::default()).unwrap();
+    first.put(&tree, b"row", b"first").unwrap();
+    let batch = |salt: u32| {
+        let mut batch = WriteBatch::new();
+        batch.put(&tree, b"row", b"batch").unwrap();
+        for row in 0..4_000 {
+            batch.put(&tree, &key(10_000 * salt + row), &value(10_000 * salt + row, 1 << 10)).unwrap();
+        }
+        batch
+    };
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| db.write(&batch(1), TxnOptions::default()));
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while db.locks().unwrap().iter().all(|lock| lock.waits_for.is_empty()) {
+            assert!(Instant::now() < deadline, "it does not wait");
+            std::thread::yield_now();
+        }
+        for _ in 0..3 {
+            clock.advance_micros(2_000_000);
+            while db.step_background().unwrap() {}
+        }
+        storage.set_capacity(storage.occupied_bytes());
+        let refused = db.write(&batch(2), TxnOptions::default()).map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::NoSpace), "that space is another's");
+        first.rollback().unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    db.checkpoint().unwrap();
+    for row in (10_000..14_000).step_by(17) {
+        assert!(db.get(&tree, &key(row)).unwrap().as_deref() == Some(&value(row, 1 << 10)[..]), "row {row}");
+    }
+    assert!(db.poisoned().is_none());
 }
 
 #[test]
