@@ -746,7 +746,7 @@ frond_status frond_program_decode(frond_slice program, frond_list **list, const 
 
 /* Gives back the locks of keys that the transaction has not written: shared ones, and exclusive ones of points and
  * ranges but for the keys in them that it has changed. For one that is about to be prepared, which may wait for long.
- * After frond_txn_delete_range all stay, and so do those beyond a million keys or so. After an error all stay. */
+ * After frond_txn_delete_range all stay, and so do those beyond a million keys, or half a second. After an error all stay. */
 frond_status frond_txn_release_unwritten(frond_txn *txn);
 /* First phase: from now on the transaction survives crashes, with its locks, until one of the functions below decides
  * it. As durable on return as asked: with less than FROND_DURABILITY_SYNC a crash may lose it, as it may lose a commit.

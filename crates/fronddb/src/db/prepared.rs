@@ -17,6 +17,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use super::catalog::CatalogChanges;
 use super::core::{TxnCore, Writer};
@@ -33,6 +34,7 @@ use crate::lock::{HeldLock, Mode};
 use crate::log::Log;
 use crate::store::ShrinkLimits;
 use crate::tree::CursorOptions;
+use crate::tree::cursor::check_stop;
 use crate::txn::Prepared;
 
 /// Longest external id, in bytes.
@@ -164,9 +166,13 @@ fn expect_unused(entries: &HashMap<Vec<u8>, Entry>, xid: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Keys that are looked at, at most, for what the transaction has written there, and that are found; locks on others are kept.
+/// Keys that are looked at, at most, for what the transaction has written there, and that are found; and how long that may take: it may have to
+/// read them from the disk, while everybody waits. Locks on others are kept.
 const LOOKED_MAX: u64 = 1 << 20;
 const FOUND_MAX: usize = 64 << 10;
+const LOOK_TIME_MAX: Duration = Duration::from_millis(500);
+/// So many rows of a range from one look at the clock to the next.
+const ROWS_BETWEEN_CLOCKS: u64 = 64;
 
 impl TxnCore {
     /// Gives back the locks of keys that the transaction has not written.
@@ -176,10 +182,11 @@ impl TxnCore {
             return Ok(()); // of these there is no message at each key
         }
         let Some(writer) = state.writer.clone() else { return Ok(()) };
-        let mut left = Left { looks: LOOKED_MAX, finds: FOUND_MAX };
+        let mut left = Left { looks: LOOKED_MAX, finds: FOUND_MAX, until: Instant::now() + LOOK_TIME_MAX };
         let mut kept = Vec::new();
         for lock in writer.locker.export() {
             if lock.mode == Mode::Exclusive {
+                check_stop(&self.cancelled)?;
                 self.keep_written(writer.txn, lock, &mut left, &mut kept)?;
             }
         }
@@ -196,11 +203,15 @@ impl TxnCore {
         let engine = &self.engine;
         // Others go on meanwhile, and level 0 is to keep what it comes down to.
         let _kept = engine.snapshots.acquire();
+        if left.is_used_up() {
+            kept.push(lock);
+            return Ok(());
+        }
         let Some(high) = &lock.high else {
-            let is_looked_at = left.looks > 0;
-            left.looks = left.looks.saturating_sub(1);
-            let key = inner(lock.tree, &lock.low);
-            if !is_looked_at || engine.read_watching(&engine.latest(), &key, true)?.1 == Some(txn) {
+            left.looks -= 1;
+            let (version, key) = (engine.tree.version_guard(), inner(lock.tree, &lock.low));
+            let is_written = engine.tree.is_changed_by(&version, &engine.latest(), &key, txn);
+            if is_written.inspect_err(|error| engine.events.damage(error))? {
                 kept.push(lock);
             }
             return Ok(());
@@ -216,6 +227,9 @@ impl TxnCore {
         let mut rows = 0;
         let mut found = cursor.first()?;
         while found && rows < left.looks && cursor.collected().len() <= left.finds {
+            if rows.is_multiple_of(ROWS_BETWEEN_CLOCKS) && left.is_used_up() {
+                break;
+            }
             rows += 1;
             found = cursor.next()?;
         }
@@ -236,6 +250,13 @@ impl TxnCore {
 struct Left {
     looks: u64,
     finds: usize,
+    until: Instant,
+}
+
+impl Left {
+    fn is_used_up(&self) -> bool {
+        self.looks == 0 || Instant::now() >= self.until
+    }
 }
 
 impl Engine {

@@ -71,12 +71,7 @@ impl Engine {
     }
 
     /// As [`Engine::read`]; also says who else is changing the key just now.
-    pub(super) fn read_watching(
-        &self,
-        view: &View<'_>,
-        key: &[u8],
-        keys_only: bool,
-    ) -> Result<(Option<Value>, Option<TxnId>)> {
+    fn read_watching(&self, view: &View<'_>, key: &[u8], keys_only: bool) -> Result<(Option<Value>, Option<TxnId>)> {
         self.counters.here().gets.add(1);
         let found = self.tree.get_watching(&self.tree.version_guard(), view, key, keys_only);
         let (value, undecided) = found.inspect_err(|error| self.events.damage(error))?;

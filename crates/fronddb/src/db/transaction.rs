@@ -380,7 +380,7 @@ impl Transaction {
 
     /// Gives back the locks of keys that it has not written, for one that is about to be prepared and has no more to look at:
     /// it may wait for its decision for long. Shared locks go, and exclusive ones of points and ranges but for the keys in them that have changes of this
-    /// transaction. After [`Transaction::delete_range`] all stay, and so do those of keys beyond the first million or so.
+    /// transaction. After [`Transaction::delete_range`] all stay, and so do those of keys beyond the first million, or that half a second is not enough to look at.
     ///
     /// # Errors
     /// `Closed`, `Cancelled`, `Io`, `Corruption`: all locks stay.

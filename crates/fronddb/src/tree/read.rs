@@ -98,6 +98,38 @@ impl PathVisitor for Getter<'_> {
     }
 }
 
+/// Finds an undecided change of a key by one transaction.
+struct AuthorFinder<'a> {
+    view: &'a View<'a>,
+    key: &'a [u8],
+    hash: u64,
+    reader: KeyReader,
+    txn: TxnId,
+    is_found: bool,
+}
+
+impl PathVisitor for AuthorFinder<'_> {
+    fn range_deletes(&mut self, _: &RangeList) {}
+
+    fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>> {
+        let AuthorFinder { view, key, hash, reader, txn, is_found } = self;
+        let mut take = |message: &Message<'_>| match reader.message(view, message) {
+            Found::Undecided { by } if by != Some(*txn) => ControlFlow::Continue(()),
+            Found::Undecided { .. } => {
+                *is_found = true;
+                ControlFlow::Break(())
+            }
+            // It has locked the key, so what is decided is older than all of its own.
+            Found::Absent | Found::Here => ControlFlow::Break(()),
+        };
+        match stop {
+            Stop::Level0(level0) => Ok(level0.get(key, *hash, take)),
+            Stop::Run(run, _) if run.meta().unresolved.binary_search(txn).is_err() => Ok(ControlFlow::Continue(())),
+            Stop::Run(run, _) => run.get(key, *hash, &mut take),
+        }
+    }
+}
+
 /// Finds when a key last changed, if that was after `since`.
 struct ChangeFinder<'a> {
     view: &'a View<'a>,
@@ -243,6 +275,17 @@ impl BeTree {
         let mut finder = ChangeFinder { view, key, hash: key_hash(key), since, newest_range: None, found: None };
         self.visit_path(version, key, &mut finder)?;
         Ok(finder.found.max(finder.newest_range).is_some_and(|(_, number)| number > since))
+    }
+
+    /// Whether `txn`, which keeps others from changing `key`, has an undecided change there. Runs that hold nothing of it are not read.
+    ///
+    /// # Errors
+    /// `Corruption` and `Io` from reading blocks.
+    pub fn is_changed_by(&self, version: &Version, view: &View<'_>, key: &[u8], txn: TxnId) -> Result<bool> {
+        let mut finder =
+            AuthorFinder { view, key, hash: key_hash(key), reader: KeyReader::new(), txn, is_found: false };
+        self.visit_path(version, key, &mut finder)?;
+        Ok(finder.is_found)
     }
 
     /// Shows `visitor` every place on the path of `key`, newest first, until it breaks.
