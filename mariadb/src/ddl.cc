@@ -8,6 +8,7 @@
 
 #include <mysql/service_thd_alloc.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "errors.h"
@@ -152,21 +153,36 @@ frond_status rename_trees(frond_txn *txn, const std::string &from, const std::st
   return status;
 }
 
-void drop_temporary(const std::string &name)
+/* Whether the table is gone; not where a prepared transaction has locks in it. */
+static bool drop_unlocked(const std::string &name)
 {
   std::vector<uint64_t> gone;
   frond_txn_options options= {};
   options.durability= ddl_durability(name);
   options.lock_wait_ms= FROND_WAIT_NONE;
   frond_status status= in_transaction(options, [&](frond_txn *txn) { return drop_trees(txn, name, &gone); });
+  /* A connection that ends counts as killed, and its waits as cancelled. */
+  if (status == FROND_LOCK_TIMEOUT || status == FROND_CANCELLED)
+    return false;
   if (status == FROND_OK)
     trees_went(gone);
-  /* A connection that ends counts as killed, and its waits as cancelled. */
-  if (status == FROND_LOCK_TIMEOUT || status == FROND_CANCELLED) {
+  else if (status != FROND_NOT_FOUND)
+    sql_print_warning("FROND: a temporary table stays until the next start, table=%s: %s", name.c_str(), last_message());
+  return true;
+}
+
+void drop_temporary(const std::string &name)
+{
+  if (drop_unlocked(name))
+    return;
+  {
     std::lock_guard<std::mutex> guard(kept_latch);
     kept.push_back(name);
-  } else if (status != FROND_OK) {
-    sql_print_warning("FROND: a temporary table stays until the next start, table=%s: %s", name.c_str(), last_message());
+  }
+  /* Who decided about the transaction just now may have looked before it was kept. */
+  if (drop_unlocked(name)) {
+    std::lock_guard<std::mutex> guard(kept_latch);
+    kept.erase(std::remove(kept.begin(), kept.end(), name), kept.end());
   }
 }
 
@@ -379,9 +395,12 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
   return ddl_error(status);
 }
 
-/* Whether the statement reads the table to put a copy in its place, or to see whether its rows may go to another. */
+/* Whether the statement reads the table to put a copy in its place, or to see whether its rows may go to another. (One of a session alone it
+   may have changed itself, in a transaction that goes on.) */
 bool ha_frond::copies_table(THD *thd) const
 {
+  if (table_share->tmp_table != NO_TMP_TABLE)
+    return false;
   switch (thd_sql_command(thd)) {
   case SQLCOM_ALTER_TABLE:
     return !(thd->lex->alter_info.partition_flags & ALTER_PARTITION_ADMIN);

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "ddl.h"
 #include "errors.h"
 #include "plugin.h"
 #include "session.h"
@@ -73,7 +74,7 @@ std::vector<void *> take_requests()
 }
 
 /* Where one lacks space the others do. Returns how many are left. Under `making`. */
-size_t make_kept()
+size_t make_kept(bool *has_made= nullptr)
 {
   std::vector<Decision> due;
   {
@@ -84,6 +85,8 @@ size_t make_kept()
   while (made < due.size() && make(due[made]))
     forget(due[made++].xid);
   tried_at= my_interval_timer();
+  if (has_made)
+    *has_made= made > 0;
   std::lock_guard<std::mutex> guard(latch);
   if (made > 0 && kept.empty())
     sql_print_information("FROND: all decisions about prepared transactions are written");
@@ -144,11 +147,17 @@ void keep_undone_decision(frond_status status, const std::string &xid, bool comm
 void retry_decisions()
 {
   std::vector<void *> due;
+  bool has_made= false;
   {
     std::unique_lock<std::mutex> guard(making, std::try_to_lock);
-    if (!guard.owns_lock() || my_interval_timer() - tried_at < RETRY_NANOS || make_kept() > 0)
+    if (!guard.owns_lock() || my_interval_timer() - tried_at < RETRY_NANOS)
       return;
-    due= take_requests();
+    if (make_kept(&has_made) == 0)
+      due= take_requests();
+  }
+  if (has_made) {
+    drop_kept();
+    stay_while_prepared();
   }
   answer(due);
 }
@@ -178,20 +187,53 @@ bool make_last_decisions()
   return left == 0;
 }
 
+namespace {
+
+std::mutex staying;
+bool stays= false;                    /* this and the next two: under the latch */
+uint branches_begun= 0;               /* are being prepared */
+enum_plugin_load_option load_option;  /* while it stays: what the plugin was loaded with */
+
+/* Under the latch. The server looks at this under its own, and has marked a plugin that it uninstalls before it lets go. False: it has. */
+bool stay(bool must)
+{
+  mysql_mutex_lock(&LOCK_plugin);
+  st_plugin_int *plugin= hton2plugin[hton->slot];
+  if (must != stays) {
+    if (must)
+      load_option= plugin->load_option;
+    plugin->load_option= must ? PLUGIN_FORCE_PLUS_PERMANENT : load_option;
+    stays= must;
+  }
+  const bool is_ready= plugin->state == PLUGIN_IS_READY;
+  mysql_mutex_unlock(&LOCK_plugin);
+  return is_ready;
+}
+
+} // namespace
+
+bool begin_branch()
+{
+  std::lock_guard<std::mutex> guard(staying);
+  branches_begun++;
+  return stay(true);
+}
+
+void end_branch()
+{
+  {
+    std::lock_guard<std::mutex> guard(staying);
+    branches_begun--;
+  }
+  stay_while_prepared();
+}
+
 void stay_while_prepared()
 {
-  static std::mutex staying;
-  static bool stays= false;
-  static enum_plugin_load_option load_option;
   std::lock_guard<std::mutex> guard(staying);
-  const bool must= has_prepared_branch();
-  if (must == stays)
-    return;
-  stays= must;
-  st_plugin_int *plugin= hton2plugin[hton->slot];
-  if (must)
-    load_option= plugin->load_option;
-  plugin->load_option= must ? PLUGIN_FORCE_PLUS_PERMANENT : load_option;
+  const bool must= branches_begun > 0 || has_prepared_branch();
+  if (must != stays)
+    stay(must);
 }
 
 } // namespace frond

@@ -37,7 +37,11 @@ void answer_checkpoint_request(void *cookie);
 /* The last time, before the server ends, or the database is closed. False when some are left. */
 bool make_last_decisions();
 
-/* A branch was prepared by a user, or decided (X2). */
+/* A user is about to prepare a branch (X2); afterwards, however that came out, it is told to stay_while_prepared. False: the plugin is being
+   uninstalled. */
+bool begin_branch();
+void end_branch();
+/* A branch was decided: the plugin may go, if it was the last. */
 void stay_while_prepared();
 
 } // namespace frond

@@ -484,7 +484,9 @@ void ha_frond::init_table_handle_for_HANDLER()
 
 int ha_frond::start_stmt(THD *thd, thr_lock_type lock_type)
 {
-  int error= begin_statement(thd, true);
+  int error= drops_partition(thd) ? wait_for_branches() : 0;
+  if (!error)
+    error= begin_statement(thd, true);
   if (error)
     return error;
   is_locked= true;

@@ -297,8 +297,10 @@ int Session::commit(THD *thd, bool all)
   else
     rows_undone();
   forget();
-  if (unlikely(was_branch))
+  if (unlikely(was_branch)) {
+    drop_kept();
     stay_while_prepared();
+  }
   if (unlikely(has_kept_decisions) && status == FROND_OK)
     retry_decisions();
   return handler_error(status);
@@ -340,8 +342,10 @@ int Session::rollback(THD *thd, bool all)
   }
   rows_undone();
   forget();
-  if (unlikely(was_branch))
+  if (unlikely(was_branch)) {
+    drop_kept();
     stay_while_prepared();
+  }
   if (unlikely(has_kept_decisions))
     retry_decisions();
   return handler_error(status);
@@ -354,18 +358,26 @@ int Session::prepare(THD *thd, bool all)
   XID id;
   thd_get_xid(thd, reinterpret_cast<MYSQL_XID *>(&id));
   xid= encode_xid(id);
+  /* What the user prepares by XA survives anything; what goes through the binary log is as durable as commits are to be. */
+  by_user= thd->transaction->xid_state.is_explicit_XA();
+  const bool waits_for_decision= by_user && thd_sql_command(thd) == SQLCOM_XA_PREPARE;
+  if (waits_for_decision && !begin_branch()) {
+    end_branch();
+    my_printf_error(ER_XAER_RMERR, "%s: FROND is being uninstalled", MYF(0), ER_THD(thd, ER_XAER_RMERR));
+    return HA_ERR_WRONG_COMMAND; /* the server rolls back */
+  }
+  /* It may wait for long: below SERIALIZABLE it keeps the locks of what it has written. Where that cannot be told it keeps all. */
+  if (waits_for_decision && isolation != ISO_SERIALIZABLE)
+    frond_txn_release_unwritten(transaction);
   /* The handle ends here, whatever comes of it; after a failure the transaction is rolled back. */
   frond_txn *ending= transaction;
   transaction= nullptr;
   transaction_id.store(0, std::memory_order_release);
-  /* What the user prepares by XA survives anything; what goes through the binary log is as durable as commits are to be. */
-  by_user= thd->transaction->xid_state.is_explicit_XA();
-  /* It may wait for long: below SERIALIZABLE it keeps the locks of what it has written. Where that cannot be told it keeps all. */
-  if (by_user && thd_sql_command(thd) == SQLCOM_XA_PREPARE && isolation != ISO_SERIALIZABLE)
-    frond_txn_release_unwritten(ending);
   const frond_durability least= by_user ? frond_durability{FROND_DURABILITY_SYNC} : durability;
   Disk_wait waits(thd, least == FROND_DURABILITY_SYNC);
   frond_status status= frond_txn_prepare(ending, frond_bytes(xid.data(), xid.size()), least);
+  if (waits_for_decision)
+    end_branch();
   has_mark= false;
   if (status != FROND_OK) {
     rows_undone();
@@ -373,8 +385,6 @@ int Session::prepare(THD *thd, bool all)
     return handler_error(status);
   }
   phase= Phase::prepared;
-  if (by_user)
-    stay_while_prepared();
   return 0;
 }
 
