@@ -75,10 +75,15 @@ bool is_aside(const std::string &name)
   return name.find("/#sql-exchange-") != std::string::npos || name.find("/#sql-backup-") != std::string::npos;
 }
 
-/* The server writes the mark into no other name; a '#' of the user's is written otherwise. */
+/* Where the name of a partition begins, with the mark that the server writes into no other name; a '#' of the user's is written otherwise. */
+size_t partition_mark(const std::string &name)
+{
+  return std::min(name.find("#P#"), name.find("#p#"));
+}
+
 bool is_partition(const std::string &name)
 {
-  return name.find("#P#") != std::string::npos || name.find("#p#") != std::string::npos;
+  return partition_mark(name) != std::string::npos;
 }
 
 int ddl_error(frond_status status)
@@ -419,7 +424,7 @@ bool ha_frond::drops_partition(THD *thd) const
 {
   if (likely(!table->part_info) || thd_sql_command(thd) != SQLCOM_ALTER_TABLE || !(thd->lex->alter_info.partition_flags & ALTER_PARTITION_DROP))
     return false;
-  const size_t mark= std::min(share->name.find("#P#"), share->name.find("#p#"));
+  const size_t mark= partition_mark(share->name);
   if (mark == std::string::npos)
     return false;
   const char *own= share->name.c_str() + mark + 3;

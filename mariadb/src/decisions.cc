@@ -155,10 +155,8 @@ void retry_decisions()
     if (make_kept(&has_made) == 0)
       due= take_requests();
   }
-  if (has_made) {
-    drop_kept();
-    stay_while_prepared();
-  }
+  if (has_made)
+    branch_decided();
   answer(due);
 }
 
@@ -219,13 +217,14 @@ bool begin_branch()
   return stay(true);
 }
 
-void end_branch()
+void end_branch(bool prepared)
 {
   {
     std::lock_guard<std::mutex> guard(staying);
     branches_begun--;
   }
-  stay_while_prepared();
+  if (!prepared)
+    stay_while_prepared();
 }
 
 void stay_while_prepared()
@@ -234,6 +233,12 @@ void stay_while_prepared()
   const bool must= branches_begun > 0 || has_prepared_branch();
   if (must != stays)
     stay(must);
+}
+
+void branch_decided()
+{
+  drop_kept();
+  stay_while_prepared();
 }
 
 } // namespace frond

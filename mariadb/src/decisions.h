@@ -37,12 +37,13 @@ void answer_checkpoint_request(void *cookie);
 /* The last time, before the server ends, or the database is closed. False when some are left. */
 bool make_last_decisions();
 
-/* A user is about to prepare a branch (X2); afterwards, however that came out, it is told to stay_while_prepared. False: the plugin is being
-   uninstalled. */
+/* A user is about to prepare a branch (X2); then it is told whether that was done. False: the plugin is being uninstalled. */
 bool begin_branch();
-void end_branch();
-/* A branch was decided: the plugin may go, if it was the last. */
+void end_branch(bool prepared);
+/* The plugin may go, if no branch waits for a decision. */
 void stay_while_prepared();
+/* A user's branch was decided: what waited for that goes on. */
+void branch_decided();
 
 } // namespace frond
 

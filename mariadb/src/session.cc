@@ -297,10 +297,8 @@ int Session::commit(THD *thd, bool all)
   else
     rows_undone();
   forget();
-  if (unlikely(was_branch)) {
-    drop_kept();
-    stay_while_prepared();
-  }
+  if (unlikely(was_branch))
+    branch_decided();
   if (unlikely(has_kept_decisions) && status == FROND_OK)
     retry_decisions();
   return handler_error(status);
@@ -342,10 +340,8 @@ int Session::rollback(THD *thd, bool all)
   }
   rows_undone();
   forget();
-  if (unlikely(was_branch)) {
-    drop_kept();
-    stay_while_prepared();
-  }
+  if (unlikely(was_branch))
+    branch_decided();
   if (unlikely(has_kept_decisions))
     retry_decisions();
   return handler_error(status);
@@ -362,7 +358,7 @@ int Session::prepare(THD *thd, bool all)
   by_user= thd->transaction->xid_state.is_explicit_XA();
   const bool waits_for_decision= by_user && thd_sql_command(thd) == SQLCOM_XA_PREPARE;
   if (waits_for_decision && !begin_branch()) {
-    end_branch();
+    end_branch(false);
     my_printf_error(ER_XAER_RMERR, "%s: FROND is being uninstalled", MYF(0), ER_THD(thd, ER_XAER_RMERR));
     return HA_ERR_WRONG_COMMAND; /* the server rolls back */
   }
@@ -377,7 +373,7 @@ int Session::prepare(THD *thd, bool all)
   Disk_wait waits(thd, least == FROND_DURABILITY_SYNC);
   frond_status status= frond_txn_prepare(ending, frond_bytes(xid.data(), xid.size()), least);
   if (waits_for_decision)
-    end_branch();
+    end_branch(status == FROND_OK);
   has_mark= false;
   if (status != FROND_OK) {
     rows_undone();
