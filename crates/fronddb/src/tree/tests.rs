@@ -1116,19 +1116,23 @@ fn one_of_two_is_left_alone(with_filter: bool) {
     assert_eq!(harness.tree.debt().urgency, 0.0);
 }
 
-/// Writes rows of tree 2, between those of the trees 1 and 3, for a graft.
-fn graft(harness: &mut Harness, rows: u16) -> Graft {
+/// Writes these rows of tree 2, between those of the trees 1 and 3, for a graft.
+fn graft_of(harness: &mut Harness, rows: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Graft {
     let (lower, upper) = (crate::base::key::tree_start(TreeId(2)), crate::base::key::tree_end(TreeId(2)));
     assert!(harness.tree.is_bare(&harness.tree.version(), &lower, Some(&upper)).expect("read"));
     harness.now += 1;
     let mut writer = harness.tree.graft_writer(&lower, Some(&upper), Stamp::Settled);
-    for row in 0..rows {
-        let key = crate::base::key::inner(TreeId(2), format!("{row:05}").as_bytes());
-        let value: Vec<u8> = (0..60).map(|at| (row.wrapping_mul(7919) >> (at % 11)) as u8).collect();
+    for (key, value) in rows {
+        let key = crate::base::key::inner(TreeId(2), &key);
         writer.add(&key, &value, false).expect("write");
         harness.model.insert(key, vec![(harness.now, Some(value))]);
     }
     writer.finish().expect("write")
+}
+
+fn graft(harness: &mut Harness, rows: u16) -> Graft {
+    let value = |row: u16| (0..60).map(|at| (row.wrapping_mul(7919) >> (at % 11)) as u8).collect();
+    graft_of(harness, (0..rows).map(|row| (format!("{row:05}").into_bytes(), value(row))))
 }
 
 /// Many rows of the trees 1 and 3, all in leaves.

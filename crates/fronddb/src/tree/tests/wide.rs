@@ -21,17 +21,7 @@ fn step(harness: &Harness, graft: &mut Graft) -> GraftStep {
 
 /// Rows of tree 2 that no codec makes shorter, for a graft.
 fn graft(harness: &mut Harness, rows: u16) -> Graft {
-    let (lower, upper) = (crate::base::key::tree_start(TreeId(2)), crate::base::key::tree_end(TreeId(2)));
-    assert!(harness.tree.is_bare(&harness.tree.version(), &lower, Some(&upper)).expect("read"));
-    harness.now += 1;
-    let mut writer = harness.tree.graft_writer(&lower, Some(&upper), Stamp::Settled);
-    for row in 0..rows {
-        let key = crate::base::key::inner(TreeId(2), &row.to_be_bytes());
-        let value = random_value(row, 600);
-        writer.add(&key, &value, false).expect("write");
-        harness.model.insert(key, vec![(harness.now, Some(value))]);
-    }
-    writer.finish().expect("write")
+    graft_of(harness, (0..rows).map(|row| (row.to_be_bytes().to_vec(), random_value(row, 600))))
 }
 
 /// One message on either side of the graft, in one run.
