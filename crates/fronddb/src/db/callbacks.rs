@@ -61,6 +61,11 @@ impl Callbacks {
         callback()
     }
 
+    /// Whether this thread is in a callback.
+    pub(crate) fn is_called_here(&self) -> bool {
+        self.0.0.lock().running.contains(&std::thread::current().id())
+    }
+
     /// Lets no further call begin and waits for those under way in other threads.
     pub(crate) fn close(&self) {
         let (state, ended) = &*self.0;

@@ -215,9 +215,7 @@ impl TxnCore {
 
     /// As [`TxnCore::active`], for a call that writes.
     pub(crate) fn writing(&self) -> Result<MutexGuard<'_, TxnState>> {
-        if self.options.read_only {
-            return Err(Error::new(ErrorKind::ReadOnly, "transaction is read-only"));
-        }
+        self.check_not_read_only()?;
         self.engine.check_writable()?;
         self.active()
     }
@@ -259,10 +257,11 @@ impl TxnCore {
         }
     }
 
-    /// Forgets a cancellation that met no wait: it was meant for the statement before.
+    /// Forgets a cancellation that met no wait: it was meant for the statement before. One that came while a wait was ending may be
+    /// known to the locks alone.
     pub(crate) fn forget_cancellation(&self, state: &TxnState) {
         let was_cancelled = self.cancelled.load(Ordering::Relaxed) && self.cancelled.swap(false, Ordering::SeqCst);
-        if let Some(writer) = state.writer.as_ref().filter(|_| was_cancelled) {
+        if let Some(writer) = state.writer.as_ref().filter(|writer| was_cancelled || writer.locker.is_cancelled()) {
             writer.locker.clear_cancel();
             // That may have taken the next cancellation with it, which says here first that there is one.
             if self.cancelled.load(Ordering::SeqCst) {
@@ -309,8 +308,12 @@ impl TxnCore {
 
     /// How a lock is waited for. [`Wait::SkipLocked`] is the caller's affair: it tries.
     pub(crate) fn lock_wait(&self, wait: Wait) -> lock::Wait {
-        let timeout =
-            |limit: Duration| if limit == Duration::MAX { lock::Wait::Forever } else { lock::Wait::Timeout(limit) };
+        let timeout = |limit: Duration| match limit {
+            Duration::MAX => lock::Wait::Forever,
+            // Who does not wait is in no deadlock.
+            Duration::ZERO => lock::Wait::NoWait,
+            limit => lock::Wait::Timeout(limit),
+        };
         match wait {
             Wait::Default => timeout(self.lock_timeout.get(self.engine.options.lock_timeout)),
             Wait::Timeout(limit) => timeout(limit),
@@ -416,6 +419,10 @@ impl TxnCore {
     // Ends.
 
     pub(crate) fn commit(&self) -> Result<()> {
+        self.commit_with(self.options.durability)
+    }
+
+    pub(crate) fn commit_with(&self, durability: Durability) -> Result<()> {
         let mut state = self.active()?;
         let end = match state.writer.clone().filter(|writer| writer.logged) {
             None => {
@@ -437,7 +444,7 @@ impl TxnCore {
             }
         };
         drop(state);
-        self.engine.wait_committed(end, self.options.durability, started)
+        self.engine.wait_committed(end, durability, started)
     }
 
     fn commit_written(&self, state: &mut TxnState, writer: &Writer) -> Result<Lsn> {

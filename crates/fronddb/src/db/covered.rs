@@ -7,7 +7,7 @@
 //!
 //! *The reader comes later*: it finds the undecided message in the tree and waits for its writer (see
 //! `lock::implicit`). *The reader comes first*: the writer sees that there are range locks in the tree and takes a point lock
-//! on its key before it writes, which waits for them; a write that fails there has had no effect.
+//! on its key before it writes, which waits for them; a write that fails there has had no effect, and keeps none of the locks that it took.
 //!
 //! *At the same time* the order is kept by counters, of writes that have entered and writes that have left:
 //!
@@ -37,10 +37,11 @@ use smallvec::SmallVec;
 
 use super::batch::WriteBatch;
 use super::core::{TxnCore, TxnState};
+use super::decide::Taken;
 use super::options::Wait;
 use crate::base::sync::Mutex;
 use crate::base::{Result, TreeId};
-use crate::lock::Mode;
+use crate::lock::{Granted, Mode};
 
 /// Threads spread over so many counters.
 const SLOTS: usize = 16;
@@ -133,8 +134,13 @@ impl CoveredGate {
 
 impl TxnCore {
     /// W1 and W2 for a batch: its covered writes may go in until the pass is dropped, and no range lock of another
-    /// transaction covers them.
-    pub(crate) fn enter_covered(&self, state: &mut TxnState, batch: &WriteBatch) -> Result<Option<CoveredPass<'_>>> {
+    /// transaction covers them. The locks that it takes for that are added to `taken`, also when one cannot be had.
+    pub(super) fn enter_covered(
+        &self,
+        state: &mut TxnState,
+        batch: &WriteBatch,
+        taken: &mut Taken,
+    ) -> Result<Option<CoveredPass<'_>>> {
         if batch.covered_trees().next().is_none() {
             return Ok(None);
         }
@@ -155,21 +161,30 @@ impl TxnCore {
                     return Ok(Some(pass));
                 }
             }
-            self.lock_covered(state, batch, &found)?;
+            self.lock_covered(state, batch, &found, taken)?;
             locked.append(&mut found);
         }
     }
 
     /// Locks the keys of a batch's covered writes into these trees.
     #[cold]
-    fn lock_covered(&self, state: &mut TxnState, batch: &WriteBatch, trees: &[TreeId]) -> Result<()> {
+    fn lock_covered(
+        &self,
+        state: &mut TxnState,
+        batch: &WriteBatch,
+        trees: &[TreeId],
+        taken: &mut Taken,
+    ) -> Result<()> {
         let wait = self.lock_wait(Wait::Default);
         for (index, write) in batch.writes().enumerate() {
             if write.covered && trees.contains(&write.tree()) {
-                let locked = self.writer(state).locker.lock(write.tree(), write.user_key(), Mode::Exclusive, wait);
-                if let Err(error) = locked {
-                    state.failed_operation = Some(index);
-                    return Err(self.lock_failed(state, error));
+                match self.writer(state).locker.lock(write.tree(), write.user_key(), Mode::Exclusive, wait) {
+                    Ok(Granted::Already) => (),
+                    Ok(granted) => taken.push((index, granted)),
+                    Err(error) => {
+                        state.failed_operation = Some(index);
+                        return Err(self.lock_failed(state, error));
+                    }
                 }
             }
         }
@@ -207,7 +222,7 @@ mod tests {
             batch.put(&tree, &[u8::from(backward)], b"")?;
             // W1 and W2: the range is not there yet.
             let core = writer.core().clone();
-            let pass = core.enter_covered(&mut *core.active()?, &batch)?;
+            let pass = core.enter_covered(&mut *core.active()?, &batch, &mut Taken::new())?;
             let options = CursorOptions { lock: Some(LockMode::Exclusive), ..CursorOptions::default() };
             let mut cursor = reader.cursor(&tree, options)?;
             std::thread::scope(|scope| -> Result<()> {

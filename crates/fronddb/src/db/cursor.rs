@@ -20,7 +20,7 @@ use super::tree_handle::{Tree, TreeInner};
 use crate::base::key::{
     KeyRange, PREFIX_BYTES, check_key, inner, into_inner, prefix_end, successor, tree_end, tree_start,
 };
-use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
+use crate::base::{CommitNumber, Result, TreeId, TxnId};
 use crate::format::Uncommitted;
 use crate::lock::Mode;
 use crate::tree::TreeCursor;
@@ -90,8 +90,8 @@ impl TxnCore {
         drop(state);
         let serializable = self.options.isolation == Isolation::Serializable && !self.options.read_only;
         let lock = options.lock.or(if serializable { Some(LockMode::Shared) } else { None });
-        if options.lock.is_some() && self.options.read_only {
-            return Err(Error::new(ErrorKind::ReadOnly, "transaction is read-only"));
+        if options.lock.is_some() {
+            self.check_not_read_only()?;
         }
         let (lower, upper) = bounds(tree.id(), &mut options)?;
         let gaps = matches!(self.options.isolation, Isolation::RepeatableRead | Isolation::Serializable);
@@ -267,6 +267,11 @@ impl Cursor {
     /// True when it has given up ([`CursorOptions::passed_over_max`]): that it is at no row says nothing then.
     pub fn gave_up(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.cursor.gave_up())
+    }
+
+    /// The key at which it did: from where it began to this one there is no row that it sees.
+    pub fn gave_up_at(&self) -> Option<&[u8]> {
+        self.source.as_ref().and_then(|source| source.cursor.gave_up_at()).map(user_key)
     }
 
     /// The key of its row; empty when it is at none.

@@ -22,11 +22,13 @@ use super::tree_handle::{RangeEstimate, Tree, TreeInfo};
 use super::write::with_single;
 use crate::base::key::{self, check_key};
 use crate::base::striped::Spread;
+use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, ErrorKind, Result};
 use crate::tree::Value;
 
 /// An open database. A cheap clone; the last clone to be dropped (or [`Database::close`]) stops its
-/// threads and gives the directory free. Stopping writes nothing: a start is always a recovery, and short.
+/// threads and gives the directory free. Stopping makes no checkpoint: it syncs the log, gives back the rest of its last segment and notes which
+/// blocks are hot. A start is always a recovery, and short.
 #[derive(Debug, Clone)]
 pub struct Database {
     handle: Arc<Handle>,
@@ -41,15 +43,25 @@ struct Handle {
     engines: Spread<Engine>,
     threads: Threads,
     callbacks: Callbacks,
+    /// Whether all has been stopped, and that it has.
+    is_shut: Mutex<bool>,
+    has_shut: Condvar,
 }
 
 impl Handle {
-    /// Stops everything once; later calls find it closed.
+    /// Stops everything once. Other calls return when that is done, but for those from within a callback, which it waits for.
     fn shut(&self) -> Result<()> {
         let engine = &self.engine;
         if engine.closed.swap(true, Ordering::AcqRel) {
-            return Ok(());
+            if !self.callbacks.is_called_here() {
+                let mut is_shut = self.is_shut.lock();
+                while !*is_shut {
+                    self.has_shut.wait(&mut is_shut);
+                }
+            }
+            return engine.poison.get().map_or(Ok(()), |first| Err(poisoned(first)));
         }
+        let _shutting = Shutting(self);
         self.threads.stop(engine);
         for core in engine.sessions.all() {
             core.cancel();
@@ -74,6 +86,21 @@ impl Handle {
     }
 }
 
+/// Lets others that close go on, also after a panic.
+struct Shutting<'a>(&'a Handle);
+
+impl Drop for Shutting<'_> {
+    fn drop(&mut self) {
+        *self.0.is_shut.lock() = true;
+        self.0.has_shut.notify_all();
+    }
+}
+
+/// Zero means never: what is less than one is one.
+fn milliseconds(period: Duration) -> u64 {
+    if period.is_zero() { 0 } else { u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1) }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
         // Nobody is left to be told.
@@ -96,12 +123,21 @@ impl Database {
         let engine = Arc::new(super::recovery::open(path.as_ref(), &callbacks.bind(&options))?);
         let threads = Threads::start(&engine)?;
         let engines = Spread::new(&engine);
-        Ok(Database { handle: Arc::new(Handle { engine, engines, threads, callbacks }) })
+        Ok(Database {
+            handle: Arc::new(Handle {
+                engine,
+                engines,
+                threads,
+                callbacks,
+                is_shut: Mutex::new(false),
+                has_shut: Condvar::new(),
+            }),
+        })
     }
 
     /// Stops the threads and gives the directory free, whatever other clones exist: their use is `Closed` from now
     /// on. Open transactions are rolled back. Commits that did not wait are synced. No callback of the options is called once this has
-    /// returned; those under way in other threads are waited for.
+    /// returned; those under way in other threads are waited for. So is a closing by another clone, but from within a callback.
     ///
     /// # Errors
     /// `Poisoned` when the database had been poisoned; it is closed nevertheless.
@@ -333,7 +369,7 @@ impl Database {
     pub fn set_checkpoint_interval(&self, interval: Duration) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
-        engine.checkpoint_interval_ms.store(interval.as_millis() as u64, Ordering::Relaxed);
+        engine.checkpoint_interval_ms.store(milliseconds(interval), Ordering::Relaxed);
         Ok(())
     }
 
@@ -344,7 +380,7 @@ impl Database {
     pub fn set_recovery_target(&self, target: Duration) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
-        engine.recovery_target_ms.store(target.as_millis() as u64, Ordering::Relaxed);
+        engine.recovery_target_ms.store(milliseconds(target), Ordering::Relaxed);
         Ok(())
     }
 
@@ -356,7 +392,7 @@ impl Database {
     pub fn set_log_sync_period(&self, period: Duration) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
-        engine.log_sync_period_ms.store(period.as_millis() as u64, Ordering::Relaxed);
+        engine.log_sync_period_ms.store(milliseconds(period), Ordering::Relaxed);
         engine.wake.everybody();
         Ok(())
     }

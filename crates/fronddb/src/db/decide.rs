@@ -8,7 +8,7 @@
 //!
 //! - D1: that a key exists is told under a lock of it, exclusive, or shared where the caller says that it is not going to write it
 //!   (`sharing`). Such an insertion never goes from a shared lock that it took itself to an exclusive one.
-//! - D2: a batch that fails in *decide* leaves the locks of the writes before the failing one as they were: none of these has a
+//! - D2: a batch that fails before it is applied leaves the locks of the writes before the failing one as they were: none of these has a
 //!   message, so a lock that this call took protects nothing.
 
 use std::collections::HashMap;
@@ -51,14 +51,24 @@ impl Earlier<'_> {
     }
 }
 
-/// What has been decided of a batch.
+/// A batch of which everything is decided.
+pub(super) struct Decided<'a> {
+    /// The writes that turn out to do nothing (insertions of large values where a value exists), ascending.
+    pub(super) skipped: Vec<usize>,
+    pub(super) taken: Taken,
+    pub(super) admitted: Admitted<'a>,
+}
+
+/// Of which writes a call took the lock, or raised it.
+pub(super) type Taken = SmallVec<[(usize, Granted); 8]>;
+
+/// What has been decided of a batch so far.
 struct Decisions<'a> {
     conflict: Option<CommitNumber>,
     wait: lock::Wait,
     earlier: Earlier<'a>,
     skipped: Vec<usize>,
-    /// Of which writes this call took the lock, or raised it; ascending.
-    taken: SmallVec<[(usize, Granted); 8]>,
+    taken: Taken,
     /// A lock has been asked for.
     waited: bool,
 }
@@ -68,9 +78,8 @@ fn key_exists(index: usize) -> Error {
 }
 
 impl TxnCore {
-    /// Locks and checks everything that a batch needs. Returns the writes that turn out to do nothing
-    /// (insertions of large values where a value exists), ascending, and its admission.
-    pub(super) fn decide(&self, state: &mut TxnState, batch: &WriteBatch) -> Result<(Vec<usize>, Admitted<'_>)> {
+    /// Locks and checks everything that a batch needs.
+    pub(super) fn decide(&self, state: &mut TxnState, batch: &WriteBatch) -> Result<Decided<'_>> {
         let engine = &self.engine;
         batch.trees().try_for_each(|tree| self.check_tree(state, tree))?;
         let admitted = engine.admit(batch.bytes(), || batch.deletes_only())?;
@@ -95,7 +104,17 @@ impl TxnCore {
             // A tree may have been dropped by whom a lock was waited for.
             batch.trees().try_for_each(|tree| tree.check())?;
         }
-        Ok((decisions.skipped, admitted))
+        Ok(Decided { skipped: decisions.skipped, taken: decisions.taken, admitted })
+    }
+
+    /// What follows the decisions has failed, before anything was written (D2).
+    #[cold]
+    pub(super) fn undecide(&self, state: &mut TxnState, batch: &WriteBatch, mut taken: Taken, error: Error) -> Error {
+        if error.kind() != ErrorKind::Deadlock {
+            taken.sort_unstable_by_key(|(index, _)| *index);
+            self.give_back(state, batch, &taken);
+        }
+        error
     }
 
     fn decide_one(
@@ -178,7 +197,7 @@ impl TxnCore {
         self.lock_write(state, write, Mode::Exclusive, decisions.wait)
     }
 
-    /// The batch has failed: the locks of those of its writes that had been decided are what they were. At SERIALIZABLE the
+    /// The batch has failed, and `taken` is ascending: the locks of those of its writes that had been decided are what they were. At SERIALIZABLE the
     /// failure has told that these keys had no value, which stays so.
     fn give_back(&self, state: &mut TxnState, batch: &WriteBatch, taken: &[(usize, Granted)]) {
         let tells = self.options.isolation == Isolation::Serializable;

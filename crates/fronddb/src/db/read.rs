@@ -143,8 +143,30 @@ impl TxnCore {
         Ok(())
     }
 
+    /// Fails when the transaction is read-only: such a one neither writes nor holds locks.
+    pub(crate) fn check_not_read_only(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "transaction is read-only"));
+        }
+        Ok(())
+    }
+
     pub(crate) fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
         self.look(tree, key, false)
+    }
+
+    /// Many reads of one state, also outside of a statement.
+    pub(crate) fn get_many<'k>(
+        &self,
+        tree: &Tree,
+        keys: impl IntoIterator<Item = Result<&'k [u8]>>,
+    ) -> Result<Vec<Option<Value>>> {
+        let is_alone = self.active()?.statement.join();
+        let found = keys.into_iter().map(|key| self.get(tree, key?)).collect();
+        if is_alone && let Ok(mut state) = self.active() {
+            state.statement.part();
+        }
+        found
     }
 
     pub(crate) fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
@@ -194,9 +216,7 @@ impl TxnCore {
     pub(crate) fn get_locked(&self, tree: &Tree, key: &[u8], mode: LockMode, wait: Wait) -> Result<Locked> {
         check_key(key)?;
         let mut state = self.active()?;
-        if self.options.read_only {
-            return Err(Error::new(ErrorKind::ReadOnly, "transaction is read-only"));
-        }
+        self.check_not_read_only()?;
         self.check_tree(&state, &tree.inner)?;
         match self.lock_point(&mut state, tree.id(), key, mode_of(mode), wait)? {
             Attempt::Busy => Ok(Locked::Skipped),
@@ -306,6 +326,7 @@ impl TxnCore {
             return Ok(());
         }
         let mut state = self.active()?;
+        self.check_not_read_only()?;
         self.check_tree(&state, &tree.inner)?;
         let limit = self.lock_wait(wait);
         self.lock_span(&mut state, tree.id(), lower, upper, mode_of(mode), limit)?;

@@ -58,6 +58,16 @@ impl Statement {
         if is_open { slot.get_or_insert_with(|| Arc::new(acquire())).clone() } else { Arc::new(acquire()) }
     }
 
+    /// Begins a call that sees one state like a statement. True where there is no statement around it: then it is to [`Statement::part`].
+    pub(crate) fn join(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_open, true)
+    }
+
+    pub(crate) fn part(&mut self) {
+        self.is_open = false;
+        self.snapshot = None;
+    }
+
     fn turn(&mut self, is_open: bool) {
         self.is_open = is_open;
         self.snapshot = None;

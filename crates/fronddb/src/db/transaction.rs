@@ -135,6 +135,18 @@ impl Transaction {
         self.core.get(tree, key)
     }
 
+    /// The values of many keys, in their order, as of one moment: at [`Isolation::ReadCommitted`] the statement's, or the call's.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`], and the first that `keys` gives.
+    pub fn get_many<'k>(
+        &self,
+        tree: &Tree,
+        keys: impl IntoIterator<Item = Result<&'k [u8]>>,
+    ) -> Result<Vec<Option<Value>>> {
+        self.core.get_many(tree, keys)
+    }
+
     /// Whether `key` has a value. Does not load it.
     ///
     /// # Errors
@@ -172,7 +184,7 @@ impl Transaction {
     /// do not exist.
     ///
     /// # Errors
-    /// `Deadlock`, `LockTimeout`, `Cancelled`, `Closed`.
+    /// `Deadlock`, `LockTimeout`, `Cancelled`, `ReadOnly`, `Closed`.
     pub fn lock_range(&self, tree: &Tree, lower: &[u8], upper: &[u8], mode: LockMode, wait: Wait) -> Result<()> {
         self.core.lock_range(tree, lower, upper, mode, wait)
     }
@@ -394,7 +406,7 @@ impl Transaction {
     ///
     /// # Errors
     /// `KeyExists` when the external id is in use, `InvalidArgument`, `NoSpace`, `Poisoned`; the transaction is then
-    /// rolled back.
+    /// rolled back. But what fails as `Poisoned` may have reached the log: then the next opening finds it prepared.
     pub fn prepare(self, xid: &[u8]) -> Result<()> {
         self.prepare_with(xid, Durability::Sync)
     }
@@ -413,6 +425,14 @@ impl Transaction {
     /// `Poisoned` when the log fails: whether the commit survives shows after reopening. `Closed` after `Deadlock`.
     pub fn commit(self) -> Result<()> {
         self.core.commit()
+    }
+
+    /// The same, durable as asked now, whatever the transaction was begun with: for who learns only in the end what it has written.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    pub fn commit_with(self, durability: Durability) -> Result<()> {
+        self.core.commit_with(durability)
     }
 
     /// Undoes everything. Takes constant time.

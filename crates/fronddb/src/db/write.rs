@@ -18,6 +18,8 @@ use std::cell::RefCell;
 
 use super::batch::{Write, WriteBatch};
 use super::core::{TxnCore, TxnState, Writer};
+use super::covered::CoveredPass;
+use super::decide::{Decided, Taken};
 use super::engine::Engine;
 use super::full_disk::Admitted;
 use crate::base::compress::Codec;
@@ -29,6 +31,9 @@ use crate::run::write_blob;
 
 /// A batch longer than this becomes several records.
 const RECORD_BYTES_MAX: usize = 1 << 20;
+/// One that is committed at once shares its record with the commit up to this length: all commits wait while it goes into the log and level 0,
+/// where nothing so short is compressed or written to the disk by itself.
+const COMMIT_RECORD_BYTES_MAX: usize = 4 << 10;
 
 thread_local! {
     /// Where records are put together; kept for its memory.
@@ -121,10 +126,28 @@ impl TxnCore {
         if batch.is_empty() {
             return Ok(());
         }
-        let (skipped, admitted) = self.decide(&mut state, batch)?;
-        let blobs = self.write_blobs(&mut state, batch, &skipped)?;
-        let _pass = self.enter_covered(&mut state, batch)?;
+        let Decided { skipped, mut taken, admitted } = self.decide(&mut state, batch)?;
+        let (blobs, _pass) = match self.prepare_to_apply(&mut state, batch, &skipped, &mut taken, false) {
+            Ok(prepared) => prepared,
+            Err(error) => return Err(self.undecide(&mut state, batch, taken, error)),
+        };
         self.apply(&mut state, batch, &skipped, blobs, admitted)
+    }
+
+    /// The second part: what large values of the batch are in, and the pass for its covered writes.
+    fn prepare_to_apply(
+        &self,
+        state: &mut TxnState,
+        batch: &WriteBatch,
+        skipped: &[usize],
+        taken: &mut Taken,
+        commits: bool,
+    ) -> Result<(Blobs<'_>, Option<CoveredPass<'_>>)> {
+        let blobs = self.write_blobs(state, batch, skipped)?;
+        if commits && state.blobs_unsynced {
+            self.engine.store.sync()?;
+        }
+        Ok((blobs, self.enter_covered(state, batch, taken)?))
     }
 
     /// Applies a batch without locks and checks: all of its keys are in a range that this transaction has locked.
@@ -151,10 +174,10 @@ impl TxnCore {
         self.apply(&mut state, batch, &[], Blobs { engine: &self.engine, references: Vec::new() }, admitted)
     }
 
-    /// Applies a batch and commits, with one record where it fits one.
+    /// Applies a batch and commits, with one record where it is short.
     pub(crate) fn write_and_commit(&self, batch: &WriteBatch) -> Result<()> {
         let started = self.engine.clock.micros();
-        if batch.bytes() > RECORD_BYTES_MAX || batch.is_empty() {
+        if batch.bytes() > COMMIT_RECORD_BYTES_MAX || batch.is_empty() {
             self.write(batch)?;
             return self.commit();
         }
@@ -164,12 +187,11 @@ impl TxnCore {
     fn write_and_commit_once(&self, batch: &WriteBatch, started: u64) -> Result<()> {
         let mut state = self.writing_batch()?;
         let step = state.step_to_write(false)?;
-        let (skipped, admitted) = self.decide(&mut state, batch)?;
-        let blobs = self.write_blobs(&mut state, batch, &skipped)?;
-        if state.blobs_unsynced {
-            self.engine.store.sync()?;
-        }
-        let pass = self.enter_covered(&mut state, batch)?;
+        let Decided { skipped, mut taken, admitted } = self.decide(&mut state, batch)?;
+        let (blobs, pass) = match self.prepare_to_apply(&mut state, batch, &skipped, &mut taken, true) {
+            Ok(prepared) => prepared,
+            Err(error) => return Err(self.undecide(&mut state, batch, taken, error)),
+        };
         let writer = self.writer(&mut state).clone();
         let engine = &self.engine;
         let appended = with_record(|record| {

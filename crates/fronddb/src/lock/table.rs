@@ -219,6 +219,11 @@ impl Locker {
         self.table.cancel(&self.owner);
     }
 
+    /// Whether there is a cancellation that met no wait.
+    pub fn is_cancelled(&self) -> bool {
+        self.owner.cancelled.load(Ordering::Relaxed)
+    }
+
     /// Forgets a cancellation that met no wait, as at the start of the next statement.
     pub fn clear_cancel(&self) {
         self.owner.cancelled.store(false, Ordering::SeqCst);

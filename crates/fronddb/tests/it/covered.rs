@@ -253,6 +253,10 @@ fn a_covered_write_waits_for_a_range_lock_and_fails_without_effect() {
         assert_eq!(kind(insert(&writer, &rows, &index, b"k", b"1")), Some(ErrorKind::LockTimeout));
         assert_eq!(writer.failed_operation(), Some(1));
         assert!(writer.get(&rows, b"1").unwrap().is_none() && writer.get(&index, b"k").unwrap().is_none());
+        // Nor does it keep the row's lock, for which others would wait in vain.
+        let other = impatient(&db, Isolation::ReadCommitted);
+        insert(&other, &rows, &index, b"z", b"1").unwrap();
+        other.rollback().unwrap();
         insert(&writer, &rows, &index, b"z", b"2").unwrap();
         assert_eq!(scan(&reader, &index, Some(lock), true).unwrap(), 0, "no phantom");
         reader.commit().unwrap();
@@ -270,6 +274,26 @@ fn a_covered_write_waits_for_a_range_lock_and_fails_without_effect() {
     assert_eq!(kind(db.write(&autocommit, options)), Some(ErrorKind::LockTimeout));
     owner.commit().unwrap();
     db.write(&autocommit, options).unwrap();
+}
+
+#[test]
+fn a_covered_write_that_fails_gives_back_what_it_locked_for_the_entries_before() {
+    let (_storage, db, rows, index) = table();
+    let reader = impatient(&db, Isolation::RepeatableRead);
+    // In the way of the second entry alone; the first is locked because there are ranges in the tree.
+    reader.lock_range(&index, b"k", b"l", LockMode::Shared, Wait::NoWait).unwrap();
+    let writer = impatient(&db, Isolation::RepeatableRead);
+    let mut batch = WriteBatch::new();
+    batch.put(&rows, b"1", b"row").unwrap();
+    batch.set_covered(true);
+    batch.put(&index, b"a", b"1").unwrap();
+    batch.put(&index, b"k", b"1").unwrap();
+    assert_eq!(kind(writer.write(&batch)), Some(ErrorKind::LockTimeout));
+    assert_eq!(writer.failed_operation(), Some(2));
+    let locks = db.locks().unwrap();
+    assert!(locks.iter().all(|lock| lock.txn.0 != writer.id()), "{locks:?}");
+    reader.commit().unwrap();
+    writer.write(&batch).unwrap();
 }
 
 #[test]

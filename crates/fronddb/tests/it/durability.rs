@@ -107,6 +107,19 @@ fn the_period_may_be_changed_at_any_time() {
     assert_eq!(rows_after(4, 0, 60_000), 4, "off again");
 }
 
+#[test]
+fn a_period_below_the_finest_is_that_one_and_not_none() {
+    let clock = Clock::manual();
+    let storage = MemoryStorage::new();
+    let db = Database::open(DIRECTORY, options(&storage).clock(Some(clock.clone()))).unwrap();
+    let tree = db.create_tree("t", &Default::default()).unwrap();
+    db.set_log_sync_period(Duration::from_micros(500)).unwrap();
+    put(&db, &tree, 0, Durability::None);
+    clock.advance_micros(1000);
+    while db.step_background().unwrap() {}
+    assert_eq!(rows(&storage.crash_with(CrashMode::Lost, 0), 1), 1);
+}
+
 /// Options of a database whose calls the plan watches.
 fn watched(memory: &MemoryStorage, plan: &FaultPlan) -> Options {
     options(memory).storage(Some(Arc::new(FaultStorage::new(Arc::new(memory.clone()), plan.clone()))))

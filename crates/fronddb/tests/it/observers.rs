@@ -31,7 +31,7 @@ struct Watch {
     waits: Vec<(u64, u64)>,
     ends: Vec<u64>,
     victims: Vec<Transaction>,
-    /// Where waits are cancelled as soon as they are told.
+    /// Where waits are cancelled as soon as they are told, and once more when they end.
     cancels: Option<Database>,
 }
 
@@ -54,7 +54,13 @@ fn watched(storage: &MemoryStorage) -> (Database, Arc<Mutex<Watch>>) {
         }
     };
     let copy = watch.clone();
-    let ended = move |waiter: u64| copy.lock().unwrap().ends.push(waiter);
+    let ended = move |waiter: u64| {
+        let mut watch = copy.lock().unwrap();
+        watch.ends.push(waiter);
+        if let Some(db) = &watch.cancels {
+            db.cancel(waiter).unwrap();
+        }
+    };
     let options: Options =
         options(storage).on_lock_wait(Some(Arc::new(observe))).on_lock_wait_end(Some(Arc::new(ended)));
     (Database::open(DIRECTORY, options).unwrap(), watch)
@@ -127,6 +133,10 @@ fn the_observer_may_cancel_the_wait_that_it_is_told_of() {
     assert_eq!(ranged.map_err(|error| error.kind()), Err(ErrorKind::Cancelled));
     assert_eq!(watch.lock().unwrap().ends, [waiter.id(), waiter.id()]);
     watch.lock().unwrap().cancels = None;
+    // What came when the wait was ending was meant for that statement as well.
+    waiter.begin_statement().unwrap();
+    waiter.set_lock_timeout(Some(Duration::from_millis(1))).unwrap();
+    assert_eq!(waiter.put(&tree, b"k", b"2").map_err(|error| error.kind()), Err(ErrorKind::LockTimeout));
     blocker.rollback().unwrap();
     waiter.put(&tree, b"k", b"2").unwrap();
 }
@@ -248,6 +258,51 @@ fn no_callback_begins_or_goes_on_once_the_database_is_closed() {
     });
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     assert!(holder.put(&tree, b"k", b"3").is_err());
+}
+
+/// The second of two who close returns no earlier than the first; from within a callback, for which the first waits, it does.
+#[test]
+fn all_who_close_return_when_it_is_closed() {
+    let (waits, is_waiting) = mpsc::channel();
+    let (goes_on, may_go_on) = mpsc::channel::<Option<Database>>();
+    let may_go_on = Mutex::new(may_go_on);
+    let begins = move |_: u64, _: u64| {
+        waits.send(()).unwrap();
+        // The clone that it closes; then the signal that ends it.
+        let within = may_go_on.lock().unwrap().recv().unwrap();
+        within.unwrap().close().unwrap();
+        may_go_on.lock().unwrap().recv().unwrap();
+    };
+    let storage = MemoryStorage::new();
+    let db = Database::open(DIRECTORY, options(&storage).on_lock_wait(Some(Arc::new(begins)))).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let (holder, waiter) = (begin(&db), begin(&db));
+    holder.put(&tree, b"k", b"1").unwrap();
+    let closed = AtomicUsize::new(0);
+    let (second, third) = (db.clone(), db.clone());
+    let close = |db: Database| {
+        db.close().unwrap();
+        closed.fetch_add(1, Ordering::SeqCst);
+    };
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| waiter.put(&tree, b"k", b"2"));
+        is_waiting.recv().unwrap();
+        scope.spawn(|| close(db));
+        while holder.get(&tree, b"k").is_ok() {
+            std::thread::yield_now();
+        }
+        scope.spawn(|| close(second));
+        goes_on.send(Some(third)).unwrap();
+        // As long as a closing would take that does not wait.
+        let began = Instant::now();
+        while closed.load(Ordering::SeqCst) == 0 && began.elapsed() < Duration::from_millis(300) {
+            std::thread::yield_now();
+        }
+        assert_eq!(closed.load(Ordering::SeqCst), 0, "before the callback has ended");
+        goes_on.send(None).unwrap();
+        assert!(waiting.join().unwrap().is_err());
+    });
+    assert_eq!(closed.load(Ordering::SeqCst), 2);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fronddb::{
     CursorOptions, Database, ErrorKind, Isolation, LockMode, Locked, Sees, Transaction, Tree, TxnOptions, Wait,
+    WriteBatch,
 };
 
 use crate::support::{begin, collect, fresh, open};
@@ -69,6 +70,37 @@ fn the_reads_of_a_statement_see_one_snapshot_and_the_next_statement_a_newer_one(
     );
     db.put(&tree, b"c", b"4").unwrap();
     assert_eq!(count(&reader, &tree), 4);
+}
+
+#[test]
+fn reads_of_many_keys_see_one_state_also_outside_of_a_statement() {
+    let (_storage, db, tree) = fresh();
+    let txn = at(&db, Isolation::ReadCommitted);
+    let keys: [&[u8]; 2] = [b"a", b"b"];
+    let sum = |of: [u8; 2]| {
+        let mut batch = WriteBatch::new();
+        keys.iter().zip(of).for_each(|(key, value)| batch.put(&tree, key, &[value]).unwrap());
+        db.write(&batch, TxnOptions::default()).unwrap();
+    };
+    let read = |between: &dyn Fn()| {
+        let keys = keys.iter().enumerate().map(|(at, key)| {
+            if at == 1 {
+                between();
+            }
+            Ok(*key)
+        });
+        let values = txn.get_many(&tree, keys).unwrap();
+        values.into_iter().map(|value| value.unwrap().to_vec()).collect::<Vec<_>>().concat()
+    };
+    sum([10, 0]);
+    assert_eq!(read(&|| sum([0, 10])), [10, 0], "committed between");
+    assert_eq!(read(&|| ()), [0, 10], "a later call sees it");
+    txn.begin_statement().unwrap();
+    assert_eq!(read(&|| ()), [0, 10]);
+    sum([5, 5]);
+    assert_eq!(read(&|| ()), [0, 10], "a statement sees one state in all its calls");
+    txn.end_statement().unwrap();
+    assert_eq!(read(&|| ()), [5, 5]);
 }
 
 #[test]

@@ -238,6 +238,41 @@ fn a_deadlock_has_one_victim_and_the_other_goes_on() {
 }
 
 #[test]
+fn who_does_not_wait_is_in_no_deadlock() {
+    let (_storage, db, tree) = fresh();
+    let waits = |limit| TxnOptions { lock_timeout: Some(limit), ..TxnOptions::default() };
+    let patient = db.begin(waits(Duration::from_secs(60))).unwrap();
+    let impatient = db.begin(waits(Duration::ZERO)).unwrap();
+    for (txn, key) in [(&impatient, b"1"), (&patient, b"2")] {
+        txn.put(&tree, key, b"").unwrap();
+    }
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| patient.put(&tree, b"1", b""));
+        while db.locks().unwrap().iter().all(|lock| lock.waits_for.is_empty()) {
+            assert!(!waiting.is_finished());
+            std::thread::yield_now();
+        }
+        assert_eq!(kind(impatient.put(&tree, b"2", b"")), Some(ErrorKind::LockTimeout));
+        assert_eq!(kind(impatient.delete_range(&tree, b"2", b"3")), Some(ErrorKind::LockTimeout));
+        impatient.rollback().unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    patient.commit().unwrap();
+    assert_eq!(db.statistics().unwrap().deadlocks, 0);
+}
+
+#[test]
+fn a_read_only_transaction_holds_no_locks() {
+    let (_storage, db, tree) = fresh();
+    let reader = db.begin(TxnOptions { read_only: true, ..TxnOptions::default() }).unwrap();
+    for mode in [LockMode::Shared, LockMode::Exclusive] {
+        assert_eq!(kind(reader.lock_range(&tree, b"a", b"b", mode, Wait::NoWait)), Some(ErrorKind::ReadOnly));
+        assert_eq!(kind(reader.get_locked(&tree, b"a", mode, Wait::NoWait)), Some(ErrorKind::ReadOnly));
+    }
+    at(&db, Isolation::RepeatableRead).put(&tree, b"a", b"").unwrap();
+}
+
+#[test]
 fn rows_are_inserted_while_another_transaction_waits_to_delete_all() {
     for _ in 0..20 {
         let (_storage, db, tree) = fresh();

@@ -16,7 +16,7 @@ use super::super::read::{Settled, mode_of};
 use super::peek::Began;
 use super::{At, Cursor, successor, user_key};
 use crate::base::key::{inner, lower_of, tree_end};
-use crate::base::{CommitNumber, Error, ErrorKind, Result, TxnId};
+use crate::base::{CommitNumber, Result, TxnId};
 use crate::lock::{Attempt, Mode};
 use crate::tree::TreeCursor;
 use crate::tree::cursor::check_stop;
@@ -52,9 +52,7 @@ impl Cursor {
         self.key = key.clone();
         let core = self.core.clone();
         let mut state = core.active()?;
-        if core.options.read_only {
-            return Err(Error::new(ErrorKind::ReadOnly, "transaction is read-only"));
-        }
+        core.check_not_read_only()?;
         if core.lock_point(&mut state, self.tree.id, user_key(&key), mode, wait)? == Attempt::Busy {
             return Ok(Taken::Busy);
         }
