@@ -35,6 +35,7 @@ pub struct WriteBatch {
     count: usize,
     covered: bool,
     sharing: bool,
+    is_relief: bool,
     trees: SmallVec<[NamedTree; 4]>,
 }
 
@@ -82,7 +83,7 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
-        (self.covered, self.sharing) = (false, false);
+        (self.covered, self.sharing, self.is_relief) = (false, false, false);
         if self.trees.len() > TREES_KEPT {
             self.trees.clear();
         }
@@ -223,9 +224,14 @@ impl WriteBatch {
         self.trees.iter().filter(|named| named.covered).map(|named| &named.tree)
     }
 
-    /// Whether all of its writes take rows away.
+    /// Lets it in on a full disk as if all of its writes took rows away. For a few small ones without which something would stay half done.
+    pub(crate) fn let_in_as_deletes(&mut self) {
+        self.is_relief = true;
+    }
+
+    /// Whether all of its writes take rows away, or count as such.
     pub(crate) fn deletes_only(&self) -> bool {
-        self.writes().all(|write| matches!(write.kind, Kind::Delete | Kind::SingleDelete))
+        self.is_relief || self.writes().all(|write| matches!(write.kind, Kind::Delete | Kind::SingleDelete))
     }
 
     /// The writes, in order.

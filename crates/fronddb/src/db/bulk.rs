@@ -44,6 +44,9 @@ pub struct BulkOptions {
     /// Of keys that are added more than once, name the one that was the first to come again, as if rows were written one by
     /// one, which takes a pass over all of them. Otherwise the lowest is named.
     pub first_duplicate: bool,
+    /// A tree of which the first row lies behind more keys without one (deleted, rolled back) counts as one with rows: they need not be
+    /// passed over to say that it is empty. `None`: all are.
+    pub passed_over_max: Option<u64>,
 }
 
 /// How far a bulk load is.
@@ -77,7 +80,7 @@ pub struct Bulk {
 impl TxnCore {
     pub(crate) fn bulk(self: &Arc<Self>, tree: &Tree, options: &BulkOptions) -> Result<Bulk> {
         check_directory("temporary_dir", options.temporary_dir.as_deref())?;
-        self.lock_empty(tree)?;
+        self.lock_empty(tree, options.passed_over_max)?;
         let engine = &self.engine;
         let memory = match options.memory_bytes {
             0 => (engine.budget.limit() / MEMORY_PART).min(MEMORY_BYTES_DEFAULT),
@@ -87,7 +90,13 @@ impl TxnCore {
         Ok(Bulk {
             core: self.clone(),
             tree: tree.clone(),
-            sorter: Some(Sorter::new(engine.storage.clone(), &directory, &engine.budget, memory)),
+            sorter: Some(Sorter::new(
+                engine.storage.clone(),
+                &directory,
+                &engine.budget,
+                memory,
+                self.cancelled.clone(),
+            )),
             progress: BulkProgress::default(),
             first_duplicate: options.first_duplicate,
             spills_beside: options.temporary_dir.is_none(),
@@ -96,21 +105,26 @@ impl TxnCore {
     }
 
     /// Locks a whole tree and makes sure that it has no row; looks first, because the lock stays also where the tree turns out to have some.
-    fn lock_empty(&self, tree: &Tree) -> Result<()> {
+    fn lock_empty(&self, tree: &Tree, passed_over_max: Option<u64>) -> Result<()> {
         let mut state = self.writing()?;
         self.check_tree(&state, &tree.inner)?;
-        self.check_empty(&state, tree)?;
+        self.check_empty(&state, tree, passed_over_max)?;
         let limit = self.lock_wait(Wait::Default);
         self.lock_span(&mut state, tree.id(), b"", b"", Mode::Exclusive, limit)?;
         tree.inner.check()?;
-        while let Some((txn, key)) = self.check_empty(&state, tree)? {
+        while let Some((txn, key)) = self.check_empty(&state, tree, passed_over_max)? {
             self.wait_for_txn(&mut state, txn, &key, Mode::Exclusive, Wait::Default)?;
         }
         Ok(())
     }
 
     /// Fails where a tree has a row that nobody is changing just now; says who is changing one.
-    fn check_empty(&self, state: &TxnState, tree: &Tree) -> Result<Option<(TxnId, Vec<u8>)>> {
+    fn check_empty(
+        &self,
+        state: &TxnState,
+        tree: &Tree,
+        passed_over_max: Option<u64>,
+    ) -> Result<Option<(TxnId, Vec<u8>)>> {
         let own = state.writer.as_ref().map(|writer| writer.txn);
         let view = self.engine.owned_view(CommitNumber::LATEST, own, Uncommitted::Hidden);
         let options = CursorOptions { keys_only: true, ..CursorOptions::default() };
@@ -119,10 +133,16 @@ impl TxnCore {
         let _kept = self.engine.snapshots.acquire();
         let mut cursor = self.engine.tree.cursor(view, tree_start(tree.id()), upper, options);
         cursor.watch_undecided();
-        let found = cursor.first()?;
+        cursor.stop_when(self.cancelled.clone());
+        if let Some(keys) = passed_over_max {
+            cursor.give_up_after(keys);
+        }
+        let found = cursor.first().inspect_err(|error| self.scan_failed(state, error))?;
         match cursor.undecided() {
             Some((txn, key)) => Ok(Some((txn, key.to_vec()))),
-            None if found => Err(Error::invalid(format!("tree is not empty, name={}", tree.name()))),
+            None if found || cursor.gave_up() => {
+                Err(Error::invalid(format!("tree is not empty, name={}", tree.name())))
+            }
             None => Ok(None),
         }
     }
@@ -132,8 +152,8 @@ impl Bulk {
     /// Adds a row.
     ///
     /// # Errors
-    /// `InvalidArgument` when key or value is past its limit; `NoSpace`, `Io` of the temporary files: the load is given up then;
-    /// `Closed` once the transaction has ended or the load is finished or given up.
+    /// `InvalidArgument` when key or value is past its limit; `NoSpace`, `Io` of the temporary files, `Cancelled`: the load is given up
+    /// then; `Closed` once the transaction has ended or the load is finished or given up.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
         check_value(value)?;
@@ -142,6 +162,9 @@ impl Bulk {
         if let Err(error) = sorter.add(key, value) {
             // It has lost rows: whoever goes on must not get a tree without them.
             self.sorter = None;
+            if error.kind() == ErrorKind::Cancelled {
+                self.core.step_failed(&error);
+            }
             return if self.spills_beside { self.core.engine.noting_lack(Err(error)) } else { Err(error) };
         }
         self.progress.rows_added += 1;

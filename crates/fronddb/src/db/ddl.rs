@@ -105,8 +105,13 @@ impl TxnCore {
             return Err(Error::new(ErrorKind::KeyExists, format!("tree exists, name={new}")));
         }
         let step = self.write_rows(state, |batch, catalog| {
+            let renamed = row.encode();
+            // Who renames several trees, each by itself, takes a failure back by renaming: also on a disk that has filled up meanwhile.
+            if renamed.len() < self.engine.options.blob_bytes_min {
+                batch.let_in_as_deletes();
+            }
             batch.delete(catalog, &catalog::name_key(old))?;
-            batch.put(catalog, &catalog::name_key(new), &row.encode())?;
+            batch.put(catalog, &catalog::name_key(new), &renamed)?;
             batch.put(catalog, &catalog::id_key(row.id), new.as_bytes())
         })?;
         let tree = self.engine.catalog.handle(new, &row);
@@ -340,7 +345,13 @@ impl Engine {
     /// Tells the writers of runs which trees have a codec of their own; those whose rows cannot be read get the default. Background work
     /// begins with this.
     pub(crate) fn load_codecs(&self) -> Result<()> {
-        let damage = self.for_each_row("", |_, row| self.set_codec(row.id, row.codec))?;
+        let mut own = Vec::new();
+        let damage = self.for_each_row("", |_, row| {
+            if row.codec != self.options.default_codec {
+                own.push((row.id, row.codec));
+            }
+        })?;
+        self.tree.env().codecs.add(&own);
         damage.iter().for_each(|error| self.events.damage(error));
         Ok(())
     }
@@ -463,6 +474,23 @@ mod tests {
         assert_eq!(count(&db), 1);
         db.commit_prepared(b"xid")?;
         assert_eq!(count(&db), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn the_codecs_of_many_trees_are_made_known_at_once() -> Result<()> {
+        let (memory, own) = (MemoryStorage::new(), Some(Codec::Zstd { level: 7 }));
+        let options = TreeOptions { codec: own, ..TreeOptions::default() };
+        let db = open(Arc::new(memory.clone()))?;
+        for number in 0..20 {
+            db.create_tree(&format!("{number}"), &options)?;
+        }
+        db.close()?;
+        let db = open(Arc::new(memory))?;
+        db.step_background()?;
+        let codecs = &db.engine().tree.env().codecs;
+        assert_eq!((codecs.own_count(), codecs.copies()), (20, 1));
+        assert_eq!(Some(codecs.get(db.open_tree("7")?.id())), own);
         Ok(())
     }
 

@@ -10,19 +10,23 @@
 //! (u32), number (u48), key, value. Rows are numbered as they come; those of equal key come out next to each other, in the
 //! order of their numbers. A long row has a block of its own, of which a merge holds the key until it is the row's turn.
 //!
-//! Memory, counted in the budget: the piece that rows collect in, and a block per spill that is being merged. Not counted: one row
-//! that is longer than those.
+//! Memory, counted in the budget: the piece that rows collect in, which doubles as they come up to what it may have, and a block per spill
+//! that is being merged. Not counted: one row that is longer than those.
+//!
+//! A merge of spills may go through gigabytes within one call: it ends with `Cancelled` once its transaction is cancelled.
 
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::base::key::KEY_BYTES_MAX;
 use crate::base::memory::{Charge, MemoryBudget, Purpose};
 use crate::base::{Error, ErrorKind, Result, checksum, random};
 use crate::io::{File, OpenMode, Storage};
+use crate::tree::cursor::check_stop;
 
 /// Spills of one level that are merged at a time.
 const FAN_IN: usize = 64;
@@ -38,8 +42,11 @@ const ROW_HEADER_BYTES: usize = 12;
 const NAMES_MAX: usize = 100;
 /// Of the number in it.
 const NUMBER_BYTES: usize = 6;
-/// Longest piece of memory: places in it are 32 bits.
+/// What the piece of memory begins with, and the longest one: places in it are 32 bits.
+const MEMORY_BYTES_MIN: usize = 64 << 10;
 const MEMORY_BYTES_MAX: usize = 1 << 30;
+/// Rows that are merged between two looks whether to stop.
+const ROWS_BETWEEN_LOOKS: u32 = 1 << 10;
 
 /// A row on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +71,10 @@ pub(crate) struct Sorter {
     storage: Arc<dyn Storage>,
     directory: PathBuf,
     budget: MemoryBudget,
+    stop: Arc<AtomicBool>,
+    /// What the piece may have, and what of it is counted in the budget.
     memory_bytes: usize,
+    held_bytes: usize,
     data: Vec<u8>,
     entries: Vec<Entry>,
     /// Each level's are merged from those of the level before, and share a file.
@@ -85,20 +95,21 @@ struct Spill {
 }
 
 impl Sorter {
-    /// Nothing is made in `directory` before the memory is full.
+    /// Nothing is made in `directory` before the memory is full. Merges end while `stop` is set.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
         directory: &Path,
         budget: &MemoryBudget,
         memory_bytes: usize,
+        stop: Arc<AtomicBool>,
     ) -> Sorter {
-        let memory_bytes = memory_bytes.clamp(64 << 10, MEMORY_BYTES_MAX);
-        budget.add(Purpose::Work, memory_bytes);
         Sorter {
             storage,
             directory: directory.to_owned(),
             budget: budget.clone(),
-            memory_bytes,
+            stop,
+            memory_bytes: memory_bytes.clamp(MEMORY_BYTES_MIN, MEMORY_BYTES_MAX),
+            held_bytes: 0,
             data: Vec::new(),
             entries: Vec::new(),
             levels: Vec::new(),
@@ -115,21 +126,38 @@ impl Sorter {
     /// Adds a row.
     ///
     /// # Errors
-    /// `NoSpace` and `Io` of the temporary files.
+    /// `NoSpace` and `Io` of the temporary files; `Cancelled` from within a merge.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let bytes = ROW_HEADER_BYTES + key.len() + value.len();
-        if self.data.is_empty() {
-            // Longer, after a row that did not fit.
-            self.data.shrink_to(self.memory_bytes / 4 * 3);
-            self.data.reserve_exact(self.memory_bytes / 4 * 3);
-            self.entries.reserve_exact(self.memory_bytes / 4 / size_of::<Entry>());
-        } else if self.data.capacity() - self.data.len() < bytes || self.entries.len() == self.entries.capacity() {
-            self.spill()?;
+        while self.data.capacity() - self.data.len() < bytes || self.entries.len() == self.entries.capacity() {
+            if self.held_bytes < self.memory_bytes {
+                self.grow();
+            } else if self.data.is_empty() {
+                break; // a row that is longer than all of it
+            } else {
+                self.spill()?;
+            }
         }
         self.entries.push(Entry { prefix: prefix_of(key), at: self.data.len() as u32 });
         push_row(&mut self.data, Row { key, value, number: self.rows });
         self.rows += 1;
         Ok(())
+    }
+
+    /// Takes twice the memory, or all that it may.
+    fn grow(&mut self) {
+        let held = (2 * self.held_bytes).clamp(MEMORY_BYTES_MIN, self.memory_bytes);
+        self.budget.add(Purpose::Work, held - self.held_bytes);
+        self.held_bytes = held;
+        self.reserve();
+    }
+
+    /// Rows have three quarters of the memory, their places a quarter.
+    fn reserve(&mut self) {
+        let (data, entries) = (self.held_bytes / 4 * 3, self.held_bytes / 4 / size_of::<Entry>());
+        self.data.shrink_to(data); // longer, after a row that did not fit
+        self.data.reserve_exact(data.saturating_sub(self.data.len()));
+        self.entries.reserve_exact(entries.saturating_sub(self.entries.len()));
     }
 
     fn sort(&mut self) {
@@ -151,6 +179,7 @@ impl Sorter {
         let spill = writer.finish()?;
         self.data.clear();
         self.entries.clear();
+        self.reserve();
         self.keep(spill, 0)
     }
 
@@ -166,7 +195,12 @@ impl Sorter {
         let blocks = Charge::new(&self.budget, Purpose::Work, FAN_IN * self.block_bytes());
         let mut merged = Merged::new(std::mem::take(&mut self.levels[level]), None)?;
         let mut writer = self.spill_writer(level + 1)?;
+        let mut merged_rows = 0u32;
         while let Some(row) = merged.row() {
+            if merged_rows.is_multiple_of(ROWS_BETWEEN_LOOKS) {
+                check_stop(&self.stop)?;
+            }
+            merged_rows = merged_rows.wrapping_add(1);
             writer.add(row)?;
             merged.advance()?;
         }
@@ -201,7 +235,7 @@ impl Sorter {
 
 impl Drop for Sorter {
     fn drop(&mut self) {
-        self.budget.sub(Purpose::Work, self.memory_bytes);
+        self.budget.sub(Purpose::Work, self.held_bytes);
     }
 }
 

@@ -22,6 +22,8 @@ pub struct CodecTable(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     codecs: ArcSwap<(Codec, HashMap<TreeId, Codec>)>,
+    #[cfg(test)]
+    copies: std::sync::atomic::AtomicUsize,
     layouts: Mutex<Layouts>,
     traffic: Traffic,
     #[expect(clippy::vec_box, reason = "a scratch moves between here and its writers; it is large")]
@@ -33,6 +35,8 @@ impl CodecTable {
     pub fn new(default: Codec) -> CodecTable {
         CodecTable(Arc::new(Shared {
             codecs: ArcSwap::from_pointee((default, HashMap::new())),
+            #[cfg(test)]
+            copies: std::sync::atomic::AtomicUsize::new(0),
             layouts: Mutex::default(),
             traffic: Traffic::default(),
             scratch: Mutex::default(),
@@ -47,14 +51,38 @@ impl CodecTable {
 
     /// Sets the codec of `tree`; `None`: the default again.
     pub fn set(&self, tree: TreeId, codec: Option<Codec>) {
+        self.change(|own| {
+            match codec {
+                Some(codec) => own.insert(tree, codec),
+                None => own.remove(&tree),
+            };
+        });
+    }
+
+    /// Sets the codecs of many trees at once, but of those that have one of their own already.
+    pub fn add(&self, codecs: &[(TreeId, Codec)]) {
+        self.change(|own| {
+            for (tree, codec) in codecs {
+                own.entry(*tree).or_insert(*codec);
+            }
+        });
+    }
+
+    /// Another table for readers, which costs a copy of what is in it.
+    fn change(&self, change: impl Fn(&mut HashMap<TreeId, Codec>)) {
+        #[cfg(test)]
+        self.0.copies.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.0.codecs.rcu(|table| {
             let mut table = (**table).clone();
-            match codec {
-                Some(codec) => table.1.insert(tree, codec),
-                None => table.1.remove(&tree),
-            };
+            change(&mut table.1);
             table
         });
+    }
+
+    /// How often the table was copied.
+    #[cfg(test)]
+    pub(crate) fn copies(&self) -> usize {
+        self.0.copies.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Trees that have a codec of their own.

@@ -5,7 +5,7 @@
 //! - F2: an address outside the file is `Corruption`, since addresses come from stored data.
 //! - F3: after [`DataFile::close`] nothing is written, synced or cut any more: the file may be somebody else's by then.
 //! - F4: no sync succeeds beside or after one that failed. The system tells a lost write to one sync only, whoever wrote it; so they
-//!   are made one at a time, and the other must not believe its own success.
+//!   are made one at a time, and the other must not believe its own success. Who waited for one that began after its own call needs no other.
 //! - F5: a read that the disk does not answer, not at the second attempt either, is `Corruption` of what lies there
 //!   ([`io::is_lost`]): whoever can do without it goes on. Any other failure of a read says nothing about what is stored, and passes.
 //! - F6: a failure to get room changes nothing that is believed in, and passes. So does one to give some back, which
@@ -54,6 +54,8 @@ pub(super) struct DataFile {
     is_closed: RwLock<bool>,
     /// Held during a sync, inside of `is_closed` (F4).
     syncing: Mutex<()>,
+    /// How many syncs have begun.
+    begun: AtomicU64,
     pub(super) counters: Counters,
 }
 
@@ -62,8 +64,8 @@ impl DataFile {
         let pages = AtomicU64::new(file.len()? / PAGE_BYTES);
         let path = path.to_path_buf();
         let (poison, is_closed) = (OnceLock::new(), RwLock::new(false));
-        let (syncing, counters) = (Mutex::new(()), Counters::default());
-        Ok(DataFile { file, path, read_only, pages, poison, is_closed, syncing, counters })
+        let (syncing, begun, counters) = (Mutex::new(()), AtomicU64::new(0), Counters::default());
+        Ok(DataFile { file, path, read_only, pages, poison, is_closed, syncing, begun, counters })
     }
 
     pub(super) fn refused_direct(&self) -> bool {
@@ -163,9 +165,15 @@ impl DataFile {
     /// Makes everything written durable, or poisons: after a failed sync nobody knows what is on the disk.
     pub(super) fn sync(&self) -> Result<()> {
         let _pass = self.changing()?;
+        // One that begins from now on has all that was written before this call.
+        let before = self.begun.load(Ordering::SeqCst);
         let _syncing = self.syncing.lock();
         // The one that was waited for may have failed.
         self.check_writable()?;
+        if self.begun.load(Ordering::SeqCst) > before {
+            return Ok(());
+        }
+        self.begun.fetch_add(1, Ordering::SeqCst);
         count(&self.counters.syncs, 1);
         self.file.sync_data().map_err(|error| self.poison(error))
     }

@@ -6,7 +6,7 @@
 //! Rooms, in reading order: [`allocator`] (which pages are taken; bitmaps per region), [`pending`] (when a page
 //! becomes free), [`reserve`] (what is kept for a full disk), [`space_map`] and [`frame`] (the stored form),
 //! [`publication`] and [`draft`] (how a generation becomes durable), [`open`] (which generation is taken up), [`shrink`] (giving
-//! space back to the file system), [`ahead`] (reads that are asked for before they are needed), [`check`], [`data_file`], [`bitmap`], [`room`], [`runs`].
+//! space back to the file system), [`reads`], [`ahead`] (reads that are asked for before they are needed), [`check`], [`data_file`], [`bitmap`], [`room`], [`runs`].
 //!
 //! # The life of an extent
 //!
@@ -42,7 +42,6 @@
 //! when a region is first touched). [`Store::read`] takes none, [`Store::write`] only the file's, shared, which closing takes alone.
 #![allow(rustdoc::private_intra_doc_links, reason = "the headers are for readers of the source")]
 
-use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -50,7 +49,7 @@ use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, Ordering};
-use crate::base::{BlockPtr, Error, ErrorKind, Extent, Result, scratch};
+use crate::base::{BlockPtr, Error, ErrorKind, Extent, Result};
 use crate::format::Superblock;
 
 mod ahead;
@@ -64,6 +63,7 @@ mod frame;
 mod open;
 mod pending;
 mod publication;
+mod reads;
 mod reserve;
 mod room;
 mod runs;
@@ -74,18 +74,18 @@ pub use ahead::{Asked, Window};
 pub use check::StoredImage;
 pub use open::{DATA_FILE, Opened, StoreOptions};
 pub use publication::{Publication, SpaceChanges};
+pub use reads::ReadBuf;
 pub use shrink::{ShrinkLimits, Shrunk};
 
 use ahead::AskQueue;
 use allocator::Allocator;
 use data_file::DataFile;
 use frame::FrameKind;
+use reads::Scratches;
 use reserve::Pool;
 
 /// Most pages of one extent: 64 MiB.
 pub const EXTENT_PAGES_MAX: u32 = bitmap::REGION_PAGES;
-/// [`Store::read_with`] keeps memory up to this size per thread for its next call.
-const SCRATCH_BYTES_MAX: usize = 1 << 20;
 /// So far beyond the end of the file may lie what the log names: more than is written without a sync of the file.
 const UNSYNCED_PAGES_MAX: u64 = (1 << 40) / PAGE_BYTES;
 /// The reserve is not refilled from pieces smaller than this.
@@ -116,28 +116,7 @@ pub struct Store {
     turn: Mutex<()>,
     current: Mutex<Arc<Superblock>>,
     ask_queue: AskQueue,
-}
-
-/// Aligned memory and the part of it that was asked for; derefs to that part.
-#[derive(Debug, Clone)]
-pub struct ReadBuf {
-    buf: PageBuf,
-    range: Range<usize>,
-}
-
-impl ReadBuf {
-    /// Bytes that it takes.
-    pub fn memory_bytes(&self) -> usize {
-        self.buf.capacity()
-    }
-}
-
-impl Deref for ReadBuf {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.buf[self.range.clone()]
-    }
+    scratches: Scratches,
 }
 
 /// What a store has and does. Bytes and counts since opening, unless they are a state.
@@ -188,59 +167,7 @@ pub fn extent_of(block: BlockPtr) -> Extent {
     Extent { start: block.offset / PAGE_BYTES, pages: u64::from(block.stored).div_ceil(PAGE_BYTES) as u32 }
 }
 
-/// The page-aligned range around a byte range: its offset, its length, and the byte range in it.
-fn aligned(offset: u64, bytes: usize) -> (u64, usize, Range<usize>) {
-    let start = offset / PAGE_BYTES * PAGE_BYTES;
-    let within = (offset - start) as usize;
-    (start, within + bytes, within..within + bytes)
-}
-
 impl Store {
-    /// Reads `bytes` bytes at any `offset` of the data file.
-    ///
-    /// # Errors
-    /// `Corruption` when the range is outside the file, else what the storage reports.
-    pub fn read(&self, offset: u64, bytes: usize) -> Result<ReadBuf> {
-        let mut buf = self.buffer(offset, bytes, PageBuf::default())?;
-        self.fill(&mut buf, offset)?;
-        Ok(buf)
-    }
-
-    /// Memory for `bytes` bytes at `offset`: that of `old`, if it suffices.
-    fn buffer(&self, offset: u64, bytes: usize, old: PageBuf) -> Result<ReadBuf> {
-        self.data.check_range(offset, bytes as u64)?;
-        let (_, length, range) = aligned(offset, bytes);
-        let mut buf = old;
-        if buf.capacity() < length {
-            drop(buf);
-            buf = PageBuf::zeroed(length);
-        }
-        buf.set_len(length);
-        Ok(ReadBuf { buf, range })
-    }
-
-    /// Reads what begins at `offset` into its buffer.
-    fn fill(&self, buf: &mut ReadBuf, offset: u64) -> Result<()> {
-        self.data.read(&mut buf.buf, offset - buf.range.start as u64)
-    }
-
-    /// Reads like [`Store::read`] into memory that the thread reuses, and hands the bytes to `with`: the cheaper way when they
-    /// are decoded or decompressed at once.
-    ///
-    /// # Errors
-    /// As [`Store::read`], and what `with` returns.
-    pub fn read_with<T>(&self, offset: u64, bytes: usize, with: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
-        thread_local! {
-            static SCRATCH: std::cell::Cell<PageBuf> = std::cell::Cell::default();
-        }
-        let mut buf = self.buffer(offset, bytes, scratch::take(&SCRATCH))?;
-        let result = self.fill(&mut buf, offset).and_then(|()| with(&buf));
-        if buf.buf.capacity() <= SCRATCH_BYTES_MAX {
-            scratch::keep(&SCRATCH, buf.buf);
-        }
-        result
-    }
-
     /// Writes `buf`, padded to whole pages, at a page-aligned offset within an extent. Not durable before a sync or the
     /// next publication.
     ///

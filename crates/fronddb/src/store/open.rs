@@ -26,6 +26,7 @@ use super::ahead::AskQueue;
 use super::allocator::{Allocator, SLOT_PAGES};
 use super::data_file::DataFile;
 use super::frame::FrameKind;
+use super::reads::Scratches;
 use super::reserve::Reserve;
 use super::space_map::{self, Entry};
 use crate::base::page_buf::PageBuf;
@@ -270,6 +271,7 @@ impl Store {
             is_short: AtomicBool::new(false),
             turn: Mutex::new(()),
             ask_queue: AskQueue::default(),
+            scratches: Scratches::default(),
             current: Mutex::new(Arc::new(chosen)),
         };
         let damaged = slots.damaged.into_iter().map(|(_, error)| error).collect();

@@ -8,6 +8,7 @@
 //!
 //! A marker `[lower, upper)` with commit number `since` promises: no snapshot at or above `since` sees a
 //! row in the interval. A write into the interval takes the written key out of the marker: two are left, or the one below it where there are many.
+//! Markers that touch are joined where that makes none of them much younger ([`Pieces`]).
 //!
 //! How a scan makes a marker while others write:
 //! 1. it registers a *watch* from the key where it stands, in its direction, then checks that the active memtable is still
@@ -52,6 +53,14 @@ const WATCHES_MAX: usize = 64;
 struct Marker {
     upper: Vec<u8>,
     since: CommitNumber,
+    /// Of those that were joined to it the oldest one's `since`.
+    oldest: CommitNumber,
+}
+
+impl Marker {
+    fn new(upper: &[u8], since: CommitNumber) -> Marker {
+        Marker { upper: upper.to_vec(), since, oldest: since }
+    }
 }
 
 /// Where a scan goes.
@@ -248,22 +257,39 @@ impl DeadRanges {
             let end = if way == Way::Up { end.min(cut) } else { end.max(cut) };
             let fits = end.len() <= KEY_BYTES_MAX;
             match way {
-                Way::Up if fits && from.as_slice() < end => inner.add(from, Marker { upper: end.to_vec(), since }),
-                Way::Down if fits && end < from.as_slice() => inner.add(end.to_vec(), Marker { upper: from, since }),
+                Way::Up if fits && from.as_slice() < end => inner.add(from, Marker::new(end, since)),
+                Way::Down if fits && end < from.as_slice() => inner.add(end.to_vec(), Marker::new(&from, since)),
                 _ => {}
             }
         }
         self.show(&inner);
     }
 
-    /// The marker around `key` that a reader at `snapshot` may use.
+    /// What lies around `key` in markers that touch and that a reader at `snapshot` may use.
     pub fn around(&self, key: &[u8], snapshot: CommitNumber) -> Option<DeadRange> {
         if self.trees.load(Ordering::Acquire) & bit(tree_of(key)) == 0 {
             return None;
         }
         let inner = self.inner.lock();
         let (lower, marker) = inner.around(key).filter(|(_, marker)| marker.since <= snapshot)?;
-        Some(DeadRange { lower: lower.clone(), upper: marker.upper.clone(), since: marker.since })
+        let mut range = DeadRange { lower: lower.clone(), upper: marker.upper.clone(), since: marker.since };
+        let above = inner.markers.range::<[u8], _>((Bound::Included(marker.upper.as_slice()), Bound::Unbounded));
+        for (from, next) in above {
+            if *from != range.upper || next.since > snapshot {
+                break;
+            }
+            range.upper.clone_from(&next.upper);
+            range.since = range.since.max(next.since);
+        }
+        for (from, next) in inner.markers.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(lower.as_slice()))).rev()
+        {
+            if next.upper != range.lower || next.since > snapshot {
+                break;
+            }
+            range.lower.clone_from(from);
+            range.since = range.since.max(next.since);
+        }
+        Some(range)
     }
 }
 
@@ -301,12 +327,12 @@ impl Inner {
         let behind = [key, &[0]].concat();
         self.watches.iter_mut().for_each(|watch| watch.cut(key, Some(&behind)));
         let Some(lower) = lower else { return };
-        let Some(Marker { upper, since }) = self.remove(&lower) else { return };
+        let Some(marker) = self.remove(&lower) else { return };
         if lower.as_slice() < key {
-            self.insert(lower, Marker { upper: key.to_vec(), since });
+            self.insert(lower, Marker { upper: key.to_vec(), ..marker });
         }
-        if behind < upper && behind.len() <= KEY_BYTES_MAX && self.markers.len() < MARKERS_MAX {
-            self.insert(behind, Marker { upper, since });
+        if behind < marker.upper && behind.len() <= KEY_BYTES_MAX && self.markers.len() < MARKERS_MAX {
+            self.insert(behind, marker);
         }
     }
 
@@ -324,20 +350,76 @@ impl Inner {
         }
     }
 
-    /// Adds a marker. Those inside it are part of it; neighbours that it touches are joined with it.
-    fn add(&mut self, mut lower: Vec<u8>, mut marker: Marker) {
+    /// Adds a marker. What others have promised stays as it is where that is more; neighbours that promise about the same are joined.
+    fn add(&mut self, lower: Vec<u8>, marker: Marker) {
         let reach = (Bound::Unbounded, Bound::Included(marker.upper.as_slice()));
         let touched = self.markers.range::<[u8], _>(reach).rev().take_while(|(_, other)| other.upper >= lower);
         let touched: Vec<Vec<u8>> = touched.map(|(from, _)| from.clone()).collect();
-        for from in touched {
-            if let Some(other) = self.remove(&from) {
-                marker.since = marker.since.max(other.since);
-                marker.upper = marker.upper.max(other.upper);
-                lower = lower.min(from);
+        let upper = &marker.upper;
+        let (mut pieces, mut at) = (Pieces::default(), lower.clone());
+        for from in touched.into_iter().rev() {
+            let Some(other) = self.remove(&from) else { continue };
+            let shared = (&other.upper).min(upper);
+            pieces.push(&from, (&other.upper).min(&lower), &other);
+            pieces.push(&at, (&from).min(upper), &marker);
+            pieces.push((&from).max(&lower), shared, if other.since < marker.since { &other } else { &marker });
+            at = (&at).max(shared).clone();
+            pieces.push((&from).max(upper), &other.upper, &other);
+        }
+        pieces.push(&at, upper, &marker);
+        for (lower, marker) in pieces.join() {
+            self.insert(lower, marker);
+        }
+    }
+}
+
+/// Intervals of which markers are made, ascending.
+///
+/// A reader jumps over a marker only when its snapshot is not older than `since`. Where scan after scan adds to one end, as in a queue, a single
+/// marker would be younger than the snapshots of nearly all who read beside others. So neighbours are joined when what that makes of the older
+/// one is little beside its age: who is some commits behind misses the rows of ten times as many commits at most, or of 64.
+#[derive(Debug, Default)]
+struct Pieces(Vec<(Vec<u8>, Marker)>);
+
+/// Commits that are joined in any case, and how many times as many as the joined one is old.
+const JOINED_MIN: u64 = 63;
+const JOINED_AGES: u64 = 8;
+/// More pieces than this are joined to one: to jump from each to the next costs more than to find rows that few miss.
+const PIECES_MAX: usize = 32;
+
+impl Pieces {
+    /// `[lower, upper)`, if there is anything in it, with what a marker promises.
+    fn push(&mut self, lower: &Vec<u8>, upper: &Vec<u8>, marker: &Marker) {
+        if lower < upper {
+            self.0.push((lower.clone(), Marker { upper: upper.clone(), ..marker.clone() }));
+        }
+    }
+
+    fn join(self) -> Vec<(Vec<u8>, Marker)> {
+        let newest = self.0.iter().map(|(_, marker)| marker.since.0).max().unwrap_or_default();
+        let joined = join_if(self.0, |joined| {
+            let age = newest - joined.since.0;
+            joined.since.0 - joined.oldest.0 <= JOINED_MIN.max(age.saturating_mul(JOINED_AGES))
+        });
+        if joined.len() <= PIECES_MAX { joined } else { join_if(joined, |_| true) }
+    }
+}
+
+/// Joins each piece with those before it that it touches, where the whole `may_be`.
+fn join_if(pieces: Vec<(Vec<u8>, Marker)>, may_be: impl Fn(&Marker) -> bool) -> Vec<(Vec<u8>, Marker)> {
+    let mut joined: Vec<(Vec<u8>, Marker)> = Vec::with_capacity(pieces.len());
+    for (lower, marker) in pieces {
+        if let Some((_, last)) = joined.last_mut().filter(|(_, last)| last.upper == lower) {
+            let (since, oldest) = (last.since.max(marker.since), last.oldest.min(marker.oldest));
+            let whole = Marker { upper: marker.upper.clone(), since, oldest };
+            if may_be(&whole) {
+                *last = whole;
+                continue;
             }
         }
-        self.insert(lower, marker);
+        joined.push((lower, marker));
     }
+    joined
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The backlog of aborted ids and aborted steps, and when each may be forgotten. Pure bookkeeping.
 //!
 //! A message of an aborted writer may lie in a memtable that was active at the abort or before, or in a run whose
-//! footer lists the writer as unresolved. Once all those memtables are flushed and no such run is left, neither in
+//! description lists the writer as unresolved. Once all those memtables are flushed and no such run is left, neither in
 //! the root nor under a reader's hands, nobody can ask for the id again. What is tracked:
 //!
 //! * per id: the number of *runs* of the root that list it, and of *lingering* runs that have left the root but

@@ -20,7 +20,12 @@ fn kind<T>(result: Result<T>) -> Option<ErrorKind> {
 
 /// So little memory that most rows are spilled.
 fn tight() -> BulkOptions {
-    BulkOptions { memory_bytes: 64 << 10, temporary_dir: Some(PathBuf::from("/tmp/sort")), first_duplicate: false }
+    BulkOptions {
+        memory_bytes: 64 << 10,
+        temporary_dir: Some(PathBuf::from("/tmp/sort")),
+        first_duplicate: false,
+        passed_over_max: None,
+    }
 }
 
 fn key(number: u32) -> [u8; 4] {
@@ -177,6 +182,26 @@ fn a_load_whose_temporary_files_failed_cannot_go_on_without_what_they_held() {
     load(&txn, &tree, &mut || true).unwrap();
     txn.commit().unwrap();
     assert_loaded(&rows(&db, &tree));
+}
+
+#[test]
+fn to_find_a_tree_of_deleted_rows_empty_may_be_given_up_and_cancelled() {
+    let (_storage, db, tree) = fresh();
+    let writer = begin(&db);
+    (0..3000).for_each(|number| writer.put(&tree, &key(number), b"v").unwrap());
+    (0..3000).for_each(|number| writer.delete(&tree, &key(number)).unwrap());
+    writer.commit().unwrap();
+    let txn = begin(&db);
+    let briefly = BulkOptions { passed_over_max: Some(1000), ..tight() };
+    assert_eq!(kind(txn.bulk(&tree, &briefly)), Some(ErrorKind::InvalidArgument));
+    begin(&db).put(&tree, b"nothing is locked", b"").unwrap();
+    db.cancel(txn.id()).unwrap();
+    assert_eq!(kind(txn.bulk(&tree, &tight())), Some(ErrorKind::Cancelled));
+    let mut bulk = txn.bulk(&tree, &tight()).unwrap();
+    bulk.add(b"k", b"v").unwrap();
+    bulk.finish(&mut |_| true).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(rows(&db, &tree).len(), 1);
 }
 
 #[test]

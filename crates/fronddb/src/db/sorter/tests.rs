@@ -13,7 +13,7 @@ thread_local! {
 }
 
 fn sorter(storage: &MemoryStorage, budget: &MemoryBudget) -> Sorter {
-    Sorter::new(Arc::new(storage.clone()), Path::new("/tmp"), budget, 0)
+    Sorter::new(Arc::new(storage.clone()), Path::new("/tmp"), budget, 0, Arc::default())
 }
 
 /// Key, number, value.
@@ -42,12 +42,59 @@ proptest! {
             sorter.add(&key, &value)?;
             model.push((key, number as u64, value));
         }
-        prop_assert!(budget.used(Purpose::Work) == sorter.memory_bytes && sorter.data.capacity() <= sorter.memory_bytes);
+        prop_assert!(budget.used(Purpose::Work) <= sorter.memory_bytes && sorter.data.capacity() <= sorter.memory_bytes);
         let found = drain(sorter.finish()?)?;
         model.sort();
         prop_assert_eq!(found, model, "in the order of keys, and of those in the order in which they came");
         prop_assert_eq!((budget.used(Purpose::Work), storage.files().len()), (0, 0));
     }
+}
+
+#[test]
+fn memory_is_taken_as_rows_come() -> Result<()> {
+    const MEMORY: usize = 1 << 20;
+    let (storage, budget) = (MemoryStorage::new(), MemoryBudget::new(1 << 30));
+    let mut sorter = Sorter::new(Arc::new(storage), Path::new("/tmp"), &budget, MEMORY, Arc::default());
+    let (mut before, mut added) = (0, 0);
+    for number in 0..40_000u32 {
+        sorter.add(&number.wrapping_mul(2_654_435_761).to_be_bytes(), &[0; 40])?;
+        added += ROW_HEADER_BYTES + 44;
+        let held = budget.used(Purpose::Work);
+        assert!(held >= before && held <= (4 * added).clamp(MEMORY_BYTES_MIN, MEMORY), "held={held} added={added}");
+        assert!(sorter.data.capacity() + sorter.entries.capacity() * size_of::<Entry>() <= held);
+        before = held;
+    }
+    assert!(before == MEMORY && sorter.spilled_bytes() > 0);
+    assert!(drain(sorter.finish()?)?.is_sorted_by(|a, b| a.0 < b.0));
+    Ok(())
+}
+
+#[test]
+fn a_merge_of_spills_ends_when_it_is_to_stop() -> Result<()> {
+    let (storage, budget) = (MemoryStorage::new(), MemoryBudget::new(1 << 30));
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut sorter = Sorter::new(Arc::new(storage), Path::new("/tmp"), &budget, 0, stop.clone());
+    let mut number = 0u32;
+    let mut add = |sorter: &mut Sorter| {
+        number += 1;
+        sorter.add(&number.wrapping_mul(2_654_435_761).to_be_bytes(), &[0; 100])
+    };
+    while sorter.levels.first().is_none_or(|spills| spills.len() < FAN_IN - 1) {
+        add(&mut sorter)?;
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let mut added = 0;
+    let failed = loop {
+        added += 1;
+        match add(&mut sorter) {
+            Ok(()) => assert!(added < 10_000, "the next spill is merged with those before"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(failed.kind(), ErrorKind::Cancelled);
+    drop(sorter);
+    assert_eq!(budget.used(Purpose::Work), 0);
+    Ok(())
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! The plain uses of each call.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::harness::{create, data_path, dir, new_piece, open, options, publish, verify};
 use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, CommitNumber, ErrorKind, Extent, Lsn, RunId, TxnId};
 use crate::format::SuperblockBody;
-use crate::io::{DiskStorage, MemoryStorage, Storage};
+use crate::io::{CallClass, DiskStorage, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
 use crate::store::{EXTENT_PAGES_MAX, ShrinkLimits, SpaceChanges, Store, StoreOptions, Urgency, extent_of};
 
 fn bytes(out: &mut Vec<u8>, count: usize) -> crate::base::Result<()> {
@@ -41,6 +42,62 @@ fn what_the_body_says_comes_back() {
     assert_eq!(opened.store.superblock().body, body);
     assert_eq!(opened.superblocks.len(), 2);
     assert!(opened.damaged.is_empty());
+}
+
+#[test]
+fn what_long_reads_use_is_kept_for_all_threads_and_not_for_each() {
+    let (_, storage) = memory();
+    let store = create(&storage);
+    let extent = store.allocate(512, Urgency::Ordinary).unwrap();
+    store.write(extent, 0, &PageBuf::zeroed(512 * 4096)).unwrap();
+    let read = |bytes| store.read_with(extent.offset(), bytes, |read| Ok(read.len())).unwrap();
+    for bytes in [64 << 10, 2 << 20] {
+        assert_eq!((read(bytes), store.scratches.bytes()), (bytes, 0));
+    }
+    let ready = std::sync::Barrier::new(8);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                ready.wait();
+                (0..3).for_each(|_| _ = read(768 << 10));
+                ready.wait();
+            });
+        }
+    });
+    let kept = store.scratches.bytes();
+    assert!((768 << 10..=2 << 20).contains(&kept), "kept={kept}");
+    read(100 << 10);
+    assert_eq!(store.scratches.bytes(), kept, "the longer ones stay");
+}
+
+#[test]
+fn syncs_that_are_asked_for_during_one_share_the_next() {
+    const THREADS: u64 = 8;
+    let plan = FaultPlan::new();
+    let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(Arc::new(MemoryStorage::new()), plan.clone()));
+    let store = create(&storage);
+    let syncs = || {
+        plan.add(FaultRule::once(CallClass::Sync, 1, Fault::Hold));
+        let (before, asking) = (plan.calls(CallClass::Sync), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| store.sync().unwrap());
+            let _held = plan.wait_held();
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    asking.fetch_add(1, Ordering::SeqCst);
+                    store.sync().unwrap();
+                });
+            }
+            while asking.load(Ordering::SeqCst) < THREADS {
+                std::thread::yield_now();
+            }
+        });
+        plan.clear();
+        plan.calls(CallClass::Sync) - before
+    };
+    // Who comes to ask only when the first is over makes one of its own.
+    let fewest = (0..50).map(|_| syncs()).min().unwrap();
+    assert!(fewest <= 3, "syncs={fewest}");
 }
 
 #[test]

@@ -72,6 +72,11 @@ impl TreeCursor {
         self.passing.is_over()
     }
 
+    /// The key at which it did: from where it began to this one there is no visible row.
+    pub fn gave_up_at(&self) -> Option<&[u8]> {
+        self.gave_up().then_some(self.key.as_slice())
+    }
+
     /// Keys that the cursor has passed over because they had no visible row.
     pub fn rows_passed_over(&self) -> u64 {
         self.passing.keys

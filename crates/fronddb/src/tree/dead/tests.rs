@@ -147,6 +147,66 @@ fn neighbours_join() {
     assert_eq!(bounds(&dead, b"c", CommitNumber(9)), Some((b"b".to_vec(), b"k".to_vec())));
 }
 
+/// A queue, from which each scan finds some more dead keys behind those of the scans before.
+#[test]
+fn of_what_scan_after_scan_adds_to_a_reader_misses_the_newest_only() {
+    let dead = DeadRanges::default();
+    let key = |number: u64| number.to_be_bytes();
+    for number in 1..=10_000u64 {
+        let watch = dead.watch(Way::Up, &key(0), None).expect("room");
+        dead.end_watch(watch, Some((&key(number), CommitNumber(number))));
+        assert!(markers(&dead) <= 10, "{number}");
+    }
+    for behind in [0, 1, 10, 100, 1000] {
+        let (snapshot, mut at) = (CommitNumber(10_000 - behind), key(0).to_vec());
+        while let Some(range) = dead.around(&at, snapshot) {
+            assert_eq!(range.lower, at);
+            at = range.upper;
+        }
+        let reached = u64::from_be_bytes(at.try_into().expect("a key"));
+        let missed = if behind == 0 { 0 } else { 64.max(10 * behind) };
+        assert!((10_000u64.saturating_sub(missed)..=10_000 - behind).contains(&reached), "{behind}: {reached}");
+    }
+}
+
+#[test]
+fn markers_promise_what_was_promised_of_each_key_and_no_more() {
+    const KEYS: u8 = 40;
+    for seed in 0..200 {
+        let mut random = Random(seed);
+        let dead = DeadRanges::default();
+        // By key: the lowest snapshot that does not see it, of all that was told.
+        let mut told: Vec<Option<u64>> = vec![None; usize::from(KEYS)];
+        let mut now = 0;
+        for _ in 0..60 {
+            now += 1 + random.below(200);
+            let (one, other) = (random.below(u64::from(KEYS)) as u8, random.below(u64::from(KEYS)) as u8);
+            let (lower, upper) = (one.min(other), one.max(other));
+            if random.below(3) == 0 {
+                write(&dead, &[&[one]]);
+                told[usize::from(one)] = None;
+            } else if lower < upper {
+                let since = now - random.below(now);
+                let watch = dead.watch(Way::Up, &[lower], None).expect("room");
+                dead.end_watch(watch, Some((&[upper], CommitNumber(since))));
+                for known in &mut told[usize::from(lower)..usize::from(upper)] {
+                    *known = Some(known.map_or(since, |known| known.min(since)));
+                }
+            }
+            let inner = dead.inner.lock();
+            for (key, known) in (0..KEYS).zip(&told) {
+                let marker = inner.around(&[key]).map(|(_, marker)| marker.since.0);
+                assert_eq!(marker.is_some(), known.is_some(), "seed={seed} key={key}");
+                assert!(marker >= *known, "seed={seed} key={key}: {marker:?} promises more than {known:?}");
+            }
+            let ends: Vec<_> =
+                inner.markers.iter().map(|(lower, marker)| (lower.clone(), marker.upper.clone())).collect();
+            assert!(ends.iter().all(|(lower, upper)| lower < upper));
+            assert!(ends.windows(2).all(|pair| pair[0].1 <= pair[1].0), "none lies in another");
+        }
+    }
+}
+
 #[test]
 fn a_watch_reaches_no_further_than_its_scan() {
     for (way, from, bound, end) in [(Way::Up, b"c", b"m", b"z"), (Way::Down, b"m", b"c", b"a")] {
