@@ -44,7 +44,7 @@ A database is a directory, opened by one process at a time. Keys and values are 
 text with escapes (\\n, \\t, \\\\, \\xNN) unless --encoding says otherwise.
 
 Exit codes: 0 done · 1 the answer is no: key absent, damage found, plug test failed · 2 wrong usage · 3 bad line in the
-input · 4 cannot read the input or write the output · from 11 on, 10 + the engine's status code: 15 invalid argument,
+input · 4 cannot read the input or write the output · from 11 on, 10 + the engine's status code: 14 key exists, 15 invalid argument,
 16 not found, 18 already open, 19 disk full, 20 i/o error, 21 damaged data, 22 newer format, 23 poisoned, 26 bug ·
 141 nobody reads the output any more.";
 

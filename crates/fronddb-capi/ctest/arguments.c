@@ -92,6 +92,7 @@ static void null_handles(void)
   WRONG(frond_txn_begin(NULL, NULL, &txn));
   CHECK(frond_txn_id(NULL) == 0);
   WRONG(frond_txn_commit(NULL));
+  WRONG(frond_txn_commit_with(NULL, FROND_DURABILITY_SYNC));
   WRONG(frond_txn_rollback(NULL));
   WRONG(frond_txn_prepare(NULL, xid, FROND_DURABILITY_SYNC));
   WRONG(frond_txn_release_unwritten(NULL));

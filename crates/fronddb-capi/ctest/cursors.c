@@ -69,10 +69,12 @@ static void giving_up(frond_db *db)
   options.flags = FROND_CURSOR_GIVE_UP;
   OK(frond_cursor_open(txn, tree, &options, &cursor));
   CHECK(!frond_cursor_gave_up(cursor) && !frond_cursor_gave_up(NULL));
+  CHECK(frond_cursor_gave_up_at(cursor).data == NULL && frond_cursor_gave_up_at(NULL).data == NULL);
   OK(frond_cursor_move(cursor, FROND_MOVE_LAST, none(), &row));
   CHECK(is(row.key, "z") && !frond_cursor_gave_up(cursor));
   OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
   CHECK(row.key.data == NULL && frond_cursor_gave_up(cursor));
+  CHECK(is(frond_cursor_gave_up_at(cursor), "key1000"));
   OK(frond_cursor_move(cursor, FROND_MOVE_NEXT, none(), &row));
   CHECK(row.key.data == NULL && frond_cursor_gave_up(cursor));
   frond_cursor_close(cursor);

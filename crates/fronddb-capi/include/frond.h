@@ -8,7 +8,7 @@
  *   4 trees                             9 update programs          14 databases that nobody has open
  *   5 transactions, savepoints         10 two-phase commit
  *
- * C99 and C++11. Link with libfronddb.a (and -lpthread -lm -ldl -lgcc_s) or libfronddb.so.
+ * C99 and C++11. Link with libfronddb.a (and -lgcc_s -lutil -lrt -lpthread -lm -ldl) or libfronddb.so.
  * A guide with an example is docs/c-api.md. SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * CONVENTIONS
@@ -368,6 +368,8 @@ frond_status frond_txn_set_lock_wait_ms(frond_txn *txn, int64_t lock_wait_ms);
 /* Makes everything visible and durable as asked, and ends the handle, whatever the status. Time does not depend on the
  * number of rows. FROND_POISONED: whether the commit survives shows after opening again. */
 frond_status frond_txn_commit(frond_txn *txn);
+/* The same, durable as asked now, whatever the transaction was begun with: for who learns only in the end what it has written. */
+frond_status frond_txn_commit_with(frond_txn *txn, frond_durability durability);
 /* Undoes everything and ends the handle, whatever the status. Time does not depend on the number of rows. */
 frond_status frond_txn_rollback(frond_txn *txn);
 
@@ -514,6 +516,9 @@ frond_status frond_cursor_row(const frond_cursor *cursor, frond_row *row);
 bool frond_cursor_is_peeked(const frond_cursor *cursor);
 /* Whether it has given up (FROND_CURSOR_GIVE_UP): it stays at no row. */
 bool frond_cursor_gave_up(const frond_cursor *cursor);
+/* The key at which it did: from where it began to this one there is no row that it sees. data NULL where it has not given up. Lent until the cursor
+ * is moved or closed. */
+frond_slice frond_cursor_gave_up_at(const frond_cursor *cursor);
 /* Locks the row that it is at and reads it again as it is now; row->key.data is NULL when it is gone, or held by
  * another and skipped: the cursor is then between its neighbours. row may be NULL. */
 frond_status frond_cursor_lock_row(frond_cursor *cursor, frond_lock_mode mode, int64_t wait_ms, frond_row *row);
@@ -665,7 +670,9 @@ frond_status frond_db_write_batch(frond_db *db, const frond_batch *batch, const 
  * written in key order, without locks or lookups for each row: a large load into a tree that was never written to as leaves
  * at once (a graft), else through the log. A rollback or a crash before the commit undoes them in constant time, as always. */
 enum {
-  FROND_BULK_FIRST_DUPLICATE = 1 /* of keys added twice, the first that came again is told; without it, the lowest */
+  FROND_BULK_FIRST_DUPLICATE = 1, /* of keys added twice, the first that came again is told; without it, the lowest */
+  FROND_BULK_GIVE_UP = 2          /* a tree of which the first row lies behind more than 1,000 keys without one (deleted, rolled back) counts
+                                   * as one with rows: they need not be passed over to say that it is empty */
 };
 
 typedef struct frond_bulk_options {
@@ -687,9 +694,10 @@ typedef struct frond_bulk_progress {
 typedef bool (*frond_bulk_progress_fn)(void *context, const frond_bulk_progress *progress);
 
 /* Begins a load and locks the whole tree. options may be NULL. FROND_INVALID_ARGUMENT when the tree has rows: nothing is locked then, unless another
- * transaction was about to write such rows, or has written them while the lock was waited for; lock errors. */
+ * transaction was about to write such rows, or has written them while the lock was waited for; lock errors, FROND_CANCELLED. */
 frond_status frond_bulk_begin(frond_txn *txn, const frond_tree *tree, const frond_bulk_options *options,
                               frond_bulk **bulk);
+/* FROND_NO_SPACE and FROND_IO of the temporary files, FROND_CANCELLED: the load can only be freed then. */
 frond_status frond_bulk_add(frond_bulk *bulk, frond_slice key, frond_slice value);
 /* Writes all rows. FROND_KEY_EXISTS when a key was added twice: *duplicate (may be NULL) is then the row that came again,
  * of the lowest such key or the first of all, lent until frond_bulk_free, and otherwise none; FROND_CANCELLED when progress
@@ -746,11 +754,13 @@ frond_status frond_program_decode(frond_slice program, frond_list **list, const 
 
 /* Gives back the locks of keys that the transaction has not written: shared ones, and exclusive ones of points and
  * ranges but for the keys in them that it has changed. For one that is about to be prepared, which may wait for long.
- * After frond_txn_delete_range all stay, and so do those beyond a million keys, or half a second. After an error all stay. */
+ * After frond_txn_delete_range, or where it has created, dropped or changed trees, all stay; so do those beyond a
+ * million keys or half a second, and ranges once 65,536 written keys were found in them. After an error all stay. */
 frond_status frond_txn_release_unwritten(frond_txn *txn);
 /* First phase: from now on the transaction survives crashes, with its locks, until one of the functions below decides
  * it. As durable on return as asked: with less than FROND_DURABILITY_SYNC a crash may lose it, as it may lose a commit.
- * Ends the handle, whatever the status; after an error it is rolled back. FROND_KEY_EXISTS when the id is in use. */
+ * Ends the handle, whatever the status; after an error it is rolled back. FROND_KEY_EXISTS when the id is in use.
+ * What fails as FROND_POISONED may have reached the log: then the next opening finds it prepared. */
 frond_status frond_txn_prepare(frond_txn *txn, frond_slice xid, frond_durability durability);
 /* Second phase. FROND_NOT_FOUND when no such transaction waits. Until the commit is durable, a restart may find the
  * transaction prepared again: less than FROND_DURABILITY_SYNC is for who keeps the decision elsewhere until
@@ -857,8 +867,8 @@ typedef struct frond_tree_info {
 typedef struct frond_txn_info {
   uint64_t id;  /* for frond_db_cancel; 0 for prepared ones, which have no session */
   uint64_t txn; /* its id in the database, once it has written or locked; 0 before */
-  frond_isolation isolation;
-  uint32_t prepared; /* 1 when it is */
+  frond_isolation isolation; /* this, age_ms and messages: of open ones; of a prepared one repeatable read, 0 and 0 */
+  uint32_t prepared;         /* 1 when it is */
   uint64_t age_ms;
   uint64_t messages; /* that it has written */
 } frond_txn_info;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use engine::{Bulk, BulkOptions, BulkProgress, Error};
 
 use crate::border::{Bytes, Out, Status, Text, check_flags, check_reserved, enter, guard, need};
-use crate::constants::FROND_BULK_FIRST_DUPLICATE;
+use crate::constants::{FROND_BULK_FIRST_DUPLICATE, FROND_BULK_GIVE_UP, FROND_CURSOR_KEYS_BEFORE_GIVING_UP};
 use crate::transaction::frond_txn;
 use crate::tree::frond_tree;
 use crate::types::{c_structs, frond_row};
@@ -45,9 +45,11 @@ pub extern "C" fn frond_bulk_begin(
             let bytes = options.memory_bytes;
             engine.memory_bytes = usize::try_from(bytes)
                 .map_err(|_| Error::invalid(format!("option out of range, memory_bytes={bytes}")))?;
-            check_flags(options.flags, FROND_BULK_FIRST_DUPLICATE)?;
+            check_flags(options.flags, FROND_BULK_FIRST_DUPLICATE | FROND_BULK_GIVE_UP)?;
             check_reserved(options.reserved)?;
             engine.first_duplicate = options.flags & FROND_BULK_FIRST_DUPLICATE != 0;
+            let gives_up = options.flags & FROND_BULK_GIVE_UP != 0;
+            engine.passed_over_max = gives_up.then_some(FROND_CURSOR_KEYS_BEFORE_GIVING_UP);
             if options.temporary_dir.get_some().is_some() {
                 engine.temporary_dir = Some(PathBuf::from(options.temporary_dir.get("temporary_dir")?));
             }

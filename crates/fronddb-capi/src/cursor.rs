@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use engine::{Cursor, CursorOptions, Result, Sees};
 
-use crate::border::{Bytes, Out, Status, check_flags, enter, guard, need, unknown};
+use crate::border::{Bytes, Out, Status, check_flags, enter, frond_slice, guard, need, unknown};
 use crate::constants::*;
 use crate::transaction::frond_txn;
 use crate::tree::frond_tree;
@@ -202,6 +202,11 @@ pub extern "C" fn frond_cursor_row(cursor: Option<&frond_cursor>, row: Out<'_, f
 #[unsafe(no_mangle)]
 pub extern "C" fn frond_cursor_is_peeked(cursor: Option<&frond_cursor>) -> bool {
     guard("frond_cursor_is_peeked", || cursor.is_some_and(|cursor| cursor.inner.is_peeked()))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_cursor_gave_up_at(cursor: Option<&frond_cursor>) -> frond_slice {
+    guard("frond_cursor_gave_up_at", || frond_slice::lend_some(cursor.and_then(|cursor| cursor.inner.gave_up_at())))
 }
 
 #[unsafe(no_mangle)]

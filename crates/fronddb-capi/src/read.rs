@@ -1,6 +1,6 @@
 //! Reading by key. Values are lent by the transaction's handle, so that a read of a cached block copies nothing.
 
-use engine::{Locked, Result, Value, Wait};
+use engine::{Locked, Value, Wait};
 
 use crate::border::{Bytes, Out, Status, array, enter, frond_slice, need, null, unknown};
 use crate::constants::FROND_WAIT_SKIP;
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn frond_txn_get_many(
             return Err(null("values"));
         }
         // The keys may be what the last read lent, so that is kept to the end.
-        let found = keys.iter().map(|key| txn.inner.get(&tree.inner, key.get()?)).collect::<Result<Vec<_>>>()?;
+        let found = txn.inner.get_many(&tree.inner, keys.iter().map(|key| key.get()))?;
         let present: Vec<bool> = found.iter().map(Option::is_some).collect();
         (txn.value, txn.values) = (None, found.into_iter().flatten().collect());
         let mut lent = txn.values.iter();

@@ -4,7 +4,7 @@ use engine::{Isolation, Savepoint, Transaction, TxnOptions, Value};
 
 use crate::border::{Out, Status, enter, guard, need};
 use crate::database::frond_db;
-use crate::types::{frond_txn_options, lock_timeout};
+use crate::types::{durability, frond_txn_options, lock_timeout};
 
 /// The handle, with what it lends.
 pub struct frond_txn {
@@ -68,6 +68,11 @@ pub extern "C" fn frond_txn_set_lock_wait_ms(txn: Option<&mut frond_txn>, lock_w
 #[unsafe(no_mangle)]
 pub extern "C" fn frond_txn_commit(txn: Option<Box<frond_txn>>) -> Status {
     enter("frond_txn_commit", || need(txn, "txn")?.inner.commit())
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn frond_txn_commit_with(txn: Option<Box<frond_txn>>, number: u32) -> Status {
+    enter("frond_txn_commit_with", || need(txn, "txn")?.inner.commit_with(durability(number)?))
 }
 
 #[unsafe(no_mangle)]

@@ -44,7 +44,7 @@ Examples:
   gzip -dc big.csv.gz | frond load demo --tree big --create --no-header
 
 Rows are committed durably in transactions of --batch bytes. When a line is wrong, the message names it, nothing of its
-transaction is stored, and all transactions before it are: mend the line and load again.")]
+transaction is stored, and all transactions before it are: mend the line and load again (with `--if-exists replace` or `keep`).")]
 pub(crate) struct Load {
     #[command(flatten)]
     target: Target,

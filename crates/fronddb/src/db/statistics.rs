@@ -57,7 +57,7 @@ macro_rules! statistics {
             pub read: Distribution,
             /// Time that writers were slowed or stopped by admission.
             pub stall: Distribution,
-            /// Time of syncs of the log, and of writes that were durable when they returned; only count, sum and largest.
+            /// Time of syncs of the log, and of writes that were durable when they returned.
             pub log_sync: Distribution,
         }
 

@@ -1,4 +1,4 @@
-//! Files, behind two small traits with four implementations.
+//! Files, behind three small traits with four implementations.
 //!
 //! Owns every call to the operating system that touches files. What a file *means* is for `store` and `log`.
 //!
