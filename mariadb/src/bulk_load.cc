@@ -51,7 +51,7 @@ frond_status Bulk_load::begin(frond_txn *txn, const std::vector<Target> &targets
   frond_bulk_options options= {};
   options.temporary_dir= directory.empty() ? nullptr : directory.c_str();
   told_duplicates= duplicates;
-  options.flags= duplicates == Duplicates::first ? FROND_BULK_FIRST_DUPLICATE : 0;
+  options.flags= FROND_BULK_GIVE_UP | (duplicates == Duplicates::first ? FROND_BULK_FIRST_DUPLICATE : 0);
   options.memory_bytes= std::clamp(cache_bytes() / MEMORY_PART / trees, MEMORY_BYTES_MIN, memory_max);
   for (const Target &target : targets) {
     frond_bulk *bulk;

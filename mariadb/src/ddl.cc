@@ -6,6 +6,9 @@
    SPDX-License-Identifier: GPL-2.0-or-later */
 #include "ddl.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <mysql/service_thd_alloc.h>
 
 #include <algorithm>
@@ -75,12 +78,6 @@ bool is_aside(const std::string &name)
   return name.find("/#sql-exchange-") != std::string::npos || name.find("/#sql-backup-") != std::string::npos;
 }
 
-/* Where the name of a partition begins, with the mark that the server writes into no other name; a '#' of the user's is written otherwise. */
-size_t partition_mark(const std::string &name)
-{
-  return std::min(name.find("#P#"), name.find("#p#"));
-}
-
 bool is_partition(const std::string &name)
 {
   return partition_mark(name) != std::string::npos;
@@ -100,6 +97,23 @@ bool is_clustering(const KEY &key)
 } // namespace
 
 namespace frond {
+
+size_t partition_mark(const std::string &name)
+{
+  return std::min(name.find("#P#"), name.find("#p#"));
+}
+
+frond_status commit_ddl(frond_txn *txn)
+{
+  const bool was_sound= frond_db_poisoned(database) == FROND_OK;
+  const frond_status status= frond_txn_commit(txn);
+  if (likely(status == FROND_OK) || !was_sound || frond_db_poisoned(database) == FROND_OK)
+    return status;
+  sql_print_error("FROND: the server is killed, so that its next start decides by its log of DDL statements about one whose commit failed: %s",
+                  last_message());
+  kill(getpid(), SIGKILL);
+  return status;
+}
 
 bool is_temporary(const std::string &name)
 {
@@ -207,7 +221,7 @@ void drop_kept()
 static frond_status drop_later(const std::string &name)
 {
   std::string hidden= temporary_prefix;
-  frond_status status= in_transaction([&](frond_txn *txn) {
+  auto hide= [&](frond_txn *txn) {
     Table_definition definition;
     frond_status known= read_definition(txn, name, &definition);
     if (known != FROND_OK)
@@ -215,7 +229,8 @@ static frond_status drop_later(const std::string &name)
     hidden+= "dropped-" + std::to_string(definition.table_id);
     uint64_t table_id;
     return rename_trees(txn, name, hidden, &table_id);
-  });
+  };
+  frond_status status= in_ddl_transaction(hide, FROND_WAIT_DEFAULT);
   if (status == FROND_OK)
     drop_temporary(hidden);
   return status;
@@ -238,13 +253,11 @@ int drop_table(THD *thd, const char *path)
     frond_status status= drop_trees(txn, name, &gone);
     return status == FROND_NOT_FOUND ? drop_lost_partitions(txn, name, &gone) : status;
   };
-  /* Where another table has taken its place the server does not go back; nor where it has removed its list of partitions to drop the table: nobody
-     hurries that. */
-  const bool replaced= is_aside(name) || (thd && thd_sql_command(thd) == SQLCOM_ALTER_TABLE);
-  frond_status status= replaced           ? in_transaction(drop, FROND_WAIT_NONE)
-                       : is_partition(name) ? in_transaction(drop)
-                                          : in_ddl_transaction(thd, drop, ddl_durability(name));
-  if (status == FROND_LOCK_TIMEOUT && (replaced || is_partition(name)))
+  /* Where another table has taken its place the server does not go back; nor in its recovery, of which the rest would be left undone; nor where
+     it has removed its list of partitions to drop the table. So such a one is not waited for. */
+  const bool must_go= !mysqld_server_started || is_aside(name) || is_partition(name) || (thd && thd_sql_command(thd) == SQLCOM_ALTER_TABLE);
+  frond_status status= must_go ? in_ddl_transaction(drop, FROND_WAIT_NONE) : in_ddl_transaction(thd, drop, ddl_durability(name));
+  if (status == FROND_LOCK_TIMEOUT && must_go)
     status= drop_later(name);
   if (status == FROND_OK)
     trees_went(gone);
@@ -430,7 +443,7 @@ bool ha_frond::drops_partition(THD *thd) const
   const char *own= share->name.c_str() + mark + 3;
   List_iterator<partition_element> partitions(table->part_info->partitions);
   while (const partition_element *partition= partitions++) {
-    char name[FN_LEN];
+    char name[FN_REFLEN];
     const size_t length= tablename_to_filename(partition->partition_name, name, sizeof name);
     if (partition->part_state == PART_TO_BE_DROPPED && strncasecmp(own, name, length) == 0 &&
         (own[length] == 0 || strncasecmp(own + length, "#SP#", 4) == 0))

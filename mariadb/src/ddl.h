@@ -44,25 +44,40 @@ template <typename Use> bool for_each_readable_tree(const std::string &prefix, U
   return true;
 }
 
+/* Commits what a DDL statement has changed durably. Where the log fails in this very moment nobody knows whether the change survives, and the
+   server would go back to what was before, and close its own log of DDL statements: then it is killed, and its next start finds out by that log. */
+frond_status commit_ddl(frond_txn *txn);
+
 /* A transaction by itself of the DDL statement that `thd` runs: it waits for locks as long as the statement says, and KILL
-   ends the wait. While the server starts nobody says and nobody kills. */
+   ends the wait. While the server starts nobody says and nobody kills, nor decides about the branch that would be waited for: it does not wait. */
 template <typename Work>
 frond_status in_ddl_transaction(THD *thd, Work work, frond_durability durability= FROND_DURABILITY_DEFAULT)
 {
   Session *session= thd && mysqld_server_started ? Session::of(thd) : nullptr;
   frond_txn_options options= {};
   options.durability= durability;
-  options.lock_wait_ms= session ? lock_wait_ms(thd) : FROND_WAIT_DEFAULT;
-  return in_transaction(options, [session, &work](frond_txn *txn) {
+  options.lock_wait_ms= session ? lock_wait_ms(thd) : mysqld_server_started ? FROND_WAIT_DEFAULT : FROND_WAIT_NONE;
+  auto heard_work= [session, &work](frond_txn *txn) {
     Killable heard(session, txn);
     return work(txn);
-  });
+  };
+  return in_transaction(options, heard_work, durability == FROND_DURABILITY_NONE ? frond_txn_commit : commit_ddl);
+}
+
+/* The same, which waits so long, whoever runs it. */
+template <typename Work> frond_status in_ddl_transaction(Work work, int64_t lock_wait_ms)
+{
+  frond_txn_options options= {};
+  options.lock_wait_ms= lock_wait_ms;
+  return in_transaction(options, work, commit_ddl);
 }
 
 /* Whether a tree is of a table that one session alone sees. */
 bool is_temporary(const std::string &name);
 /* Whether it is the one of the rows. */
 bool is_temporary_table(const std::string &name);
+/* Where the name of a partition begins, with the mark that the server writes into no other name; a '#' of the user's is written otherwise. */
+size_t partition_mark(const std::string &name);
 /* How durable it is that a table comes or goes. A temporary one goes with the server, however it ends: what a crash brings back of
    it is dropped at the next start. */
 frond_durability ddl_durability(const std::string &name);

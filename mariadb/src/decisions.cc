@@ -6,6 +6,7 @@
 #include "decisions.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -140,8 +141,13 @@ void keep_undone_decision(frond_status status, const std::string &xid, bool comm
     return;
   }
   note_decision(status, xid, commits);
-  sql_print_error("FROND: a prepared transaction could not be %s, which is tried again; until then its rows stay locked, and a restart "
-                  "needs the binary logs: %s", commits ? "committed" : "rolled back", why.c_str());
+  XID id;
+  const bool by_user= !decode_xid(frond_bytes(xid.data(), xid.size()), &id) || !id.get_my_xid();
+  const char *restart= by_user       ? "a restart lists it in XA RECOVER"
+                       : opt_bin_log ? "a restart needs the binary logs"
+                                     : "a restart rolls it back, because there is no binary log";
+  sql_print_error("FROND: a prepared transaction could not be %s, which is tried again; until then its rows stay locked, and %s: %s",
+                  commits ? "committed" : "rolled back", restart, why.c_str());
 }
 
 void retry_decisions()
@@ -188,23 +194,44 @@ bool make_last_decisions()
 namespace {
 
 std::mutex staying;
-bool stays= false;                    /* this and the next two: under the latch */
-uint branches_begun= 0;               /* are being prepared */
-enum_plugin_load_option load_option;  /* while it stays: what the plugin was loaded with */
+bool stays= false;       /* this and the next two: under the latch */
+uint branches_begun= 0;  /* are being prepared */
+std::map<st_plugin_int *, enum_plugin_load_option> held; /* while they stay: what each plugin of the library was loaded with */
+
+/* Under LOCK_plugin. */
+void hold(st_plugin_int *plugin)
+{
+  if (held.emplace(plugin, plugin->load_option).second)
+    plugin->load_option= PLUGIN_FORCE_PLUS_PERMANENT;
+}
+
+/* UNINSTALL SONAME goes on with the others where one is refused. */
+my_bool hold_table(THD *, plugin_ref plugin, void *engine)
+{
+  mysql_mutex_lock(&LOCK_plugin);
+  if (plugin_dlib(plugin) == static_cast<st_plugin_int *>(engine)->plugin_dl)
+    hold(plugin_ref_to_int(plugin));
+  mysql_mutex_unlock(&LOCK_plugin);
+  return 0;
+}
 
 /* Under the latch. The server looks at this under its own, and has marked a plugin that it uninstalls before it lets go. False: it has. */
 bool stay(bool must)
 {
+  st_plugin_int *engine= hton2plugin[hton->slot];
   mysql_mutex_lock(&LOCK_plugin);
-  st_plugin_int *plugin= hton2plugin[hton->slot];
-  if (must != stays) {
-    if (must)
-      load_option= plugin->load_option;
-    plugin->load_option= must ? PLUGIN_FORCE_PLUS_PERMANENT : load_option;
-    stays= must;
+  const bool is_ready= engine->state == PLUGIN_IS_READY, has_changed= must != stays;
+  stays= must;
+  if (must) {
+    hold(engine);
+  } else {
+    for (const auto &one : held)
+      one.first->load_option= one.second;
+    held.clear();
   }
-  const bool is_ready= plugin->state == PLUGIN_IS_READY;
   mysql_mutex_unlock(&LOCK_plugin);
+  if (must && has_changed)
+    plugin_foreach_with_mask(nullptr, hold_table, MYSQL_INFORMATION_SCHEMA_PLUGIN, PLUGIN_IS_READY, engine);
   return is_ready;
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "status.h"
+#include "variables.h"
 
 namespace frond {
 
@@ -59,8 +60,18 @@ int statement_error(THD *thd, frond_status status)
   } else if (status == FROND_LOCK_TIMEOUT) {
     /* No handler in a function or trigger may go on from it: the server takes back no half of a statement there. */
     thd->mark_transaction_to_rollback(false);
+  } else if (status == FROND_CANCELLED && thd_kill_level(thd) == THD_IS_NOT_KILLED) {
+    /* The server says why a statement was killed; of one that was not it would say that all went well. */
+    my_error(ER_QUERY_INTERRUPTED, MYF(0));
   }
   return handler_error(status);
+}
+
+int temporary_space_error()
+{
+  sql_print_warning("FROND: the directory of temporary files has no room, directory=%s: %s", tmp_dir().c_str(), last_message());
+  my_error(ER_TEMP_FILE_WRITE_FAILURE, MYF(0));
+  return HA_ERR_ABORTED_BY_USER;
 }
 
 const char *last_message()

@@ -255,7 +255,7 @@ int ha_frond::info(uint flag)
 {
   if (flag & HA_STATUS_VARIABLE) {
     uint64_t count, data_bytes, index_bytes;
-    share->statistics(ha_thd()->start_utime * 1000, &count, &data_bytes, &index_bytes);
+    share->statistics(ha_thd()->start_utime * 1000, flag & (HA_STATUS_TIME | HA_STATUS_OPEN), &count, &data_bytes, &index_bytes);
     /* The optimizer takes 0 for a fact. It asks without these flags; who asks with them counts (history partitions). */
     stats.records= count == 0 && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN)) ? 1 : count;
     stats.deleted= 0;
@@ -302,6 +302,11 @@ int ha_frond::write_failure(frond_status status)
   return status == FROND_INVALID_ARGUMENT && writes.too_long() ? HA_ERR_TO_BIG_ROW : failure(status);
 }
 
+int ha_frond::load_failure(frond_status status)
+{
+  return status == FROND_NO_SPACE && !tmp_dir().empty() ? temporary_space_error() : write_failure(status);
+}
+
 /* Whether a locking walk over an index locks the entries, and the gaps between them. Below REPEATABLE READ the lock of the row is
    enough: its entries change only under it. */
 bool ha_frond::locks_entries(uint index) const
@@ -329,6 +334,13 @@ bool ha_frond::looks_before_write(key_part_map parts, enum ha_rkey_function find
     return find == HA_READ_KEY_EXACT;
   return key.without_overlaps && find == HA_READ_AFTER_KEY && !in_range &&
          parts == make_prev_keypart_map(key.user_defined_key_parts - 1);
+}
+
+/* Where the server reads what may overlap a row that it is about to write. */
+const uchar *ha_frond::overlap_record() const
+{
+  const handler *whole= table->file;
+  return whole->lookup_buffer ? whole->lookup_buffer + table_share->max_unique_length + table_share->null_fields : nullptr;
 }
 
 /* Below REPEATABLE READ a search that finds nothing keeps nobody away. This does, from all that begins as the tuple, until the
@@ -495,6 +507,8 @@ int ha_frond::start_stmt(THD *thd, thr_lock_type lock_type)
     lock_mode= FROND_LOCK_EXCLUSIVE;
   else
     lock_mode= plain ? static_cast<frond_lock_mode>(FROND_LOCK_NONE) : stored_lock_mode;
+  /* A function's tables were stored with the strongest type of all its statements. */
+  skip_locked= lock_type == TL_WRITE_SKIP_LOCKED || lock_type == TL_READ_SKIP_LOCKED;
   if (locking() || lock_type >= TL_WRITE_ALLOW_WRITE)
     session->may_lock_rows();
   if (is_sequence())
@@ -564,7 +578,7 @@ void ha_frond::shrink_buffers()
   first_pass.shrink();
   writes.shrink();
   for (Bytes *buffer : {&search_key, &search_end, &range_end, &row_memory, &restored_memory, &primary_key, &primary_tuple, &new_primary_key,
-                        &compare_key, &compare_other, &place, &other_place, &walked_key, &compared, &compared_restore})
+                        &compare_key, &compare_other, &place, &other_place, &walked_key, &compared, &compared_restore, &record_before})
     buffer->shrink();
 }
 
@@ -780,7 +794,10 @@ int ha_frond::run_sequence_writes()
 {
   frond_txn_options options= {};
   options.isolation= FROND_ISOLATION_READ_COMMITTED;
-  options.durability= commit_durability(ha_thd());
+  /* The row of a new one comes after the server has closed its log of DDL statements. */
+  options.durability= table_share->tmp_table != NO_TMP_TABLE                ? frond_durability{FROND_DURABILITY_NONE}
+                      : thd_sql_command(ha_thd()) == SQLCOM_CREATE_SEQUENCE ? frond_durability{FROND_DURABILITY_SYNC}
+                                                                            : commit_durability(ha_thd());
   frond_txn *alone;
   frond_status status= frond_txn_begin(database, &options, &alone);
   if (status != FROND_OK)
@@ -820,9 +837,13 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
   if (status == FROND_OK)
     wrote_row();
   if (status == FROND_OK && share->build.load(std::memory_order_acquire)) {
+    uint64_t rest= 0;
     std::shared_lock<std::shared_mutex> guard(share->build_latch);
     if (Index_build *build= share->build.load(std::memory_order_relaxed))
-      build->touch(table, rows, primary_codec(), old_record, primary_key, new_record, new_primary_key);
+      rest= build->touch(table, rows, primary_codec(), old_record, primary_key, new_record, new_primary_key);
+    guard.unlock();
+    if (rest > 0)
+      my_sleep(rest / 1000);
   }
   return write_failure(status);
 }
@@ -830,7 +851,7 @@ int ha_frond::run_writes(const uchar *old_record, const uchar *new_record)
 /* A row has come, has changed or has gone. */
 void ha_frond::wrote_row()
 {
-  session->wrote_row();
+  session->wrote_row(table_share->tmp_table == NO_TMP_TABLE || copying);
   if (rows_changed)
     return;
   rows_changed= true;
@@ -900,7 +921,7 @@ bool ha_frond::fills_empty_table() const
   if (!alone && !said)
     return false;
   uint64_t rows_now, data_bytes, index_bytes;
-  share->statistics(my_interval_timer(), &rows_now, &data_bytes, &index_bytes);
+  share->statistics(my_interval_timer(), true, &rows_now, &data_bytes, &index_bytes);
   return rows_now == 0;
 }
 
@@ -1023,7 +1044,7 @@ int ha_frond::write_row(const uchar *record)
   for (uint index= 0; index < table_share->keys; index++)
     if (!is_primary(index))
       add_insertion(index, record, new_primary_key);
-  int error= load ? write_failure(writes.load(load.get())) : run_writes(nullptr, record);
+  int error= load ? load_failure(writes.load(load.get())) : run_writes(nullptr, record);
   if (load && !error)
     wrote_row();
   bool overtaken;
@@ -1494,15 +1515,26 @@ int ha_frond::is_entry_seen(uint index, frond_slice entry_key, frond_slice prima
   if (!value.data)
     return 0;
   uchar *place= table->record[0];
-  Bytes kept;
-  if (record != place)
-    kept.append(place, table_share->reclength);
+  keep_record(place);
   int error= rows.decode(primary_key.data(), primary_key.size(), value.data, value.size, nullptr, place);
   if (!error)
     error= is_entry_of(index, entry_key, place, seen);
-  if (record != place)
-    memcpy(place, kept.data(), kept.size());
+  if (record != place || error || !*seen)
+    put_record_back(place);
   return error;
+}
+
+/* The server counts on it that a search which finds nothing leaves the record as it was (loose index scans do): so does what is passed over after it
+   was read to be looked at. */
+void ha_frond::keep_record(const uchar *record)
+{
+  record_before.clear();
+  record_before.append(record, table_share->reclength);
+}
+
+void ha_frond::put_record_back(uchar *record)
+{
+  memcpy(record, record_before.data(), table_share->reclength);
 }
 
 /* Whether an entry is that of the row with primary_key in the record, all of whose stored columns are there. */
@@ -1530,6 +1562,18 @@ int ha_frond::is_entry_of(uint index, frond_slice entry_key, const uchar *record
 }
 
 int ha_frond::read_entry(uint index, const frond_row &entry, uchar *record, bool *skip)
+{
+  const bool looks_at_rows= locking() ? !locks_entries(index) : session->read_uncommitted();
+  if (likely(!looks_at_rows) || record != table->record[0])
+    return take_entry(index, entry, record, skip);
+  keep_record(record);
+  int error= take_entry(index, entry, record, skip);
+  if (!error && *skip)
+    put_record_back(record);
+  return error;
+}
+
+int ha_frond::take_entry(uint index, const frond_row &entry, uchar *record, bool *skip)
 {
   frond_slice primary;
   const uchar *restore;
@@ -2257,6 +2301,14 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
       return HA_ERR_KEY_NOT_FOUND;
     }
     bounds.lower= slice(search_end);
+    if (unlikely(looks_before_write(parts, find)) && record == overlap_record()) {
+      /* What other rows than those of the same columns have is nothing to wait for, nor an answer of a partition. */
+      Bytes same;
+      append_search_key(active_index, key, make_prev_keypart_map(table->key_info[active_index].user_defined_key_parts - 2), same);
+      prefix_end(same, range_end);
+      bounds.upper= upper_slice(range_end);
+      bounds.final_upper= bounds.upper.data != nullptr;
+    }
     error= walk(Move::first, bounds, record);
     break;
   case HA_READ_BEFORE_KEY:

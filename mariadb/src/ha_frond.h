@@ -183,6 +183,7 @@ private:
   int64_t wait_ms() const { return skip_locked ? FROND_WAIT_SKIP : statement_wait_ms; }
   bool locks_entries(uint index) const;
   uint32_t walk_sees() const;
+  const uchar *overlap_record() const;
   bool looks_before_write(key_part_map parts, enum ha_rkey_function find) const;
   int lock_prefix(uint index, const uchar *tuple, key_part_map parts);
   void unlock(const frond_tree *tree, const frond::Bytes &key);
@@ -192,6 +193,7 @@ private:
   bool hides_entries(uint index) const;
   int failure(frond_status status);
   int write_failure(frond_status status);
+  int load_failure(frond_status status);
   bool is_sequence() const { return table_share->table_type == TABLE_TYPE_SEQUENCE; }
   bool has_primary_key() const { return table_share->primary_key != MAX_KEY; }
   bool is_primary(uint index) const { return index == table_share->primary_key; }
@@ -260,6 +262,9 @@ private:
   int is_entry_seen(uint index, frond_slice entry_key, frond_slice primary, const uchar *record, bool *seen);
   int is_entry_of(uint index, frond_slice entry_key, const uchar *record, bool *its);
   int read_entry(uint index, const frond_row &entry, uchar *record, bool *skip);
+  int take_entry(uint index, const frond_row &entry, uchar *record, bool *skip);
+  void keep_record(const uchar *record);
+  void put_record_back(uchar *record);
   int read_row_later(uint index, const frond_row &entry, frond_slice primary, const uchar *restore, bool pushed, uchar *record,
                      bool *skip);
   bool is_restored(uint index) const;
@@ -358,6 +363,7 @@ private:
   frond::Bytes compared;    /* the entry by which a row that is locked was found, or one that is not its entry any more */
   bool checked_entry= false; /* what is pushed has said yes to its columns */
   frond::Bytes compared_restore; /* what restores these */
+  frond::Bytes record_before;
   DsMrr_impl multi_range;
 };
 

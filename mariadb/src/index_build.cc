@@ -7,11 +7,14 @@
 
 #include <algorithm>
 #include <shared_mutex>
+#include <string_view>
+#include <tuple>
 
 #include "bulk_load.h"
 #include "errors.h"
 #include "plugin.h"
 #include "row_writes.h"
+#include "session.h"
 #include "slices.h"
 #include "variables.h"
 
@@ -33,6 +36,10 @@ constexpr size_t NOTES_PER_TRANSACTION= 500;
 /* So few bytes of notes are left to finish(), or what comes in during so many passes over all that there is, each hardly shorter than the last. */
 constexpr size_t NOTES_LEFT= 64 << 10;
 constexpr uint PASSES_MAX= 50;
+/* A pass is to leave no more than so much of what the one before left; where it does, writers may note so much of what is set right meanwhile. */
+constexpr double SHRINKS_TO= 0.8, NOTED_PART= 0.7;
+/* A writer rests so long at a time at most. */
+constexpr uint64_t REST_NANOS_MAX= 100000000;
 
 constexpr frond_slice NOTHING= {nullptr, 0};
 
@@ -146,6 +153,18 @@ struct Index_build::Note {
     return notes;
   }
 
+  /* Rows in the order of their keys, and each note once: what is set right depends on nothing but what there is (B3). */
+  static void put_in_order(std::vector<Note> *notes)
+  {
+    auto parts= [](const Note &note) {
+      auto text= [](frond_slice bytes) { return std::string_view(reinterpret_cast<const char *>(bytes.data), bytes.size); };
+      return std::make_tuple(text(note.row), note.of_row, note.index, note.checked, text(note.key));
+    };
+    std::sort(notes->begin(), notes->end(), [&parts](const Note &one, const Note &other) { return parts(one) < parts(other); });
+    auto same= [&parts](const Note &one, const Note &other) { return parts(one) == parts(other); };
+    notes->erase(std::unique(notes->begin(), notes->end(), same), notes->end());
+  }
+
 private:
   static void append(Bytes *out, uint64_t what, const Bytes &key, const Bytes &row)
   {
@@ -157,8 +176,8 @@ private:
   }
 };
 
-void Index_build::touch(const TABLE *its_table, const Row_codec &its_rows, const Key_codec *its_primary, const uchar *old_record,
-                        const Bytes &old_key, const uchar *new_record, const Bytes &new_key)
+uint64_t Index_build::touch(const TABLE *its_table, const Row_codec &its_rows, const Key_codec *its_primary, const uchar *old_record,
+                            const Bytes &old_key, const uchar *new_record, const Bytes &new_key)
 {
   Bytes notes, old_entry, new_entry, old_value, new_value;
   if (!computed_from.sources().empty())
@@ -187,8 +206,32 @@ void Index_build::touch(const TABLE *its_table, const Row_codec &its_rows, const
     if (new_record)
       Note::append(&notes, i, entry.checked(new_record), new_entry, new_key);
   }
-  if (!notes.empty() && !touched.add(notes))
+  if (notes.empty())
+    return 0;
+  if (!touched.add(notes))
     notes_lost.store(true, std::memory_order_release);
+  return take_turn(notes.size());
+}
+
+/* How long a writer rests that has noted so much. */
+uint64_t Index_build::take_turn(size_t bytes)
+{
+  const double each= nanos_per_byte.load(std::memory_order_relaxed);
+  if (likely(each == 0))
+    return 0;
+  const uint64_t now= my_interval_timer(), takes= static_cast<uint64_t>(each * bytes);
+  uint64_t next= next_turn.load(std::memory_order_relaxed), turn;
+  do
+    turn= std::min(std::max(next, now), now + REST_NANOS_MAX);
+  while (!next_turn.compare_exchange_weak(next, turn + takes, std::memory_order_relaxed));
+  return turn - now;
+}
+
+/* After a pass over `before` pieces of notes, which has set so many bytes right in so much time, so many pieces are left. */
+void Index_build::pace(size_t before, size_t left, uint64_t bytes, uint64_t nanos)
+{
+  if (left > 1 && left > SHRINKS_TO * before && bytes > 0)
+    nanos_per_byte.store(nanos / (NOTED_PART * bytes), std::memory_order_relaxed);
 }
 
 /* The row, for indexes on virtual columns (B6). An update that changes nothing that they are made from does not touch them. */
@@ -324,7 +367,8 @@ int Index_build::run(THD *thd, TABLE *table_arg, const Row_codec &rows_arg, cons
   rows= &rows_arg;
   primary= primary_arg;
   thd_progress_init(thd, 3);
-  int error= build_error(load(thd, rows_about));
+  frond_status status= load(thd, rows_about);
+  int error= lacks_temporary_space ? temporary_space_error() : build_error(status);
   if (error == HA_ERR_ABORTED_BY_USER && notes_lost.load(std::memory_order_acquire))
     error= tell_notes_lost();
   thd_progress_next_stage(thd);
@@ -356,6 +400,7 @@ frond_status Index_build::load(THD *thd, uint64_t rows_about)
   options.isolation= FROND_ISOLATION_REPEATABLE_READ;
   options.durability= FROND_DURABILITY_NONE;
   return in_transaction(options, [&](frond_txn *txn) {
+    Killable heard(Session::of(thd), txn);
     std::vector<Bulk_load::Target> targets;
     for (const Index &index : indexes)
       targets.push_back({index.tree, index.key_number, index.unique});
@@ -363,6 +408,7 @@ frond_status Index_build::load(THD *thd, uint64_t rows_about)
     frond_status status= all.begin(txn, targets, targets.size(), SORT_BYTES_MAX, Bulk_load::Duplicates::lowest);
     if (status == FROND_OK)
       status= gather(thd, txn, &all, rows_about);
+    lacks_temporary_space= status == FROND_NO_SPACE && !tmp_dir().empty();
     thd_progress_next_stage(thd);
     if (status != FROND_OK)
       return status;
@@ -674,21 +720,29 @@ int Index_build::set_right(THD *thd, const std::vector<Note> &notes, bool last)
 int Index_build::catch_up(THD *thd, bool last)
 {
   Bytes taken;
-  size_t left= touched.pieces();
+  size_t left= touched.pieces(), pass_pieces= left;
+  uint64_t begun= my_interval_timer(), bytes= 0;
   for (uint passes= 0; last || passes < PASSES_MAX;) {
     if (notes_lost.load(std::memory_order_acquire) || !touched.take(&taken))
       return tell_notes_lost();
     if (taken.empty())
       return 0;
-    int error= set_right(thd, Note::parse(taken), last);
+    std::vector<Note> notes= Note::parse(taken);
+    Note::put_in_order(&notes);
+    int error= set_right(thd, notes, last);
     if (error)
       return error;
     if (!last && taken.size() < NOTES_LEFT)
       return 0;
+    bytes+= taken.size();
     if (left > 1) {
       left--;
     } else {
       left= touched.pieces();
+      pace(pass_pieces, left, bytes, my_interval_timer() - begun);
+      pass_pieces= left;
+      begun= my_interval_timer();
+      bytes= 0;
       passes++;
     }
   }

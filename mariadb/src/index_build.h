@@ -15,6 +15,7 @@
      B3  setting an entry right depends on the row as it is now and on the tree alone: it may be done twice, in any order.
      B4  nothing that happens here fails a writer: what fails, a duplicate among others, fails the ALTER. Rows are locked one or two at a time,
          from being read until the entry is written: whoever changes one later notes it again. NOWAIT and SKIP LOCKED may meet that moment.
+         Where entries are noted faster than they are set right, writers take turns, so that it ends.
      B5  the builder waits for a lock only while it holds none: it is nobody's deadlock.
      B6  virtual columns are computed by the builder, in its own TABLE: a writer has not those that are in none of its indexes. So where an
          index has one, a writer notes the row and what it was, and the builder sets right the entry of that and the one that the row has now.
@@ -96,9 +97,10 @@ public:
   int finish(THD *thd);
   uint duplicate_key() const { return duplicate_key_number; }
 
-  /* For writers, after an insertion (no old_record), a deletion (no new_record) or an update; the table is the writer's. */
-  void touch(const TABLE *table, const Row_codec &rows, const Key_codec *primary, const uchar *old_record, const Bytes &old_key,
-             const uchar *new_record, const Bytes &new_key);
+  /* For writers, after an insertion (no old_record), a deletion (no new_record) or an update; the table is the writer's. Returns how many nanoseconds
+     it is to rest, when it has let the latch go. */
+  uint64_t touch(const TABLE *table, const Row_codec &rows, const Key_codec *primary, const uchar *old_record, const Bytes &old_key,
+                 const uchar *new_record, const Bytes &new_key);
 
   struct Index {
     std::unique_ptr<Key_codec> codec;
@@ -130,11 +132,16 @@ private:
   void touch_row(const TABLE *its_table, const Row_codec &its_rows, const uchar *old_record, const Bytes &old_key,
                  const uchar *new_record, const Bytes &new_key, Bytes *notes) const;
   int build_error(frond_status status) const;
+  void pace(size_t before, size_t left, uint64_t bytes, uint64_t nanos);
+  uint64_t take_turn(size_t bytes);
 
   Table_share *share;
   Touched_entries touched;
   std::atomic<bool> notes_lost{false};
+  std::atomic<double> nanos_per_byte{0}; /* of notes, that writers take at least; 0: they need not rest */
+  std::atomic<uint64_t> next_turn{0};    /* of a writer that notes */
   uint duplicate_key_number= 0;
+  bool lacks_temporary_space= false; /* so the load ended */
   bool entry_too_long= false; /* of a row that was met; nothing else is wrong with what the engine was given */
   Bytes row_memory; /* of the row in record[0] */
   Virtual_columns virtual_parts; /* which a row does not have */

@@ -143,7 +143,7 @@ int fill_locks(THD *thd, TABLE_LIST *tables, COND *)
     return 0;
   std::vector<Lock_view> locks;
   Trees trees;
-  if (!list_locks(&locks) || !list_trees(&trees))
+  if (!list_locks(&locks) || (!locks.empty() && !list_trees(&trees)))
     return failed();
   tell_of_unlisted(thd, locks);
   for (const Lock_view &lock : locks) {
@@ -173,7 +173,7 @@ int fill_lock_waits(THD *thd, TABLE_LIST *tables, COND *)
   std::vector<Lock_view> locks;
   std::vector<Transaction_view> transactions;
   Trees trees;
-  if (!list_locks(&locks) || !list_transactions(locks, &transactions) || !list_trees(&trees))
+  if (!list_locks(&locks) || !list_transactions(locks, &transactions) || (any_waits(locks) && !list_trees(&trees)))
     return failed();
   std::map<uint64_t, uint64_t> threads;
   for (const Transaction_view &one : transactions)

@@ -14,6 +14,7 @@
 
 #include "server.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -56,6 +57,12 @@ struct Lock_view {
   uint64_t waited_ms= 0;
   std::vector<uint64_t> waits_for;
 };
+
+/* Whether there is one for which it matters what its tree is: there may be very many trees to list. */
+inline bool any_waits(const std::vector<Lock_view> &locks)
+{
+  return std::any_of(locks.begin(), locks.end(), [](const Lock_view &lock) { return lock.waits; });
+}
 
 using Trees= std::map<uint32_t, Tree_view>;
 

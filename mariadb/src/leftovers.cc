@@ -202,14 +202,11 @@ bool is_being_built(const frond_tree_info &tree)
   return tree.metadata_bytes > 0 && table && strchr(table + 1, '/');
 }
 
-/* "schema/table" for a tree of one of its partitions, otherwise empty. In file names a '#' of the user's is written
-   otherwise. */
-std::string partitioned_table(const char *tree)
+/* "schema/table" for a tree of one of its partitions, otherwise empty. */
+std::string partitioned_table(const std::string &tree)
 {
-  const char *mark= strstr(tree, "#P#");
-  if (!mark)
-    mark= strstr(tree, "#p#");
-  return mark ? std::string(tree, mark - tree) : std::string();
+  const size_t mark= partition_mark(tree);
+  return mark == std::string::npos ? std::string() : tree.substr(0, mark);
 }
 
 /* What the names of all trees of its partitions begin with, and of few others. */
@@ -257,7 +254,7 @@ void put_partitions_back(const Renaming &renaming)
       status= rename_trees(txn, moved[i], table + moved[i].substr(from.size()), &table_id);
     return status;
   };
-  frond_status status= in_transaction(put_back, FROND_WAIT_NONE);
+  frond_status status= in_ddl_transaction(put_back, FROND_WAIT_NONE);
   if (status == FROND_OK &&
       (!list_moved || rename(partition_list_file(from).c_str(), partition_list_file(table).c_str()) == 0))
     sql_print_information("FROND: put the partitions under one name again, because a renaming was cut short, table=%s", table.c_str());

@@ -14,7 +14,8 @@ extern handlerton *hton;
 extern frond_db *database;
 
 /* Runs `work(txn)` as a transaction of the engine; commits when it gives FROND_OK, else rolls back. */
-template <typename Work> frond_status in_transaction(const frond_txn_options &options, Work work)
+template <typename Work>
+frond_status in_transaction(const frond_txn_options &options, Work work, frond_status (*commit)(frond_txn *)= frond_txn_commit)
 {
   frond_txn *txn;
   frond_status status= frond_txn_begin(database, &options, &txn);
@@ -22,7 +23,7 @@ template <typename Work> frond_status in_transaction(const frond_txn_options &op
     return status;
   status= work(txn);
   if (status == FROND_OK)
-    return frond_txn_commit(txn);
+    return commit(txn);
   frond_txn_rollback(txn);
   return status;
 }

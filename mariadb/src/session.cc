@@ -94,6 +94,7 @@ int Session::begin(THD *thd, uint32_t flags, int64_t wait_ms)
     return statement_error(thd, status);
   uint64_t id= frond_txn_id(transaction);
   rows_written.store(0, std::memory_order_relaxed);
+  wrote_lasting= false;
   locks_rows= false;
   transaction_id.store(id, std::memory_order_release);
   reported.enter(thd, id);
@@ -288,8 +289,9 @@ int Session::commit(THD *thd, bool all)
   frond_status status= FROND_OK;
   const bool was_branch= phase == Phase::prepared && by_user;
   Disk_wait waits(thd, waits_for_disk(thd, all));
+  /* What only temporary tables have goes with the server. */
   if (phase == Phase::active)
-    status= frond_txn_commit(transaction);
+    status= frond_txn_commit_with(transaction, wrote_lasting ? durability : frond_durability{FROND_DURABILITY_NONE});
   else if (phase == Phase::prepared)
     status= commit_prepared();
   if (status == FROND_OK)
@@ -351,6 +353,11 @@ int Session::prepare(THD *thd, bool all)
 {
   if (!is_whole(thd, all) || phase != Phase::active)
     return 0;
+  /* The binary log puts in order what is written to it. A parallel replica that does not log what it applies, or not this, waits for its turn here,
+     while it can be told to give its locks back. */
+  if (unlikely(thd->wait_for_commit_ptr && opt_bin_log && !thd->ha_data[binlog_hton->slot].ha_info[all].is_started()) &&
+      thd->wait_for_prior_commit())
+    return HA_ERR_ABORTED_BY_USER; /* reported already */
   XID id;
   thd_get_xid(thd, reinterpret_cast<MYSQL_XID *>(&id));
   xid= encode_xid(id);

@@ -76,8 +76,12 @@ public:
   /* CREATE TABLE … SELECT failed, and the new table goes: rolls back what the statement has written. */
   void abandon();
 
-  /* The transaction has written, changed or deleted a row; since it began, whatever was undone of it. Any thread may ask. */
-  void wrote_row() { rows_written.store(rows_written.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  /* The transaction has written, changed or deleted a row, in a table that `lasts`; since it began, whatever was undone of it. Any thread may ask. */
+  void wrote_row(bool lasts)
+  {
+    wrote_lasting|= lasts;
+    rows_written.store(rows_written.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
   uint64_t rows() const { return rows_written.load(std::memory_order_relaxed); }
 
   /* The transaction has changed rows of a table, or how many it has: its counters are told when that is committed, or undone. */
@@ -144,6 +148,7 @@ private:
   std::atomic<uint64_t> transaction_id{0};
   std::atomic<uint64_t> ddl_id{0};
   std::atomic<uint64_t> rows_written{0};
+  bool wrote_lasting= false;
   /* A statement since the transaction began may have locked rows. */
   bool locks_rows= false;
   Reported reported;

@@ -25,8 +25,10 @@ namespace {
 /* How the server's names for temporary tables begin. */
 constexpr char TEMPORARY_FILE[]= "#sql-temptable-";
 constexpr uint64_t REFRESH_NANOS= 1000000000;
-/* And no more of the time than one part in so many: what is deleted and not yet forgotten makes counting long. */
+/* And no more of the time than one part in so many, also where rows come and go, or are rolled back, all the time. */
 constexpr uint64_t REFRESH_PART= 50;
+/* Of a table that nobody changes. Estimates get better with its compaction. */
+constexpr uint64_t IDLE_REFRESH_NANOS= 60000000000;
 /* Statistics of indexes are not renewed for so many rows. */
 constexpr uint64_t SMALL_TABLE_ROWS= 16;
 /* A table that is so many times as large, or as small, is not the one that was analysed. Estimates of rows are rough. */
@@ -86,19 +88,21 @@ uint64_t big_endian(const uint8_t *bytes)
   return number;
 }
 
-/* Calls use(row) with the last row of a tree; not at all when it is empty. */
-template <typename Use> frond_status with_last_row(frond_txn *txn, const frond_tree *tree, bool first, Use use)
+/* Calls use(key) with the key of the last row of a tree, or with a higher one where very many keys without a row lie behind it; not at all when it is
+   empty. */
+template <typename Use> frond_status with_last_key(frond_txn *txn, const frond_tree *tree, bool first, Use use)
 {
   frond_cursor *cursor;
   frond_cursor_options options= {};
-  options.flags= FROND_CURSOR_NO_READ_AHEAD;
+  options.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_READ_AHEAD | FROND_CURSOR_GIVE_UP;
   frond_status status= frond_cursor_open(txn, tree, &options, &cursor);
   if (status != FROND_OK)
     return status;
   frond_row row;
   status= frond_cursor_move(cursor, first ? FROND_MOVE_FIRST : FROND_MOVE_LAST, frond_slice{nullptr, 0}, &row);
-  if (status == FROND_OK && row.key.data)
-    use(row);
+  const frond_slice key= row.key.data ? row.key : frond_cursor_gave_up_at(cursor);
+  if (status == FROND_OK && key.data)
+    use(key);
   frond_cursor_close(cursor);
   return status;
 }
@@ -326,9 +330,9 @@ int Table_share::raise_counters(frond_txn *txn, const TABLE *table)
   const TABLE_SHARE *s= table->s;
   std::lock_guard<std::mutex> guard(counters->latch);
   if (s->primary_key == MAX_KEY) {
-    frond_status status= with_last_row(txn, primary, false, [this](const frond_row &row) {
-      if (row.key.size == 8)
-        raise_to(&counters->hidden_key, big_endian(row.key.data) + 1);
+    frond_status status= with_last_key(txn, primary, false, [this](frond_slice key) {
+      if (key.size == 8)
+        raise_to(&counters->hidden_key, big_endian(key.data) + 1);
     });
     if (status != FROND_OK)
       return handler_error(status);
@@ -356,11 +360,11 @@ int Table_share::raise_counters(frond_txn *txn, const TABLE *table)
   int error= codec.init(table, &info);
   if (error)
     return error;
-  status= with_last_row(txn, tree, descending, [&](const frond_row &row) {
+  status= with_last_key(txn, tree, descending, [&](frond_slice last_key) {
     Field *field= table->field[s->found_next_number_field[0]->field_index];
     /* The sign of a zero does not matter, nor do the columns after this one. */
     const uchar nothing[MAX_REF_PARTS]= {}, *restore= nothing;
-    codec.decode(row.key.data, row.key.size, &restore, nothing + sizeof nothing, table->record[0]);
+    codec.decode(last_key.data, last_key.size, &restore, nothing + sizeof nothing, table->record[0]);
     if (!field->is_null()) {
       longlong last= field->val_int();
       if (last > 0 || field->is_unsigned())
@@ -405,16 +409,23 @@ Table_share::Size Table_share::measure(const Size &last, bool unknown) const
   return now;
 }
 
-bool Table_share::is_measuring_due(const Size &last, uint64_t after, uint64_t now) const
+bool Table_share::is_measuring_due(const Size &last, const Times &times, uint64_t now, bool exactly) const
 {
   uint64_t inserts= inserted.load(std::memory_order_relaxed), deletes= deleted.load(std::memory_order_relaxed);
   uint64_t change= inserts - last.inserted + deletes - last.deleted;
-  bool moved= change > COUNTED_ROWS / 4 && change > last.rows / 16;
-  return moved || now > after || counters->miscounted.load(std::memory_order_relaxed);
+  bool moved= (change > COUNTED_ROWS / 4 && change > last.rows / 16) || counters->miscounted.load(std::memory_order_relaxed);
+  if (exactly)
+    return moved || now > times.after;
+  return now > times.rest && (moved || now > times.after + (change > 0 ? 0 : IDLE_REFRESH_NANOS));
 }
 
-/* False while somebody publishes another one. */
-bool Table_share::read_size(Size *found, uint64_t *after) const
+Table_share::Times Table_share::measuring_times() const
+{
+  return {published.rest.load(std::memory_order_relaxed), published.after.load(std::memory_order_relaxed)};
+}
+
+/* False while somebody publishes another one, and before the first. */
+bool Table_share::read_size(Size *found, Times *times) const
 {
   uint64_t version= published.version.load(std::memory_order_acquire);
   found->rows= published.rows.load(std::memory_order_relaxed);
@@ -422,13 +433,13 @@ bool Table_share::read_size(Size *found, uint64_t *after) const
   found->index_bytes= published.index_bytes.load(std::memory_order_relaxed);
   found->inserted= published.inserted.load(std::memory_order_relaxed);
   found->deleted= published.deleted.load(std::memory_order_relaxed);
-  *after= published.measure_after.load(std::memory_order_relaxed);
+  *times= measuring_times();
   std::atomic_thread_fence(std::memory_order_acquire);
-  return version % 2 == 0 && published.version.load(std::memory_order_relaxed) == version;
+  return version > 0 && version % 2 == 0 && published.version.load(std::memory_order_relaxed) == version;
 }
 
 /* Under statistics_latch. */
-void Table_share::write_size(const Size &found, uint64_t after)
+void Table_share::write_size(const Size &found, const Times &times)
 {
   size= found;
   uint64_t version= published.version.load(std::memory_order_relaxed);
@@ -439,19 +450,22 @@ void Table_share::write_size(const Size &found, uint64_t after)
   published.index_bytes.store(found.index_bytes, std::memory_order_relaxed);
   published.inserted.store(found.inserted, std::memory_order_relaxed);
   published.deleted.store(found.deleted, std::memory_order_relaxed);
-  published.measure_after.store(after, std::memory_order_relaxed);
+  published.rest.store(times.rest, std::memory_order_relaxed);
+  published.after.store(times.after, std::memory_order_relaxed);
   published.version.store(version + 2, std::memory_order_release);
 }
 
-void Table_share::statistics(uint64_t now, uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes)
+void Table_share::statistics(uint64_t now, bool exactly, uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes)
 {
   Size known;
-  uint64_t after;
-  if (unlikely(!read_size(&known, &after) || is_measuring_due(known, after, now))) {
+  Times times;
+  if (unlikely(!read_size(&known, &times) || is_measuring_due(known, times, now, exactly))) {
     std::unique_lock<std::mutex> guard(statistics_latch);
+    /* Of a table of which nothing is known yet, all wait for the first who asks: nobody is to take it for an empty one. */
+    measured.wait(guard, [this] { return !measuring || published.version.load(std::memory_order_relaxed) > 0; });
     /* Another one may have measured meanwhile, who is not done yet, or is. */
-    after= published.measure_after.load(std::memory_order_relaxed);
-    if (!measuring && is_measuring_due(size, after, now)) {
+    const bool is_first= published.version.load(std::memory_order_relaxed) == 0;
+    if (!measuring && (is_first || is_measuring_due(size, measuring_times(), now, exactly))) {
       bool unknown= counters->miscounted.exchange(false, std::memory_order_relaxed);
       const Size last= size;
       measuring= true;
@@ -461,7 +475,9 @@ void Table_share::statistics(uint64_t now, uint64_t *rows, uint64_t *data_bytes,
       const uint64_t ended= my_interval_timer();
       guard.lock();
       measuring= false;
-      write_size(found, ended + std::max(REFRESH_NANOS, (ended - begun) * REFRESH_PART));
+      const uint64_t rest= (ended - begun) * REFRESH_PART;
+      measured.notify_all();
+      write_size(found, {ended + rest, ended + std::max(REFRESH_NANOS, rest)});
     }
     known= size;
   }

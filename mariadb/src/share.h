@@ -24,6 +24,7 @@
 #include "server.h"
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -100,8 +101,8 @@ public:
   /* Statistics of the whole table, from memory: what the engine said last, and what was inserted and deleted since. The engine
      is asked when much has changed or some time has passed, by one caller while others go on with what there is. It estimates
      in logarithmic time; a table that looks small, or of which nothing is known, is counted as far as a large one begins.
-     `now`: of my_interval_timer, or not much older. */
-  void statistics(uint64_t now, uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes);
+     `exactly`: for who shows them, or acts on a table without rows; others take what is a moment old. `now`: of my_interval_timer, or not much older. */
+  void statistics(uint64_t now, bool exactly, uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes);
   void row_inserted() { inserted.fetch_add(1, std::memory_order_relaxed); }
   void row_deleted() { deleted.fetch_add(1, std::memory_order_relaxed); }
   void all_changed()
@@ -177,12 +178,19 @@ private:
     uint64_t inserted= 0, deleted= 0;
     uint64_t rows_now(uint64_t inserted_now, uint64_t deleted_now) const;
   };
+  /* When to measure again, in nanoseconds: for no statement before the one, because that would take too much of the time; after the other even if
+     little has changed. */
+  struct Times {
+    uint64_t rest, after;
+  };
   Size measure(const Size &last, bool unknown) const;
-  bool is_measuring_due(const Size &size, uint64_t after, uint64_t now) const;
-  bool read_size(Size *size, uint64_t *after) const;
-  void write_size(const Size &size, uint64_t after);
+  bool is_measuring_due(const Size &size, const Times &times, uint64_t now, bool exactly) const;
+  Times measuring_times() const;
+  bool read_size(Size *size, Times *times) const;
+  void write_size(const Size &size, const Times &times);
 
   std::mutex statistics_latch;
+  std::condition_variable measured;
   bool measuring= false; /* this, the next and key_statistics: under statistics_latch */
   Size size;
   Key_statistics key_statistics;
@@ -192,7 +200,7 @@ private:
   struct alignas(64) Published {
     std::atomic<uint64_t> version{0};
     std::atomic<uint64_t> rows{0}, data_bytes{0}, index_bytes{0}, inserted{0}, deleted{0};
-    std::atomic<uint64_t> measure_after{0}; /* nanoseconds */
+    std::atomic<uint64_t> rest{0}, after{0}; /* as in Times */
   };
   Published published;
 

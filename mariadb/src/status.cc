@@ -233,7 +233,7 @@ void put_transactions(THD *thd, Text &text, const frond_statistics &s)
   std::vector<Lock_view> locks;
   std::vector<Transaction_view> transactions;
   Trees trees;
-  bool complete= list_locks(&locks) && list_transactions(locks, &transactions) && list_trees(&trees);
+  bool complete= list_locks(&locks) && list_transactions(locks, &transactions) && (!any_waits(locks) || list_trees(&trees));
 
   text.section("TRANSACTIONS");
   text.line("open %llu, prepared %llu; begun %llu, committed %llu (%llu without writes), rolled back %llu",
@@ -415,20 +415,20 @@ void log_failed_start(frond_status status, const char *doing)
     advice= "another process has these files open: stop it, or set frond_data_dir to another directory";
     break;
   case FROND_INVALID_ARGUMENT:
-    advice= "correct the option that the message names (frond_level0_size must be at most a quarter of frond_cache_size)";
+    advice= "correct the option that the message names (frond_level0_size is 0, or 64 KiB to a quarter of frond_cache_size)";
     break;
   case FROND_UNSUPPORTED_FORMAT:
     advice= "the files were written by another version of FROND: use that version";
     break;
   case FROND_CORRUPTION:
-    advice= "the files are damaged: see \"Damage\" in the manual, or restore a backup";
+    advice= "if frond_log_dir is the right directory and mounted, the files are damaged: `frond check` names what is; see \"Damage\" in the manual, or restore a backup";
     break;
   case FROND_NO_SPACE:
     advice= "free space on the disk";
     break;
   case FROND_IO:
   case FROND_NOT_FOUND:
-    advice= "make sure that frond_data_dir and frond_log_dir exist, belong to the server's user and can be written";
+    advice= "make sure that frond_data_dir and frond_log_dir exist, belong to the server's user and can be written, or see the kernel's log";
     break;
   default:
     advice= "see the messages before this one";
