@@ -53,7 +53,7 @@ test-server: plugin ## the plugin's parts alone, and in the stock server: our su
 	@$(MAKE) --no-print-directory -C mariadb OUT=$(CURDIR)/target/mariadb unittest
 	mariadb/tools/mtr.sh --suite=frond,frond_rpl,storage_engine-frond,storage_engine/trx-frond,storage_engine/parts-frond
 
-test-sql: plugin ## a server killed KILLS=5 times under mixed SQL, and four times as often under DDL; CASES=50 of random SQL against InnoDB
+test-sql: plugin ## a server killed three times KILLS=5 times under mixed SQL (plain, with a binary log, over two engines), and four times as often under DDL; CASES=50 of random SQL against InnoDB
 	$(client) kill-loop --kills $(KILLS) $(if $(START_BOUND),--start-bound $(START_BOUND))
 	$(client) kill-loop --kills $(KILLS) $(if $(START_BOUND),--start-bound $(START_BOUND)) --binlog
 	$(client) kill-loop --kills $(KILLS) --binlog --mixed
