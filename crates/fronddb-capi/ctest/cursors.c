@@ -74,7 +74,8 @@ static void giving_up(frond_db *db)
   CHECK(is(row.key, "z") && !frond_cursor_gave_up(cursor));
   OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
   CHECK(row.key.data == NULL && frond_cursor_gave_up(cursor));
-  CHECK(is(frond_cursor_gave_up_at(cursor), "key1000"));
+  /* Some are looked at twice. */
+  CHECK(frond_cursor_gave_up_at(cursor).size == 7 && memcmp(frond_cursor_gave_up_at(cursor).data, "key09", 5) == 0);
   OK(frond_cursor_move(cursor, FROND_MOVE_NEXT, none(), &row));
   CHECK(row.key.data == NULL && frond_cursor_gave_up(cursor));
   frond_cursor_close(cursor);

@@ -364,7 +364,7 @@ static void duplicates(frond_db *db)
     CHECK(frond_bulk_duplicate_number(bulk) == (options.flags == FROND_BULK_FIRST_DUPLICATE ? 3 : 5));
     frond_bulk_free(bulk);
   }
-  options.flags = 2;
+  options.flags = 4;
   WRONG(frond_bulk_begin(txn, tree, &options, &bulk));
   OK(frond_txn_rollback(txn));
   frond_tree_close(tree);
