@@ -385,7 +385,7 @@ impl Engine {
         let kept = self.log.as_ref().map_or(Ok(false), |log| self.but_for_space(self.keep_space(log)));
         let mut more = self.locks.sweep_step(SWEEP_LOCKS);
         more |= self.tree.release_some();
-        self.statuses.advance(self.snapshots.horizon());
+        self.forget_states();
         self.forget_unread();
         let limits = ShrinkLimits { small_holes: self.has_been_full(), ..ShrinkLimits::default() };
         let shrunk = self.but_for_space(self.shrink_step(limits).map(|shrunk| !shrunk.is_done));

@@ -63,7 +63,7 @@ struct LedgerState {
     /// Replay starts of the newest generation and of the one before.
     newest_start: Lsn,
     previous_start: Lsn,
-    /// Memtables that left level 0 or will, oldest first.
+    /// Memtables that left level 0 or will, and that somebody may read, oldest first.
     past: VecDeque<(u64, WeakLevel0)>,
     checkpoint_micros: u64,
     sync_micros: u64,
@@ -128,15 +128,14 @@ impl Ledger {
         state.idle_publications > 0 && now.saturating_sub(state.publish_micros) >= wait
     }
 
-    /// The oldest memtable that somebody may still read. `active` is asked before it is looked which left level 0: one that is
-    /// sealed in between is among these, because it is entered there before another becomes active.
-    fn unread_below(&self, active: impl FnOnce() -> u64) -> u64 {
+    /// The memtables that somebody may still read, ascending, the active one last. `active` is asked before it is looked which left level
+    /// 0: one that is sealed in between is among these, because it is entered there before another becomes active.
+    fn memtables_in_use(&self, active: impl FnOnce() -> u64) -> Vec<u64> {
         let active = active();
         let mut state = self.state.lock();
-        while state.past.front().is_some_and(|(_, memtable)| memtable.is_gone()) {
-            state.past.pop_front();
-        }
-        state.past.front().map_or(active, |(id, _)| *id)
+        state.past.retain(|(_, memtable)| !memtable.is_gone());
+        let past = state.past.iter().map(|(id, _)| *id);
+        past.filter(|id| *id < active).chain([active]).collect()
     }
 
     /// Waits for the publication under way. Once the database is closed there is no other.
@@ -257,10 +256,20 @@ impl Engine {
         Ok(())
     }
 
+    fn memtables_in_use(&self) -> Vec<u64> {
+        self.checkpoints.memtables_in_use(|| self.tree.version_guard().active.id())
+    }
+
     /// Tells the status table which memtables nobody reads any more (K3).
     pub(crate) fn forget_unread(&self) {
-        let below = self.checkpoints.unread_below(|| self.tree.version_guard().active.id());
-        self.statuses.memtables_flushed_below(below);
+        if let Some(oldest) = self.memtables_in_use().first() {
+            self.statuses.memtables_flushed_below(*oldest);
+        }
+    }
+
+    /// Lets memory of the states of transactions go that nobody needs.
+    pub(crate) fn forget_states(&self) {
+        self.statuses.advance(self.snapshots.horizon(), || self.memtables_in_use());
     }
 
     /// Brings everything written so far into the tree and publishes it.
@@ -429,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_while_it_is_looked_is_unread() {
+    fn what_is_sealed_while_it_is_looked_may_be_read() {
         let budget = MemoryBudget::new(8 << 20);
         let ledger = Ledger::new(Lsn(0), &[], 0, 0, 0);
         let sealed = Arc::new(Memtable::new(64, &ChunkPool::new(&budget)));
@@ -438,9 +447,11 @@ mod tests {
             ledger.state.lock().past.push_back(past);
             128
         };
-        assert_eq!(ledger.unread_below(seal), sealed.id());
+        assert_eq!(ledger.memtables_in_use(seal), [sealed.id(), 128]);
+        // As it was before it was sealed.
+        assert_eq!(ledger.memtables_in_use(|| sealed.id()), [sealed.id()]);
         drop(sealed);
-        assert_eq!(ledger.unread_below(|| 128), 128);
+        assert_eq!(ledger.memtables_in_use(|| 128), [128]);
     }
 
     #[test]

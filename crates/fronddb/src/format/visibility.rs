@@ -17,8 +17,8 @@ pub enum Status {
 
 /// Answers what became of a transaction.
 pub trait Statuses: Send + Sync {
-    /// The state of step `step` of `txn`. An id below the low-water mark that is not known to be aborted
-    /// is committed at a number that every snapshot sees (answered as `Committed(CommitNumber(0))`).
+    /// The state of step `step` of `txn`, for which a message that can be read is the reason to ask. One that has ended and is not known
+    /// to be aborted may be answered as `Committed(CommitNumber(0))` where every snapshot sees its number.
     fn status(&self, txn: TxnId, step: u32) -> Status;
 }
 

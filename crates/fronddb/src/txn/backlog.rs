@@ -10,7 +10,7 @@
 //!
 //! The stored image counts runs of the root only: after a restart there are no readers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::steps::Steps;
@@ -59,7 +59,7 @@ struct Holders {
 /// The backlog.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    holders: HashMap<TxnId, Holders>,
+    holders: BTreeMap<TxnId, Holders>,
     aborted: BTreeMap<TxnId, Aborted>,
     /// How many of them are whole transactions.
     whole: usize,
@@ -173,6 +173,11 @@ impl Backlog {
     /// All of which something is aborted, ascending.
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (TxnId, &What)> {
         self.aborted.iter().map(|(txn, aborted)| (*txn, &aborted.what))
+    }
+
+    /// Whether a run, in the root or under a reader's hands, lists one of these ids.
+    pub(super) fn is_any_held(&self, ids: Range<u64>) -> bool {
+        self.holders.range(TxnId(ids.start)..TxnId(ids.end)).next().is_some()
     }
 
     /// What is aborted of these ids, ascending.

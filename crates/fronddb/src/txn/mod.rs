@@ -1,14 +1,14 @@
 //! Transactions as in constant-time recovery (Antonopoulos et al., PVLDB 12(12), 2019): what became of each, and what a snapshot is.
 //! What one transaction knows of itself is `db::core`'s.
 //!
-//! Rooms, in reading order: [`states`] (the state of each id, read without a lock), [`passed`] (aborted ids whose
-//! state is gone), [`backlog`] (aborted ids, and when they may be forgotten), [`status`] (the table: begin,
-//! commit, abort, prepare), [`image`] (its stored form, and replay), [`snapshots`] (live snapshots and the horizon).
+//! Rooms, in reading order: [`states`] (the state of each id, read without a lock), [`passed`] (aborted ids whose state is gone),
+//! [`waiting`] (when a state may go), [`backlog`] (aborted ids, and when they may be forgotten), [`status`] (the table: begin, commit,
+//! abort, prepare), [`image`] (its stored form, and replay), [`snapshots`] (live snapshots and the horizon).
 //!
 //! # Life of an id
 //!
 //! ```text
-//! begin ─► active ─► prepared ─┬─► committed at n ─► (horizon ≥ n) settled: below the low-water mark, no memory
+//! begin ─► active ─► prepared ─┬─► committed at n ─► (horizon ≥ n, or no message that names it is left) settled: no memory
 //!             └────────────────┴─► aborted ────────► (no run, memtable or reader can hold it) forgotten
 //! ```
 //!
@@ -24,6 +24,7 @@ mod status;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use backlog::BacklogStats;
 pub use snapshots::{Snapshot, Snapshots};

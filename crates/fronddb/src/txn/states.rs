@@ -1,17 +1,17 @@
 //! The state of each transaction id, looked up without a lock.
 //!
-//! States lie in chunks of 1,024 atomic words. A chunk in which everything is settled (committed at a number that
-//! every snapshot sees, or aborted) is dropped, also in the middle, so that a transaction that stays open for
-//! long keeps one chunk alive and not the states of all that came after it. The list of chunks is an immutable
-//! value behind an `ArcSwap`, together with the aborted ids whose chunk is gone or that are below the low-water mark ([`Passed`]): one load
-//! gives a consistent pair. Most lookups of old ids are answered before that, by the mark and one flag.
+//! States lie in chunks of 1,024 atomic words. A chunk is *settled*, and dropped, when all its ids are decided and nobody needs the
+//! numbers of its commits: every snapshot sees them, or nobody can ask for them any more, because no message of these ids is left that
+//! does not say itself when it was committed ([`super::waiting`] knows when that is). Chunks go in the middle, too. So neither a
+//! transaction that stays open for long nor an old snapshot keeps the states of all that come after it: the one keeps its chunk, the
+//! other what level 0 and undecided transactions of runs can be asked about. The list of chunks is an immutable value behind an
+//! `ArcSwap`, together with the aborted ids whose chunk is gone or that are below the low-water mark ([`Passed`]): one load gives a
+//! consistent pair. Most lookups of old ids are answered before that, by the mark and one flag. Making a longer list copies it, once for
+//! 1,024 transactions: a few thousand pointers behind an old snapshot at most, as level 0 is bounded.
 //!
 //! An id is looked up in the backlog when it passes and never again, for nothing is aborted of what is settled. The list keeps what is
 //! forgotten, for which nobody asks, until that may be more than a quarter of it; then it is made anew. So an abort costs the same,
 //! however many hundreds of thousands are in the list.
-//!
-//! A chunk that is not settled says for which commit it waits: the first that not every snapshot sees, or none where a fate is open.
-//! Only those whose commit has come are looked at again, so that behind an old snapshot it costs nothing how many there are.
 //!
 //! Writers are serialised by the table above. Order of publication:
 //!
@@ -20,14 +20,17 @@
 //!   set before the mark moves.
 //! * **S3** A step interval is in the map of intervals before its transaction's state says so, and leaves the map
 //!   only after it is in `passed` (or was forgotten); a reader that misses it in the map looks in `passed` again.
+//! * **S4** The number of a commit that not every snapshot sees is there as long as a memtable that somebody may read, or a run of the
+//!   root or under a reader's hands, has a message that names its writer. After that the id is answered like one that all see, to nobody.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::backlog::{Backlog, What};
 use super::passed::{AbortedSteps, Passed};
 use super::steps::Steps;
+use super::waiting::{Look, Waiting};
 use crate::base::sync::ArcSwap;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::base::sync::{Mutex, RwLock};
@@ -72,28 +75,45 @@ type StepGroup = RwLock<HashMap<u64, Steps>>;
 #[derive(Debug)]
 pub(super) struct States {
     published: ArcSwap<Published>,
-    /// All chunks, by the commit that each waits for (0: look again whenever) and number.
-    waiting: Mutex<BTreeSet<(u64, u64)>>,
+    waiting: Mutex<Waiting>,
     low_water: AtomicU64,
     any_passed: AtomicBool,
     /// Step intervals of transactions whose chunk is there.
     steps: [StepGroup; STEP_GROUPS],
 }
 
+/// The ids of a chunk.
+fn ids_of(number: u64) -> Range<u64> {
+    number * CHUNK..(number + 1) * CHUNK
+}
+
 impl Chunk {
     fn ids(&self) -> Range<u64> {
-        self.number * CHUNK..(self.number + 1) * CHUNK
+        ids_of(self.number)
     }
 
-    /// Ids at its beginning that are settled, and the commit that the next one waits for.
-    fn settled(&self, horizon: CommitNumber) -> (u64, Option<u64>) {
-        let unsettled = |state: &AtomicU64| match decode(state.load(Ordering::Acquire)) {
-            Status::Active => Some(0),
-            Status::Committed(number) => Some(number.0).filter(|number| *number > horizon.0),
-            Status::Aborted => None,
+    fn statuses(&self) -> impl Iterator<Item = Status> {
+        self.states.iter().map(|state| decode(state.load(Ordering::Acquire)))
+    }
+
+    /// Ids at its beginning that are decided, and whose commits are at or below the horizon.
+    fn settled(&self, horizon: CommitNumber) -> u64 {
+        let is_settled = |status: &Status| match status {
+            Status::Active => false,
+            Status::Committed(number) => *number <= horizon,
+            Status::Aborted => true,
         };
-        let found = (0..).zip(&self.states).find_map(|(at, state)| Some((at, unsettled(state)?)));
-        found.map_or((CHUNK, None), |(at, number)| (at, Some(number)))
+        self.statuses().take_while(is_settled).count() as u64
+    }
+
+    /// What there is from this place on, before which nothing is undecided.
+    fn look(&self, from: usize) -> Look {
+        let undecided = self.statuses().skip(from).position(|status| status == Status::Active);
+        let number = |status| if let Status::Committed(number) = status { number.0 } else { 0 };
+        undecided.map_or_else(
+            || Look::Decided(self.statuses().map(number).max().unwrap_or(0)),
+            |at| Look::Undecided(from + at),
+        )
     }
 }
 
@@ -174,6 +194,7 @@ impl States {
         states
     }
 
+    #[cfg(test)]
     pub(super) fn low_water(&self) -> TxnId {
         TxnId(self.low_water.load(Ordering::Acquire))
     }
@@ -222,14 +243,14 @@ impl States {
     }
 
     fn add_chunk(&self, number: u64, settled_below: u64) {
-        let ids = number * CHUNK..(number + 1) * CHUNK;
-        let states = ids.map(|id| AtomicU64::new(if id < settled_below { COMMITTED } else { ACTIVE })).collect();
+        let state = |id| AtomicU64::new(if id < settled_below { COMMITTED } else { ACTIVE });
+        let states = ids_of(number).map(state).collect();
         let mut published = Published::clone(&self.published.load());
         let index = published.chunks.partition_point(|chunk| chunk.number < number);
         published.chunks.insert(index, Arc::new(Chunk { number, states }));
         published.chunks_end = published.chunks_end.max(number + 1);
         self.published.store(Arc::new(published));
-        self.waiting.lock().insert((0, number));
+        self.waiting.lock().add(number);
     }
 
     /// Sets the state of an id whose chunk is there, keeping its mark of aborted steps.
@@ -292,38 +313,41 @@ impl States {
         self.step_group(txn.0).write().remove(&txn.0);
     }
 
-    /// The chunks below `next` in which all is settled now, ascending; they wait no more.
-    fn take_settled(&self, current: &Published, horizon: CommitNumber, next: u64) -> Vec<Arc<Chunk>> {
-        let mut waiting = self.waiting.lock();
-        let later = waiting.split_off(&(horizon.0.saturating_add(1), 0));
-        let due = std::mem::replace(&mut *waiting, later);
-        let mut settled = Vec::new();
-        for chunk in due.iter().filter_map(|(_, number)| current.chunk(*number)) {
-            match chunk.settled(horizon).1 {
-                None if chunk.ids().end <= next => settled.push(chunk.clone()),
-                number => _ = waiting.insert((number.unwrap_or(0), chunk.number)),
-            }
-        }
-        settled.sort_unstable_by_key(|chunk| chunk.number);
-        settled
+    /// The numbers of the chunks that are settled now, ascending; they wait no more.
+    fn take_settled(
+        &self,
+        current: &Published,
+        horizon: CommitNumber,
+        memtables: impl FnOnce() -> Vec<u64>,
+        backlog: &Backlog,
+    ) -> Vec<u64> {
+        let look = |number, from| current.chunk(number).map_or(Look::Undecided(from), |chunk| chunk.look(from));
+        self.waiting.lock().take(horizon.0, look, memtables, |number| backlog.is_any_held(ids_of(number)))
     }
 
     /// How many chunks [`States::advance`] would look at.
     #[cfg(test)]
     pub(super) fn due(&self, horizon: CommitNumber) -> usize {
-        self.waiting.lock().range(..(horizon.0.saturating_add(1), 0)).count()
+        self.waiting.lock().due(horizon.0)
     }
 
-    /// Moves the low-water mark and drops settled chunks. `next` is the next id; `backlog` has all that is aborted
-    /// and not forgotten, of which what passes now is looked up, and all that has passed when much of that was forgotten.
-    pub(super) fn advance(&self, horizon: CommitNumber, next: u64, backlog: &Backlog) {
+    /// Moves the low-water mark and drops settled chunks. `memtables` are those that somebody may still read, ascending, the active one
+    /// last. `next` is the next id; `backlog` has all that is aborted and not forgotten, of which what passes now is looked up, and all
+    /// that has passed when much of that was forgotten.
+    pub(super) fn advance(
+        &self,
+        horizon: CommitNumber,
+        memtables: impl FnOnce() -> Vec<u64>,
+        next: u64,
+        backlog: &Backlog,
+    ) {
         let current = self.published.load_full();
         let low_before = current.low_water;
-        let settled = self.take_settled(&current, horizon, next);
-        let is_settled = |chunk: &Chunk| settled.binary_search_by_key(&chunk.number, |chunk| chunk.number).is_ok();
+        let settled = self.take_settled(&current, horizon, memtables, backlog);
+        let is_settled = |chunk: &Chunk| settled.binary_search(&chunk.number).is_ok();
         let first = current.chunks.iter().find(|chunk| !is_settled(chunk));
         let low_water =
-            first.map_or(next, |chunk| (chunk.ids().start + chunk.settled(horizon).0).clamp(low_before, next));
+            first.map_or(next, |chunk| (chunk.ids().start + chunk.settled(horizon)).clamp(low_before, next));
         let is_stale = current.is_stale(backlog);
         if low_water == low_before && settled.is_empty() && !is_stale {
             return;

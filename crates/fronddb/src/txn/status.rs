@@ -21,7 +21,8 @@
 //!   [`StatusTable::image`] under the same guard; so an image counts exactly the runs of its root.
 //! * Make the log durable up to its end at the image before the superblock that names the image.
 //! * Call [`StatusTable::note_run_released`] and [`StatusTable::memtables_flushed_below`] only when no reader can
-//!   reach the run or memtable any more.
+//!   reach the run or memtable any more; name those that one can in [`StatusTable::advance`].
+//! * Put all messages of a transaction into memtables before its end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -106,7 +107,7 @@ impl StatusTable {
                 }
             }
         }
-        states.advance(CommitNumber(0), next_txn, &backlog);
+        states.advance(CommitNumber(0), Vec::new, next_txn, &backlog);
         let xids = open.iter().filter_map(|(txn, open)| Some((open.xid.clone()?, *txn))).collect();
         StatusTable {
             states,
@@ -317,18 +318,22 @@ impl StatusTable {
         self.inner.lock().backlog.stats()
     }
 
-    /// Lets memory of states go that no snapshot from `horizon` on needs. For a background thread, from time to time.
-    pub fn advance(&self, horizon: CommitNumber) {
+    /// Lets memory of states go that nobody needs: no snapshot from `horizon` on, or nobody who reads any of the `memtables`, which are
+    /// those that somebody may still read, ascending, the active one last, or a run. They are asked for while begins and ends wait. For a
+    /// background thread, from time to time.
+    pub fn advance(&self, horizon: CommitNumber, memtables: impl FnOnce() -> Vec<u64>) {
         let inner = self.inner.lock();
-        self.states.advance(horizon, inner.next_txn, &inner.backlog);
+        self.states.advance(horizon, memtables, inner.next_txn, &inner.backlog);
     }
 
-    /// Memory of the states: it grows by eight bytes with each transaction while a snapshot stays open.
+    /// Memory of the states: while a snapshot stays open, eight bytes for each transaction of which level 0 may hold messages, and
+    /// 8 KiB at most for each that a run lists as unresolved; otherwise next to nothing.
     pub fn memory_bytes(&self) -> usize {
         self.states.memory_bytes()
     }
 
-    /// Every id below is committed and seen by all snapshots, or aborted.
+    /// No id below is undecided, and of none is there anybody who could ask when it was committed and does not see it.
+    #[cfg(test)]
     pub fn low_water(&self) -> TxnId {
         self.states.low_water()
     }

@@ -21,6 +21,11 @@ fn abort(table: &StatusTable, txn: TxnId, memtable: u64) -> Result<()> {
     table.abort_with(txn, memtable, || Ok(Lsn(0))).map(drop)
 }
 
+/// Somebody may still read every memtable.
+fn all_read() -> Vec<u64> {
+    (0..=9).collect()
+}
+
 fn failing<T>() -> Result<T> {
     Err(crate::base::Error::new(ErrorKind::NoSpace, "test"))
 }
@@ -74,7 +79,7 @@ fn an_old_open_transaction_keeps_one_chunk_and_not_all_later_states() -> Result<
         last = table.begin();
         if n % 1000 == 7 { abort(&table, last, 1)? } else { _ = commit(&table, last)? }
     }
-    table.advance(table.visible());
+    table.advance(table.visible(), all_read);
     assert_eq!(table.low_water(), old);
     assert_eq!(table.states.chunks(), 2);
     assert_eq!(
@@ -83,11 +88,11 @@ fn an_old_open_transaction_keeps_one_chunk_and_not_all_later_states() -> Result<
     );
     assert_eq!(table.status(TxnId(9_009), 3), Status::Aborted);
     commit(&table, old)?;
-    table.advance(table.visible());
+    table.advance(table.visible(), all_read);
     assert_eq!(table.low_water().0, last.0 + 1);
     assert_eq!(table.status(TxnId(9_009), 3), Status::Aborted);
     table.memtables_flushed_below(2);
-    table.advance(table.visible());
+    table.advance(table.visible(), all_read);
     assert_eq!(table.backlog(), BacklogStats::default());
     Ok(())
 }
@@ -108,17 +113,17 @@ fn behind_an_old_snapshot_states_are_not_looked_at_again_and_again() -> Result<(
             _ => _ = commit(&table, txn)?,
         }
     }
-    table.advance(snapshots.horizon());
+    table.advance(snapshots.horizon(), all_read);
     let chunks = table.states.chunks();
     assert!(chunks > 40, "chunks={chunks}");
     assert!(table.states.due(snapshots.horizon()) <= 2, "the one with the open transaction, and the last one");
     let middle = snapshots.acquire();
     drop(old);
-    table.advance(snapshots.horizon());
+    table.advance(snapshots.horizon(), all_read);
     assert_eq!((table.low_water(), table.states.chunks()), (open, 2), "all that settled was found");
     drop(middle);
     commit(&table, open)?;
-    table.advance(snapshots.horizon());
+    table.advance(snapshots.horizon(), all_read);
     assert_eq!((table.low_water(), table.states.chunks()), (table.next_txn(), 1));
     Ok(())
 }
@@ -131,14 +136,14 @@ fn states_wait_for_the_snapshots_below_them() -> Result<()> {
     let txn = table.begin();
     let number = commit(&table, txn)?;
     let after = snapshots.acquire();
-    table.advance(snapshots.horizon());
+    table.advance(snapshots.horizon(), all_read);
     assert_eq!(table.status(txn, 0), Status::Committed(number));
     let retention = snapshots.retention(&table);
     assert_eq!((retention.horizon(), retention.snapshots), (before.number(), vec![before.number(), number]));
     snapshots.tick(50);
     drop(before);
     assert_eq!((snapshots.live(), snapshots.oldest_age_micros()), (1, Some(50)));
-    table.advance(snapshots.horizon());
+    table.advance(snapshots.horizon(), all_read);
     assert_eq!(table.status(txn, 0), Status::Committed(CommitNumber(0)));
     drop(after);
     assert_eq!((snapshots.live(), snapshots.oldest_age_micros()), (0, None));
@@ -253,14 +258,14 @@ fn readers_never_miss_a_visible_commit_and_never_see_a_later_one() {
                 let horizon = snapshots.horizon();
                 assert!(horizon >= last, "N1");
                 last = horizon;
-                table.advance(horizon);
+                table.advance(horizon, all_read);
             }
         });
         let results: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         stop.store(true, Ordering::Relaxed);
         assert!(results.iter().all(|result| result.is_ok()));
     });
-    table.advance(snapshots.horizon());
+    table.advance(snapshots.horizon(), all_read);
     assert_eq!(table.low_water(), table.next_txn());
 }
 
@@ -301,7 +306,7 @@ fn speed() {
             std::hint::black_box(snapshots.horizon());
         })
     );
-    println!("advance: {:.0} us", nanos_each(1000, || table.advance(snapshots.horizon())));
+    println!("advance: {:.0} us", nanos_each(1000, || table.advance(snapshots.horizon(), all_read)));
     println!(
         "status below the low-water mark: {:.1} ns",
         nanos_each(count, || for n in 0..count {
@@ -312,8 +317,11 @@ fn speed() {
         let txn = table.begin();
         let _ = abort(&table, txn, 1);
     }
-    println!("advance with 10,000 aborted: {:.0} us", nanos_each(1000, || table.advance(snapshots.horizon())));
-    println!("advance again: {:.1} us", nanos_each(1000, || table.advance(snapshots.horizon())));
+    println!(
+        "advance with 10,000 aborted: {:.0} us",
+        nanos_each(1000, || table.advance(snapshots.horizon(), all_read))
+    );
+    println!("advance again: {:.1} us", nanos_each(1000, || table.advance(snapshots.horizon(), all_read)));
     println!(
         "status below it, 10,000 aborted: {:.1} ns",
         nanos_each(count, || for n in 0..count {

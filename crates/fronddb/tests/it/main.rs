@@ -26,6 +26,7 @@ mod limits;
 mod log_files;
 mod model;
 mod observers;
+mod old_snapshots;
 mod peeking;
 mod reading;
 mod room;
