@@ -12,7 +12,7 @@
 //! - K3: an aborted id is forgotten only when no run and no memtable that anybody still reads can hold it.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -82,7 +82,7 @@ pub(crate) struct Ledger {
     publishing: Mutex<()>,
     state: Mutex<LedgerState>,
     replay_bytes_per_s: u64,
-    /// The end of what the log repeats behind each seal: what follows is new.
+    /// The beginning of the log behind the last seal, and the bytes of what it repeats of that before: what it is longer is new.
     repeated_end: AtomicU64,
 }
 
@@ -166,7 +166,8 @@ impl Engine {
         if active.bytes() < bytes_min || (active.is_empty() && (bytes_min > 0 || self.logged_since_seal() == 0)) {
             return Ok(false);
         }
-        let prepared = self.prepared_records()?;
+        let is_later = self.is_prepared_logged_later(log);
+        let prepared = if is_later { HashMap::new() } else { self.prepared_records()? };
         // Its memory is had while writers go on.
         let next = Memtable::new(0, &self.chunk_pool);
         let _gate = self.gate.write();
@@ -174,7 +175,12 @@ impl Engine {
         let has_prepared = self.has_prepared_to_log(log)?;
         let start = self.logged(log.rotate(has_prepared))?;
         let guard = self.poison_on_panic();
-        self.log_prepared_again(&prepared)?;
+        if is_later {
+            self.tree.hold_memtables_before(start.0);
+        } else {
+            self.log_prepared_again(&prepared)?;
+            self.tree.let_memtables_go();
+        }
         self.note_repeated();
         let now = self.clock.micros();
         {
@@ -194,19 +200,25 @@ impl Engine {
         self.checkpoints.repeated_end.store(self.log_end().0, Ordering::Relaxed);
     }
 
+    /// So much has been repeated later, behind other records.
+    pub(crate) fn note_repeated_bytes(&self, bytes: u64) {
+        self.checkpoints.repeated_end.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Bytes of the log that the next seal makes needless.
     fn logged_since_seal(&self) -> u64 {
         self.log_end().0.saturating_sub(self.checkpoints.repeated_end.load(Ordering::Relaxed))
     }
 
-    /// Writes the oldest sealed memtable into the tree and publishes. False when there is none, or none that
-    /// can be written just now.
+    /// Writes what the last seal has left for later, then the oldest sealed memtable into the tree, and publishes. False when there is
+    /// none, or none that can be written just now.
     pub(crate) fn flush_step(&self) -> Result<bool> {
         let bytes = self.tree.version_guard().sealed.last().map(Level0::bytes);
         let Some(bytes) = bytes else { return Ok(false) };
         let _guard = self.poison_on_panic();
         let started = self.clock.micros();
-        if self.whole(self.sealed(self.tree.seal_step(&self.retention())))?.is_none() {
+        let written = self.log_prepared_later().and_then(|()| self.tree.seal_step(&self.retention()));
+        if self.whole(self.sealed(written))?.is_none() {
             return Ok(false);
         }
         self.note_backed();
@@ -289,7 +301,15 @@ impl Engine {
                 result?;
             }
         }
-        self.write_sealed()?;
+        match self.write_sealed() {
+            // What the log lacks for the locks of prepared transactions may be had from its old segments.
+            Err(error) if error.kind() == ErrorKind::NoSpace && self.tree.holds_memtables() => {
+                self.publish()?;
+                self.publish()?;
+                self.write_sealed()?;
+            }
+            result => result?,
+        }
         self.publish()
     }
 

@@ -2,9 +2,9 @@
 //!
 //! A prepared transaction has no session. It keeps its id, its locks and its place in the status table until it is
 //! decided by its external id, across restarts too: its prepare record carries its locks; where they are many, most are in records before that one,
-//! behind the same gate, so that no checkpoint parts them. Because the log in front
-//! of a checkpoint is thrown away, every new active memtable begins with the prepare records of all undecided
-//! transactions in the log ([`Engine::log_prepared_again`]).
+//! behind the same gate or the same hold of `switching`, so that no checkpoint parts them. Because the log in front
+//! of a checkpoint is thrown away, the log behind each seal repeats the prepare records of all undecided
+//! transactions: mostly at its very beginning, while the gate is held exclusively ([`Engine::log_prepared_again`]).
 //!
 //! Before that it may give back what it has locked and not written ([`TxnCore::release_unwritten`]): nobody knows how long the decision
 //! takes. What it has written is found by looking at its locked keys as anybody else would, who meets an undecided change there.
@@ -14,6 +14,21 @@
 //!
 //! On failure: a decision whose record the log has no room for is `NoSpace`, and the transaction stays prepared, with its locks. So it
 //! does if what it changes in the catalog cannot be read just now. Once its record is written, it is decided.
+//!
+//! # Many locks
+//!
+//! Of a branch with millions of locks these are more than 100 MiB. Where they are more than the log's ring takes at once, the seal leaves
+//! them for later, and the next flush writes them first, beside writers ([`Engine::log_prepared_later`]):
+//!
+//! - Z1: until they are written the memtable that was sealed stays in level 0 ([`crate::tree::BeTree::hold_memtables_before`]). So no
+//!   publication begins replay behind the records before, a crash finds those, and what there is of the new ones says nothing else.
+//! - Z2: no seal comes while they are written, because `switching` is held: they lie in the log of one memtable.
+//! - Z3: a transaction may be decided meanwhile. Its records may lie behind its end in the log then, and replay passes them over, also
+//!   where its name is another's by then (`replay_prepare` of [`crate::txn`]). They may lack locks that were given back: that comes
+//!   after the end is logged.
+//! - Z4: each is written out before the next is appended, so that the ring has room for others.
+//!
+//! On a full disk they are written under the gate whatever they are, into the segment that is kept for them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,12 +72,28 @@ struct Entry {
     catalog: Option<CatalogChanges>,
     /// Somebody is committing it or rolling it back.
     deciding: bool,
+    /// Bytes of the records of its locks, about.
+    bytes: usize,
 }
 
 impl PreparedTable {
-    /// Takes in a transaction that recovery found prepared.
-    pub(crate) fn recovered(&self, prepared: &Prepared) {
-        self.entries.lock().insert(prepared.xid.clone(), Entry { txn: prepared.txn, catalog: None, deciding: false });
+    /// Takes in a transaction that recovery found prepared, with these locks.
+    pub(crate) fn recovered(&self, prepared: &Prepared, locks: &[HeldLock]) {
+        let bytes = locks.iter().map(bytes_of).sum();
+        let entry = Entry { txn: prepared.txn, catalog: None, deciding: false, bytes };
+        self.entries.lock().insert(prepared.xid.clone(), entry);
+    }
+
+    fn bytes(&self) -> usize {
+        self.entries.lock().values().map(|entry| entry.bytes).sum()
+    }
+
+    fn is_undecided(&self, xid: &[u8], txn: TxnId) -> bool {
+        self.entries.lock().get(xid).is_some_and(|entry| entry.txn == txn)
+    }
+
+    fn undecided(&self) -> Vec<(TxnId, Vec<u8>)> {
+        self.entries.lock().iter().map(|(xid, entry)| (entry.txn, xid.clone())).collect()
     }
 
     /// Claims a prepared transaction, so that only one caller decides it. It stays listed until it is decided, because a new segment needs its
@@ -129,24 +160,33 @@ fn stored(locks: &[HeldLock]) -> impl ExactSizeIterator<Item = PreparedLock<'_>>
     })
 }
 
+/// What a lock takes in a record, or a little more.
+fn bytes_of(lock: &HeldLock) -> usize {
+    lock.low.len() + lock.high.as_ref().map_or(0, Vec::len) + 16
+}
+
 /// The records by which a transaction that holds `locks` is prepared, that of the prepare last.
-fn records(log: &Log, txn: TxnId, xid: &[u8], locks: &[HeldLock]) -> Vec<Vec<u8>> {
+fn records(log: &Log, txn: TxnId, xid: &[u8], locks: &[HeldLock]) -> impl Iterator<Item = Vec<u8>> {
     let bytes_max = LOCKS_BYTES.min(log.shared_record_bytes_max().saturating_sub(BESIDE_LOCKS_BYTES));
-    let bytes_of = |lock: &HeldLock| lock.low.len() + lock.high.as_ref().map_or(0, Vec::len) + 16;
-    let (mut records, mut begin, mut bytes) = (Vec::new(), 0, 0);
-    for (at, lock) in locks.iter().enumerate() {
-        if bytes > 0 && bytes + bytes_of(lock) > bytes_max {
-            let mut record = Vec::with_capacity(bytes);
-            encode_locks(&mut record, txn, stored(&locks[begin..at]));
-            records.push(record);
-            (begin, bytes) = (at, 0);
+    let mut rest = Some(locks);
+    std::iter::from_fn(move || {
+        let locks = rest.take()?;
+        let mut bytes = 0;
+        let is_too_much = |lock: &HeldLock| {
+            let is_first = bytes == 0;
+            bytes += bytes_of(lock);
+            !is_first && bytes > bytes_max
+        };
+        let (now, later) = locks.split_at(locks.iter().position(is_too_much).unwrap_or(locks.len()));
+        let mut record = Vec::with_capacity(bytes + XID_BYTES_MAX);
+        if later.is_empty() {
+            encode_prepare(&mut record, txn, xid, stored(now));
+        } else {
+            encode_locks(&mut record, txn, stored(now));
+            rest = Some(later);
         }
-        bytes += bytes_of(lock);
-    }
-    let mut last = Vec::with_capacity(bytes + XID_BYTES_MAX);
-    encode_prepare(&mut last, txn, xid, stored(&locks[begin..]));
-    records.push(last);
-    records
+        Some(record)
+    })
 }
 
 /// A lock of a prepare record, as the lock table takes it.
@@ -157,6 +197,16 @@ pub(crate) fn held(lock: &PreparedLock<'_>) -> HeldLock {
         high: lock.end.map(<[u8]>::to_vec),
         mode: if lock.exclusive { Mode::Exclusive } else { Mode::Shared },
     }
+}
+
+/// All locks of a transaction, of which most stand in records before that of the prepare. There they may stand twice: where writing them
+/// again had been begun before, and had not come to its end.
+pub(crate) fn all_held(before: Vec<HeldLock>, last: Vec<HeldLock>) -> Vec<HeldLock> {
+    let mut all = before;
+    all.extend(last);
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 fn expect_unused(entries: &HashMap<Vec<u8>, Entry>, xid: &[u8]) -> Result<()> {
@@ -269,7 +319,9 @@ impl Engine {
             )));
         }
         let log = self.log()?;
-        let mut records = records(log, writer.txn, xid, &self.locks.export(writer.txn));
+        let locks = self.locks.export(writer.txn);
+        let bytes = locks.iter().map(bytes_of).sum();
+        let mut records: Vec<_> = records(log, writer.txn, xid, &locks).collect();
         let last = records.pop().unwrap_or_default();
         let _gate = self.pass_gate()?;
         if !records.is_empty() {
@@ -291,8 +343,8 @@ impl Engine {
         self.logged(prepared)?;
         self.counters.here().log_records.add(1 + records.len() as u64);
         self.counters.here().log_bytes.add((records.iter().map(Vec::len).sum::<usize>() + last.len()) as u64);
-        entries
-            .insert(xid.to_vec(), Entry { txn: writer.txn, catalog: Some(std::mem::take(catalog)), deciding: false });
+        let catalog = Some(std::mem::take(catalog));
+        entries.insert(xid.to_vec(), Entry { txn: writer.txn, catalog, deciding: false, bytes });
         Ok(end)
     }
 
@@ -330,10 +382,38 @@ impl Engine {
     /// gate is taken: a transaction that is still listed under the gate has lost none of them.
     pub(crate) fn prepared_records(&self) -> Result<HashMap<TxnId, Vec<Vec<u8>>>> {
         let log = self.log()?;
-        let entries = self.prepared.entries.lock();
-        let undecided: Vec<_> = entries.iter().map(|(xid, entry)| (entry.txn, xid.clone())).collect();
-        drop(entries);
-        Ok(undecided.into_iter().map(|(txn, xid)| (txn, records(log, txn, &xid, &self.locks.export(txn)))).collect())
+        let undecided = self.prepared.undecided().into_iter();
+        Ok(undecided.map(|(txn, xid)| (txn, records(log, txn, &xid, &self.locks.export(txn)).collect())).collect())
+    }
+
+    /// Whether the records of all undecided transactions are so many that writers should not wait for them, and the disk is not full.
+    pub(crate) fn is_prepared_logged_later(&self, log: &Log) -> bool {
+        self.prepared.bytes() > log.shared_record_bytes_max() && !self.was_disk_full_lately()
+    }
+
+    /// Writes what a seal has left for later, beside writers; then memtables may leave level 0 (Z1 to Z4). On failure it is still to be
+    /// written: what there is of it does no harm.
+    pub(crate) fn log_prepared_later(&self) -> Result<()> {
+        if !self.tree.holds_memtables() {
+            return Ok(());
+        }
+        let log = self.log()?;
+        let _switching = self.switching.lock();
+        // Others may have done it.
+        let undecided = if self.tree.holds_memtables() { self.prepared.undecided() } else { Vec::new() };
+        for (txn, xid) in undecided {
+            let locks = self.locks.export(txn);
+            let is_undecided = |_: &Vec<u8>| self.prepared.is_undecided(&xid, txn);
+            for record in records(log, txn, &xid, &locks).take_while(is_undecided) {
+                let gate = self.pass_gate()?;
+                let appended = self.logged(log.append(&record))?;
+                drop(gate);
+                self.note_repeated_bytes(appended.end.0 - appended.lsn.0);
+                self.logged(log.wait_written(appended.end))?;
+            }
+        }
+        self.tree.let_memtables_go();
+        Ok(())
     }
 
     /// Writes the prepare records of all undecided transactions again; those that are `made` need not be made. The gate is held
@@ -344,7 +424,7 @@ impl Engine {
         for (xid, entry) in self.prepared.entries.lock().iter() {
             self.logged(match made.get(&entry.txn) {
                 Some(records) => append(records),
-                None => append(&records(log, entry.txn, xid, &self.locks.export(entry.txn))),
+                None => append(&records(log, entry.txn, xid, &self.locks.export(entry.txn)).collect::<Vec<_>>()),
             })?;
         }
         Ok(())

@@ -432,9 +432,8 @@ impl Recovery<'_> {
                 }
                 Event::AbortSteps(txn, from, to) => statuses.replay_abort_steps(txn, from, to),
                 Event::Prepare(txn, xid, held) => {
-                    let mut all = early.remove(&txn).unwrap_or_default();
-                    all.extend(held);
-                    locks.insert(txn, all);
+                    let before = early.remove(&txn).unwrap_or_default();
+                    locks.insert(txn, super::prepared::all_held(before, held));
                     statuses.replay_prepare(txn, &xid)
                 }
                 Event::Locks(txn, held) => {
@@ -491,8 +490,9 @@ impl Recovery<'_> {
         let tree = Arc::new(BeTree::with_root(env, root, sealed.clone(), memtable));
         let prepared = super::prepared::PreparedTable::default();
         for undecided in statuses.prepared() {
-            lock_table.import(undecided.txn, locks.get(&undecided.txn).map(Vec::as_slice).unwrap_or_default())?;
-            prepared.recovered(&undecided);
+            let held = locks.get(&undecided.txn).map(Vec::as_slice).unwrap_or_default();
+            lock_table.import(undecided.txn, held)?;
+            prepared.recovered(&undecided, held);
             self.report.prepared += 1;
         }
         lock_table.set_bytes_max(lock_bytes(self.options.memory_bytes));

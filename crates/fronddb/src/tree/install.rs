@@ -29,6 +29,22 @@ impl BeTree {
         self.install(&mut state, |number, grafts| Version::new(number, active, sealed, root, grafts));
     }
 
+    /// From now on level 0 keeps the newest memtable that is older than the one of this id, until [`BeTree::let_memtables_go`]. To be
+    /// called before that one becomes active; of several such ids the first counts.
+    pub fn hold_memtables_before(&self, id: u64) {
+        self.state.lock().held_before.get_or_insert(id);
+    }
+
+    /// All memtables may leave level 0.
+    pub fn let_memtables_go(&self) {
+        self.state.lock().held_before = None;
+    }
+
+    /// Whether one is held.
+    pub fn holds_memtables(&self) -> bool {
+        self.state.lock().held_before.is_some()
+    }
+
     /// Puts a new version in place. Space that no version reads any more is left to [`super::release`]: writers may be waiting
     /// for the latch, and it takes as long as the cache holds blocks of it.
     pub(super) fn install(&self, state: &mut State, next: impl FnOnce(u64, u64) -> Version) {

@@ -200,6 +200,8 @@ struct State {
     removed: Vec<Extent>,
     /// Grafts installed.
     grafts: u64,
+    /// Level 0 does not begin with the memtable of this id or a newer one.
+    held_before: Option<u64>,
 }
 
 /// What writers are measured against when flushing falls behind.

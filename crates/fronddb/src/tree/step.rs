@@ -78,8 +78,8 @@ pub(super) struct Rest {
 }
 
 impl BeTree {
-    /// Writes the oldest sealed memtable into the root's buffers. `None`: there is none, or it is not known which
-    /// pivots the root is about to get (call again).
+    /// Writes the oldest sealed memtable into the root's buffers. `None`: there is none, or it is held
+    /// ([`BeTree::hold_memtables_before`]), or it is not known which pivots the root is about to get (call again).
     ///
     /// # Errors
     /// Those of writing runs; `Internal` after a panic of another thread that sealed. The memtable stays sealed.
@@ -89,6 +89,10 @@ impl BeTree {
             let mut state = self.state.lock();
             let version = self.version.load_full();
             let Some(memtable) = version.sealed.last().cloned() else { return Ok(None) };
+            let next = version.sealed.iter().rev().nth(1).map_or_else(|| version.active.id(), Level0::id);
+            if state.held_before.is_some_and(|held| next >= held) {
+                return Ok(None);
+            }
             let root = &version.root;
             let cuts = split::seal_cuts(&self.env.options, &state.reservations, root);
             let Some(id) = state.reservations.begin_seal(root.height(), cuts.clone()) else { return Ok(None) };

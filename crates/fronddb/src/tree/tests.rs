@@ -2,6 +2,7 @@
 
 mod estimate;
 mod heirs;
+mod held;
 mod lacking;
 mod late;
 mod panics;

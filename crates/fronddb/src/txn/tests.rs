@@ -70,6 +70,33 @@ fn prepared_transactions_are_found_by_name_and_survive_recovery() -> Result<()> 
     Ok(())
 }
 
+/// A prepare is written again beside the decision, and may come after it.
+#[test]
+fn a_prepare_behind_the_end_of_its_transaction_says_nothing() -> Result<()> {
+    for (commits, is_named_again) in [(true, true), (true, false), (false, true), (false, false)] {
+        let table = StatusTable::restore(&StatusTable::new().image())?;
+        let [first, second] = [TxnId(1), TxnId(2)];
+        let prepare = |txn| table.replay_seen(txn).and_then(|()| table.replay_prepare(txn, b"x"));
+        prepare(first)?;
+        if commits {
+            table.replay_commit(first, CommitNumber(1))?
+        } else {
+            table.replay_abort(first)?
+        }
+        if is_named_again {
+            prepare(second)?;
+        }
+        // Twice, as where the first time did not come to its end.
+        prepare(first)?;
+        prepare(first)?;
+        assert_eq!(table.find_prepared(b"x"), is_named_again.then_some(second));
+        table.finish_recovery(1);
+        let fate = if commits { Status::Committed(CommitNumber(1)) } else { Status::Aborted };
+        assert_eq!((table.status(first, 0), table.prepared().len()), (fate, usize::from(is_named_again)));
+    }
+    Ok(())
+}
+
 #[test]
 fn an_old_open_transaction_keeps_one_chunk_and_not_all_later_states() -> Result<()> {
     let table = StatusTable::new();

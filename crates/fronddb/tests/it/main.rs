@@ -24,6 +24,7 @@ mod io_errors;
 mod leftovers;
 mod limits;
 mod log_files;
+mod many_locks;
 mod model;
 mod observers;
 mod old_snapshots;
