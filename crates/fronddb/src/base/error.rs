@@ -148,6 +148,11 @@ impl Error {
         self.is_passing
     }
 
+    /// True when what asks for room got none: the disk has none, or the system did not give any for another reason, which may pass.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.kind == ErrorKind::NoSpace || self.is_passing
+    }
+
     /// The same failure of the system, known to have changed nothing and to be that of something which may succeed later.
     #[must_use]
     pub(crate) fn into_passing(self) -> Error {

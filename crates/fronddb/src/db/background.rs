@@ -238,9 +238,14 @@ impl Engine {
         }
     }
 
+    /// As [`Engine::begin_once`], by who seals: what keeps it from that, writers may be waiting for.
+    fn begin_to_seal(&self) -> Result<()> {
+        self.begin_once().or_else(|error| self.sealed(Err::<Option<()>, _>(error)).map(drop))
+    }
+
     /// The turn of the thread that seals.
     fn move_level0(&self) -> Result<()> {
-        self.begin_once()?;
+        self.begin_to_seal()?;
         let since = self.wake.announced();
         if !self.flush_step()? {
             self.wake.wait_for_work(since, IDLE);
@@ -313,7 +318,7 @@ impl Engine {
 
     /// The turn of a thread that is alone: level 0 comes first, because writers wait for it.
     fn move_anything(&self) -> Result<()> {
-        self.begin_once()?;
+        self.begin_to_seal()?;
         match self.flush_step() {
             Ok(true) => Ok(()),
             Ok(false) => self.move_down(),

@@ -10,7 +10,8 @@
 //!   gives back the space of what it has read before the next one begins ([`Engine::piece_bytes`]). A slot that finds no space for the smallest
 //!   either gives way to the others.
 //!   Level 0 is emptied often, until nobody has met the full disk for seconds: what is deleted just after a little space was found serves soon, too.
-//! - F5: nothing here waits for space from elsewhere; a write that finds none says so.
+//! - F5: nothing here waits for space from elsewhere; a write that finds none says so. Nor does a write wait on for a level 0 that cannot be
+//!   emptied, whatever the reason.
 //! - F6: space is kept as well for what was admitted and is not in level 0 yet: in between a write may wait long for locks. Each is counted
 //!   ([`Admitted`]) but for small ones, so that single rows touch nothing that all writers change. [`UNCOUNTED_WRITES`] of the largest of these at
 //!   once take an eighth of what is kept ahead, at most as much as is kept for compactions at least, which seals may draw on too. More of them at
@@ -26,6 +27,7 @@ use super::background::PAUSE;
 use super::checkpoint_times::CheckpointCause;
 use super::engine::Engine;
 use super::events::LogLevel;
+use crate::base::sync::Mutex;
 use crate::base::{Error, ErrorKind, Result};
 use crate::log::Log;
 
@@ -48,6 +50,8 @@ const PIECE_BYTES_MIN: u64 = 64 << 10;
 const PIECES_LACKED_MAX: u32 = 8;
 /// How often a delete empties level 0 before it gives up.
 const RELIEFS_MAX: usize = 3;
+/// Who waits for level 0 is told of a failure other than a full disk when so many seals have failed meanwhile: the first may be a passing one.
+const SEALS_FAILED_MAX: u64 = 2;
 /// After background work has lacked space, the disk is taken for full for so long at least, in microseconds.
 const FULL_MICROS: u64 = 1_000_000;
 /// So long after somebody has met a full disk last it is over, and told that there is space again, in microseconds: else each write that is refused
@@ -71,8 +75,7 @@ pub(crate) struct FullDisk {
     met_at: AtomicU64,
     /// It was told that the disk is full, and not yet that it has space again.
     is_told: AtomicBool,
-    /// The last seal failed for want of space.
-    seal_failed: AtomicBool,
+    seals: Mutex<FailedSeals>,
     /// Level 0 may grow to so many bytes: for them space is kept (F1).
     backed: AtomicUsize,
     /// The same for who only looks at this; none while space is given back.
@@ -85,6 +88,15 @@ pub(crate) struct FullDisk {
     try_again_at: AtomicU64,
     /// How often in a row a piece of work has lacked space.
     pieces_lacked: AtomicU32,
+}
+
+/// What keeps level 0 from being emptied.
+#[derive(Debug, Default)]
+struct FailedSeals {
+    /// How many have failed since the opening.
+    count: u64,
+    /// Why the last one has; none when it has not.
+    why: Option<Error>,
 }
 
 /// A write that was admitted: its bytes are counted until it is dropped, which is when they are in level 0 or will never be (F6).
@@ -150,9 +162,17 @@ impl FullDisk {
         total <= self.passes_to.load(Ordering::SeqCst) && !self.is_full.load(Ordering::Acquire)
     }
 
-    /// Whether the last seal failed for want of space.
-    pub(crate) fn has_seal_failed(&self) -> bool {
-        self.seal_failed.load(Ordering::Acquire)
+    /// How many seals have failed so far.
+    pub(crate) fn failed_seals(&self) -> u64 {
+        self.seals.lock().count
+    }
+
+    /// Why who waits for level 0 since so many seals had failed should not wait on: the disk is full, or it was tried again and again in vain.
+    pub(crate) fn why_not_sealed(&self, failed_before: u64) -> Option<Error> {
+        let seals = self.seals.lock();
+        let is_hopeless = seals.count >= failed_before + SEALS_FAILED_MAX;
+        let why = seals.why.as_ref().filter(|why| is_hopeless || why.kind() == ErrorKind::NoSpace)?;
+        Some(why.clone().context("level 0 is full and can't be emptied"))
     }
 }
 
@@ -303,10 +323,17 @@ impl Engine {
         self.is_disk_full() && self.clock.micros().saturating_sub(since) >= FULL_MICROS
     }
 
-    /// Whether a memtable could be written.
-    pub(crate) fn sealed<T>(&self, outcome: Result<T>) -> Result<T> {
-        let failed = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
-        self.full_disk.seal_failed.store(failed, Ordering::Release);
+    /// Notes whether a memtable could be written, if it was tried.
+    pub(crate) fn sealed<T>(&self, outcome: Result<Option<T>>) -> Result<Option<T>> {
+        match &outcome {
+            Ok(Some(_)) => self.full_disk.seals.lock().why = None,
+            Ok(None) => {}
+            Err(error) => {
+                let mut seals = self.full_disk.seals.lock();
+                seals.count += 1;
+                seals.why = Some(error.clone());
+            }
+        }
         outcome
     }
 

@@ -361,10 +361,13 @@ impl Engine {
         self.logged(kept)
     }
 
-    /// The same for those that recovery found: then the segment may come later.
+    /// The same for those that recovery found: then the segment may come later, from who keeps segments ready. Nothing else waits for it.
     pub(crate) fn keep_segment_for_recovered(&self) -> Result<()> {
         match &self.log {
-            Some(log) if self.prepared_count() > 0 => self.but_for_space(self.logged(log.keep_segment(true))),
+            Some(log) if self.prepared_count() > 0 => match self.logged(log.keep_segment(true)) {
+                Err(error) if error.lacks_room() => Ok(()),
+                kept => kept,
+            },
             _ => Ok(()),
         }
     }

@@ -9,7 +9,7 @@
 
 use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
-use crate::base::{Error, ErrorKind, Extent, Result};
+use crate::base::{Error, Extent, Result};
 use crate::format::block;
 use crate::store::{EXTENT_PAGES_MAX, Store, Urgency};
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Output {
         self.give_back_rest();
         let ahead = self.expected.clamp(u64::from(pages), u64::from(AHEAD_PAGES_MAX.max(pages))) as u32;
         let extent = match self.store.allocate(ahead, self.urgency) {
-            Err(error) if error.kind() == ErrorKind::NoSpace && ahead > pages => {
+            Err(error) if error.lacks_room() && ahead > pages => {
                 self.expected = 0;
                 self.store.allocate(pages, self.urgency)?
             }
@@ -125,7 +125,7 @@ impl Output {
         let mut count = self.blocks.len();
         loop {
             match self.reserve(self.end_of(count)) {
-                Err(error) if error.kind() == ErrorKind::NoSpace && count > 1 => count /= 2,
+                Err(error) if error.lacks_room() && count > 1 => count /= 2,
                 base => return base.map(|base| (base, count)),
             }
         }

@@ -15,7 +15,7 @@ use super::{RunOptions, Store};
 use crate::base::checksum::key_hash;
 use crate::base::compress::Codec;
 use crate::base::space::PAGE_BYTES;
-use crate::base::{BlockPtr, Error, ErrorKind, Result, RunId, TxnId, key};
+use crate::base::{BlockPtr, Error, Result, RunId, TxnId, key};
 use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, IndexBuilder, RangeBlock, ranges, sort_ranges};
 use crate::format::{Message, RangeDelete, RunMeta, Stamp, filter};
 use crate::store::{EXTENT_PAGES_MAX, Urgency};
@@ -476,7 +476,7 @@ impl RunWriter {
         let behind = if self.output.fits(rest) { rest } else { 0 };
         let bytes = self.output.filled() + behind;
         let mut space = match self.output.reserve(bytes) {
-            Err(error) if error.kind() == ErrorKind::NoSpace && self.output.filled() > 0 => {
+            Err(error) if error.lacks_room() && self.output.filled() > 0 => {
                 self.write_waiting()?;
                 Reserved { base: 0, bytes: 0 }
             }
@@ -522,7 +522,7 @@ impl RunWriter {
             self.write_chunk()?;
             let bytes = (*rest).min(INDEX_PIECE_BYTES).max(stored);
             *space = match self.output.reserve(bytes) {
-                Err(error) if error.kind() == ErrorKind::NoSpace && bytes > stored => {
+                Err(error) if error.lacks_room() && bytes > stored => {
                     Reserved { base: self.output.reserve(stored)?, bytes: stored }
                 }
                 base => Reserved { base: base?, bytes },

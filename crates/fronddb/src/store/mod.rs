@@ -216,7 +216,7 @@ impl Store {
                     // What others free is for the reserve first: else compactions could leave nothing to seals and publications.
                     // It takes pieces of some size; what is left then in smaller ones is for everybody.
                     match self.refill_reserve() {
-                        Err(error) if error.kind() == ErrorKind::NoSpace => {
+                        Err(error) if error.lacks_room() => {
                             let small =
                                 (pages < RESERVE_PIECE_PAGES_MIN).then(|| self.take_or_grow(pages).ok()).flatten();
                             let kept = || self.allocator.lock().take_reserved(&[Pool::Compaction], pages);
@@ -240,7 +240,7 @@ impl Store {
         let mut wanted = pages;
         loop {
             match self.allocate(wanted, urgency) {
-                Err(error) if error.kind() == ErrorKind::NoSpace && wanted > pages_min.max(1) => {
+                Err(error) if error.lacks_room() && wanted > pages_min.max(1) => {
                     wanted = (wanted / 2).max(pages_min);
                 }
                 result => return result,
@@ -254,7 +254,7 @@ impl Store {
 
     fn take_or_reserved(&self, pages: u32, pools: &[Pool]) -> Result<Extent> {
         self.take_or_grow(pages).or_else(|error| {
-            if error.kind() != ErrorKind::NoSpace {
+            if !error.lacks_room() {
                 return Err(error);
             }
             self.is_short.store(true, Ordering::Relaxed);
@@ -281,7 +281,7 @@ impl Store {
                     Ok(()) => return Ok(taken.extent),
                     Err(error) => {
                         self.give_up(taken);
-                        if error.kind() != ErrorKind::NoSpace {
+                        if !error.lacks_room() {
                             return Err(error);
                         }
                         let backed = self.allocator.lock().take_backed(pages);

@@ -217,7 +217,7 @@ impl Publication<'_> {
                     extents.push(extent);
                 }
                 // Free space in small runs serves too, as long as they are few enough.
-                Err(error) if error.kind() == ErrorKind::NoSpace && wanted > 1 => largest = wanted / 2,
+                Err(error) if error.lacks_room() && wanted > 1 => largest = wanted / 2,
                 Err(error) => return Err(error),
             }
             if extents.len() > PIECES_MAX {
@@ -324,7 +324,7 @@ impl Publication<'_> {
                         draft.assign(now, extent);
                         regions = later;
                     }
-                    Err(error) if error.kind() == ErrorKind::NoSpace && run > 1 => run /= 2,
+                    Err(error) if error.lacks_room() && run > 1 => run /= 2,
                     Err(error) => return Err(error),
                 }
             }

@@ -14,7 +14,7 @@
 //!
 //! A publication that finds its own pool empty draws on the others. While a pool is not whole, ordinary allocations first try
 //! to refill it, and fail with `NoSpace` when that fails; compactions have only their pool then: so deletes, checkpoints and reads go on when the disk is full, and
-//! writes resume when there is space again.
+//! writes resume when there is space again. Where the system gives no room for another reason than a full disk, the pools serve as well.
 
 use super::RESERVE_PIECE_PAGES_MIN as PIECE_PAGES_MIN;
 use crate::base::Extent;

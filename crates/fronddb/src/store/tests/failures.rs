@@ -436,6 +436,31 @@ fn a_publication_without_space_has_no_effect_and_can_be_retried() {
     verify(&store).unwrap();
 }
 
+/// For whatever reason the system gives no room: what was acknowledged has to find some.
+#[test]
+fn the_reserve_serves_as_well_where_the_system_gives_no_room_for_another_reason_than_a_full_disk() {
+    for fault in [Fault::Error, Fault::NoMemory] {
+        let (memory, plan) = (MemoryStorage::new(), FaultPlan::new());
+        let storage: Arc<dyn Storage> = Arc::new(FaultStorage::new(shared(&memory), plan.clone()));
+        let store = create(&storage);
+        store.reserve_level0(1 << 20).unwrap();
+        plan.add(FaultRule::from(CallClass::Allocate, 1, fault));
+        // What the file has besides.
+        while store.allocate(16, Urgency::Ordinary).is_ok() {}
+        let kept = store.level0_reserve_bytes();
+        assert!(kept >= 1 << 20);
+        for pages in [16, 16, 512] {
+            let piece = store.allocate_some(pages, 16, Urgency::Seal);
+            assert!(piece.is_ok(), "{fault:?} pages={pages}: {piece:?}");
+        }
+        assert!(store.level0_reserve_bytes() < kept / 2);
+        publish(&store, &[], &SpaceChanges::default()).unwrap();
+        verify(&store).unwrap();
+        plan.clear();
+        new_piece(&store, 3000, 1).unwrap();
+    }
+}
+
 /// Fails each call of a class in turn; whatever happens, opening again finds a whole generation.
 fn fail_each(class: CallClass, fault: Fault, poisons: bool) {
     for nth in 1..200 {
@@ -468,7 +493,9 @@ fn fail_each(class: CallClass, fault: Fault, poisons: bool) {
             assert!(nth > 1, "{class:?} never happens");
             return;
         }
-        assert!(failures > 0, "{class:?} nth={nth}: a failed call was swallowed");
+        // Publications have what is kept for a full disk.
+        let may_go_on = class == CallClass::Allocate;
+        assert!(failures > 0 || may_go_on, "{class:?} nth={nth}: a failed call was swallowed");
         if poisons {
             assert_eq!(store.sync().unwrap_err().kind(), ErrorKind::Poisoned);
         } else if store.poisoned().is_none() {
