@@ -13,7 +13,8 @@
 //!
 //! # Failure
 //!
-//! - B1: a step that met a full disk is tried again after a pause, and keeps no other step from being done.
+//! - B1: a step that met a full disk is tried again after a pause, which progress of others ends and their failures do not. It keeps no other step
+//!   from being done.
 //! - B2: a step that met data which is damaged, of a newer version, or that the disk does not give back, is tried again after a pause, and what it
 //!   could not do stays undone; reads of other trees go on. So is one whose read failed for another reason, for want of memory say, or that could not
 //!   prepare or recycle a segment of the log, or get room in the data file: it changed nothing. Free space that cannot be given back stays where it is,
@@ -37,7 +38,7 @@ use crate::tree::rent::Paid;
 const WORK_THRESHOLD: f32 = 1.0;
 /// How long an idle thread sleeps at most.
 const IDLE: Duration = Duration::from_millis(200);
-/// How long a thread pauses after a failure that may pass.
+/// How long a thread pauses after a failure that may pass, unless there is progress.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 /// How often `frond-tick` looks around.
 const TICK: Duration = Duration::from_millis(20);
@@ -73,6 +74,12 @@ impl Wake {
         self.state.lock().announced += 1;
         self.progress.notify_all();
         self.flush.notify_all();
+    }
+
+    /// Something failed: who waits for progress should look whether to go on with that. This wakes no thread: of two that lack space each would
+    /// end the other's pause (B1).
+    fn failed(&self) {
+        self.progress.notify_all();
     }
 
     /// Everybody should look at the flags of the engine.
@@ -226,7 +233,7 @@ impl Engine {
             }
             ErrorKind::NoSpace => {
                 self.work_lacked_space(error);
-                self.wake.progress();
+                self.wake.failed();
                 true
             }
             ErrorKind::Closed => true,

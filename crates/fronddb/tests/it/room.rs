@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fronddb::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
-use fronddb::{Database, LogLevel, Options, Tree, TreeOptions};
+use fronddb::{Database, ErrorKind, LogLevel, Options, Tree, TreeOptions};
 
 use crate::support::{DIRECTORY, Random, begin, fresh, open, options};
 
@@ -205,4 +205,29 @@ fn level_0_is_emptied_although_no_segment_can_be_prepared_for_a_recovered_transa
     assert!(db.get(&tree, b"prepared").unwrap().is_some());
     (0..11)
         .for_each(|row: u32| assert!(db.get(&tree, &row.to_be_bytes()).unwrap().as_deref() == Some(&value(row)[..])));
+}
+
+/// Each of them writes in vain before it finds out, and publishes for the space that waits for that.
+#[test]
+fn threads_that_lack_space_do_not_end_each_others_pauses() {
+    let world = World::new(false);
+    let db = Database::open(DIRECTORY, world.options.clone().background_threads(3)).unwrap();
+    let tree = db.create_tree("kept", &TreeOptions::default()).unwrap();
+    // All over the tree, so that there is work in many places of it.
+    let put = |row: u32| db.put(&tree, &row.wrapping_mul(0x9e37_79b1).to_be_bytes(), &value(row));
+    (0..2000).for_each(|row| put(row).unwrap());
+    world.plan.add(FaultRule::from(CallClass::Write, 1, Fault::NoSpace).on("data.frond"));
+    let refused = (2000..10_000).find_map(|row| put(row).err());
+    assert_eq!(refused.map(|error| error.kind()), Some(ErrorKind::NoSpace));
+    let (before, began) = (world.plan.fired(), Instant::now());
+    std::thread::sleep(Duration::from_secs(2));
+    let pauses = began.elapsed().as_millis() as u64 / 500 + 1;
+    let tried = world.plan.fired() - before;
+    // A few calls of each of five threads.
+    assert!(tried <= pauses * 5 * 4, "tried {tried} times in {pauses} pauses");
+    assert!(db.poisoned().is_none(), "{:?}", db.poisoned());
+    world.plan.clear();
+    publish(&db);
+    put(0).unwrap();
+    db.close().unwrap();
 }
