@@ -427,32 +427,46 @@ impl Engine {
 
     fn step_any(&self) -> Result<bool> {
         self.begin_once()?;
-        if self.flush_step()? {
+        let is_full = self.is_disk_full();
+        // On a full disk it may find, or give back, the space that all else lacks.
+        let tended = is_full.then(|| self.tend());
+        let mut lack = None;
+        let mut is_done = |outcome: Result<bool>| match outcome {
+            // Told last: what is due may be what makes it pass (B1).
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                lack.get_or_insert(error);
+                Ok(false)
+            }
+            outcome => outcome,
+        };
+        if is_done(self.flush_step())? {
             return Ok(true);
         }
         let work = || self.but_for_space(self.move_down_step(self.work_threshold()));
-        let is_full = self.is_disk_full();
+        let publish = || self.publish().map(|()| true);
         if is_full {
             let worked = work()?;
             if worked {
                 self.space_was_found();
             }
-            if worked || self.due_publication() {
-                self.publish()?;
+            if (worked || self.due_publication()) && is_done(publish())? {
                 return Ok(true);
             }
         }
-        if let Some(cause) = self.due_checkpoint() {
-            self.checkpoint(cause)?;
+        if let Some(cause) = self.due_checkpoint()
+            && is_done(self.checkpoint(cause).map(|()| true))?
+        {
             return Ok(true);
         }
         let for_readers = || self.tree.flush_for_reads(&self.retention(), false).map(|done| done.is_some());
-        if (!is_full && work()?) || self.clean_grafts_step()? || self.clean_leftovers_step()? || for_readers()? {
-            self.publish()?;
+        let has_worked =
+            (!is_full && work()?) || self.clean_grafts_step()? || self.clean_leftovers_step()? || for_readers()?;
+        if has_worked && is_done(publish())? {
             return Ok(true);
         }
         self.sync_by_period()?;
-        self.tend()
+        let tended = tended.unwrap_or_else(|| self.tend());
+        lack.map_or(tended, Err)
     }
 
     /// In manual mode, a step on behalf of who cannot go on without it; otherwise false.
@@ -490,9 +504,42 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::base::clock::Clock;
+    use crate::base::random::Random;
     use crate::db::database::Database;
     use crate::db::options::{Options, TreeOptions};
     use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
+
+    /// It stays due, and what gives space back is what may make it pass.
+    #[test]
+    fn a_publication_that_lacks_space_keeps_nothing_else_of_a_step_from_its_turn() -> Result<()> {
+        let (plan, clock) = (FaultPlan::new(), Clock::manual());
+        let storage = FaultStorage::new(Arc::new(MemoryStorage::new()), plan.clone());
+        let options =
+            Options::new().create_if_missing(true).storage(Some(Arc::new(storage))).clock(Some(clock.clone()));
+        let db = Database::open("/db", options.manual_background(true).checkpoint_interval_ms(0))?;
+        let (engine, tree) = (db.engine(), db.create_tree("t", &TreeOptions::default())?);
+        let value = Random(1).bytes(200_000);
+        (0..40u8).try_for_each(|row| db.put(&tree, &[row], &value))?;
+        db.checkpoint()?;
+        drop(tree);
+        db.drop_tree("t")?;
+        (0..4).try_for_each(|_| db.checkpoint())?;
+        while engine.move_down_step(0.0)? {}
+        (0..3).try_for_each(|_| engine.publish())?;
+        engine.due_publication();
+        clock.advance_micros(10_000_000);
+        engine.work_lacked_space(&Error::new(ErrorKind::NoSpace, "it was another's"));
+        plan.add(FaultRule::from(CallClass::Write, 1, Fault::NoSpace).on("data.frond"));
+        assert!(engine.due_publication() && engine.due_checkpoint().is_none());
+        let given_back = || plan.calls(CallClass::Punch) + plan.calls(CallClass::SetLen);
+        let before = given_back();
+        let lack = db.step_background().map_err(|error| error.kind());
+        assert_eq!(lack, Err(ErrorKind::NoSpace), "it is told all the same");
+        assert!(engine.due_publication() && given_back() > before);
+        plan.clear();
+        while db.step_background()? {}
+        db.close()
+    }
 
     #[test]
     fn a_segment_that_cannot_be_prepared_keeps_nothing_else_of_a_tick_from_its_turn() -> Result<()> {
