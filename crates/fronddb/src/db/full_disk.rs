@@ -270,7 +270,7 @@ impl Engine {
         outcome.map_err(|error| error.context("no space is left to write level 0 to"))
     }
 
-    /// Lets what is kept for compactions follow the size of the data.
+    /// Lets what is kept for compactions follow the size of the data; from the opening on, before free space is given back that is to be kept.
     pub(crate) fn keep_compactions_possible(&self) {
         let live = self.store.statistics().image_bytes;
         let wanted = (live / COMPACTION_PART).clamp(*COMPACTION_BYTES.start(), *COMPACTION_BYTES.end());
@@ -457,7 +457,47 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::base::random::Random;
+    use crate::db::database::Database;
+    use crate::db::options::{Options, TreeOptions};
+    use crate::io::MemoryStorage;
+
+    fn open(storage: &MemoryStorage) -> Result<Database> {
+        let options = Options::new().create_if_missing(true).storage(Some(Arc::new(storage.clone())));
+        let options = options.memory_bytes(64 << 20).level0_bytes(8 << 20).log_segment_bytes(1 << 20);
+        Database::open("/db", options.checkpoint_interval_ms(0).manual_background(true))
+    }
+
+    /// Whatever is given back is another's at once.
+    #[test]
+    fn what_is_kept_for_compactions_is_still_there_after_a_restart_on_a_full_disk() -> Result<()> {
+        let storage = MemoryStorage::new();
+        let db = open(&storage)?;
+        let tree = db.create_tree("t", &TreeOptions::default())?;
+        let value = Random(1).bytes(256 << 10);
+        (0..160u8).try_for_each(|row| db.put(&tree, &[row], &value))?;
+        for _ in 0..2 {
+            db.checkpoint()?;
+            while db.step_background()? {}
+        }
+        let kept = db.engine().store.compaction_reserve_bytes();
+        assert!(kept > 2 << 20, "{kept}");
+        // As a kill leaves it.
+        let left = storage.snapshot();
+        left.set_capacity(left.occupied_bytes());
+        let db = open(&left)?;
+        for _ in 0..200 {
+            if let Err(error) = db.step_background() {
+                assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+            }
+            left.set_capacity(left.occupied_bytes());
+        }
+        assert!(db.engine().store.compaction_reserve_bytes() >= kept);
+        Ok(())
+    }
 
     #[test]
     fn a_write_is_counted_until_it_is_in_level_0_and_a_small_one_not_at_all() {

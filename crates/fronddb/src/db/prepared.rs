@@ -434,7 +434,7 @@ impl Engine {
     }
 
     /// The same at an opening, which has begun a segment. A full disk may have no space for a usual one: then one of just their size will do, for which
-    /// the data file gives free space back if need be.
+    /// the data file gives free space back if need be; no more than that, because level 0, which recovery has just built, is to be written to the rest.
     pub(crate) fn log_prepared_at_opening(&self) -> Result<()> {
         let lacks_space = |outcome: &Result<()>| matches!(outcome, Err(error) if error.kind() == ErrorKind::NoSpace);
         let records = self.prepared_records()?;
@@ -443,9 +443,12 @@ impl Engine {
             let log = self.log()?;
             let bytes: u64 = records.values().flatten().map(|record| Log::bytes_of(record.len())).sum();
             let mut prepared = log.prepare_small(bytes);
-            if lacks_space(&prepared) {
-                let limits = ShrinkLimits { keep_bytes: 0, ..ShrinkLimits::default() };
-                while !self.shrink_step(limits)?.is_done {}
+            let step_bytes = log.small_file_bytes(bytes);
+            let limits = ShrinkLimits { step_bytes, keep_bytes: 0, ..ShrinkLimits::default() };
+            let mut is_done = false;
+            while lacks_space(&prepared) && !is_done {
+                // The disk may not have held what it was given back.
+                is_done = self.shrink_step(limits)?.is_done;
                 prepared = log.prepare_small(bytes);
             }
             prepared?;

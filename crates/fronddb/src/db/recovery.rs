@@ -122,6 +122,7 @@ fn open_with(directory: &Path, options: &Options, tolerated: Option<Mutex<Tolera
     let lock = recovery.prepare_directory()?;
     let mut engine = recovery.run()?;
     engine.directory_lock = Mutex::new(Some(lock));
+    engine.keep_compactions_possible();
     if engine.log.is_some() {
         // The new active memtable begins here, so replay may begin here one day.
         engine.log_prepared_at_opening()?;
@@ -212,8 +213,7 @@ impl Recovery<'_> {
     /// Ends a phase and tells of the next.
     fn phase(&mut self, ended: RecoveryPhase, next: RecoveryPhase) {
         let now = self.clock.micros();
-        let slot = ended as usize;
-        if let Some(entry) = self.report.phase_micros.get_mut(slot) {
+        if let Some(entry) = self.report.phase_micros.get_mut(ended as usize) {
             *entry = (ended.name(), now.saturating_sub(self.phase_started));
         }
         self.phase_started = now;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::pool::Live;
-use super::segment::Segment;
+use super::segment::{HEADER_BYTES, Segment};
 use super::{Boundaries, Log, NO_BOUNDARY, Wanted, frame};
 use crate::base::sync::atomic::Ordering;
 use crate::base::{ErrorKind, Lsn, Result};
@@ -180,11 +180,19 @@ impl Log {
     /// `NoSpace`, `Io`: nothing changed. `Poisoned`.
     pub fn prepare_small(&self, bytes: u64) -> Result<()> {
         self.check_poison()?;
-        // What a frame may leave unused at its end (`update_room`) comes on top.
-        let capacity = (bytes + self.ring_frame_max).next_multiple_of(4096).min(self.options.segment_bytes);
-        self.pool.prepare_one(Some(capacity))?;
+        self.pool.prepare_one(Some(self.small_capacity(bytes)))?;
         self.update_room();
         Ok(())
+    }
+
+    fn small_capacity(&self, bytes: u64) -> u64 {
+        // What a frame may leave unused at its end (`update_room`) comes on top.
+        (bytes + self.ring_frame_max).next_multiple_of(4096).min(self.options.segment_bytes)
+    }
+
+    /// Bytes of the file that [`Log::prepare_small`] makes.
+    pub fn small_file_bytes(&self, bytes: u64) -> u64 {
+        HEADER_BYTES + self.small_capacity(bytes)
     }
 
     /// Whether a frame of `bytes` is sure to find space.

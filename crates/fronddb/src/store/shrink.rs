@@ -18,13 +18,15 @@ use crate::base::{Error, ErrorKind, Extent, Result};
 
 /// Holes smaller than this are not worth a hole unless the disk is full: 64 KiB.
 const HOLE_PAGES_MIN: u32 = 16;
+/// Not worth a change of the file's metadata below a megabyte.
+const CUT_PAGES_MIN: u64 = 256;
 /// Regions looked at in one step, each of which may have to be read.
 const REGIONS_PER_STEP: u32 = 16;
 
 /// How far a [`Store::shrink_step`] may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShrinkLimits {
-    /// Most bytes to punch in this step.
+    /// Most bytes to give back in this step, but a megabyte at least where the end of the file is cut off.
     pub step_bytes: u64,
     /// Free bytes at the end of the file that are kept for its growth.
     pub keep_bytes: u64,
@@ -52,6 +54,11 @@ pub struct Shrunk {
 }
 
 impl Shrunk {
+    /// Bytes given back.
+    fn bytes(&self) -> u64 {
+        self.cut_bytes + self.punched_bytes
+    }
+
     /// Keeps a failure of the system.
     fn passing_over<T>(&mut self, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
@@ -90,11 +97,15 @@ impl Store {
             }
         }
         let mut shrunk = Shrunk::default();
-        let cut = self.cut_tail(limits.keep_bytes);
-        shrunk.cut_bytes = shrunk.passing_over(cut)?.unwrap_or_default();
+        let cut = self.cut_tail(limits);
+        let (cut_bytes, is_cut) = shrunk.passing_over(cut)?.unwrap_or((0, true));
+        shrunk.cut_bytes = cut_bytes;
+        if !is_cut {
+            return Ok(shrunk);
+        }
         let mut looked = 0;
-        while shrunk.punched_bytes < limits.step_bytes && looked < REGIONS_PER_STEP {
-            let pages_max = (limits.step_bytes - shrunk.punched_bytes).div_ceil(PAGE_BYTES);
+        while shrunk.bytes() < limits.step_bytes && looked < REGIONS_PER_STEP {
+            let pages_max = (limits.step_bytes - shrunk.bytes()).div_ceil(PAGE_BYTES);
             let pages_max = pages_max.clamp(u64::from(HOLE_PAGES_MIN), u64::from(REGION_PAGES)) as u32;
             let mut allocator = self.allocator.lock();
             let Some(region) = allocator.to_shrink.pop_first() else {
@@ -122,22 +133,24 @@ impl Store {
         Ok(shrunk)
     }
 
-    fn cut_tail(&self, keep_bytes: u64) -> Result<u64> {
+    /// Cuts free pages off the end, and returns how many bytes those were; and whether that is all that is to be cut.
+    fn cut_tail(&self, limits: ShrinkLimits) -> Result<(u64, bool)> {
         let _growing = self.growing.lock();
         let mut allocator = self.allocator.lock();
         let Ok(used_end) = allocator.used_end(&self.data) else {
-            return Ok(0);
+            return Ok((0, true));
         };
-        let end = used_end + keep_bytes.div_ceil(PAGE_BYTES);
+        let last = used_end + limits.keep_bytes.div_ceil(PAGE_BYTES);
         let before = allocator.file_pages();
-        // Not worth a change of the file's metadata below a megabyte.
-        if end + 256 > before {
-            return Ok(0);
+        if last + CUT_PAGES_MIN > before {
+            return Ok((0, true));
         }
+        let pages_max = limits.step_bytes.div_ceil(PAGE_BYTES).max(CUT_PAGES_MIN);
+        let end = last.max(before.saturating_sub(pages_max));
         allocator.cut(end);
         drop(allocator);
         self.data.cut(end)?;
-        Ok((before - end) * PAGE_BYTES)
+        Ok(((before - end) * PAGE_BYTES, last + CUT_PAGES_MIN > end))
     }
 }
 

@@ -231,3 +231,44 @@ fn threads_that_lack_space_do_not_end_each_others_pauses() {
     put(0).unwrap();
     db.close().unwrap();
 }
+
+/// The segment for what is prepared is all that is lacking: the rest of the free space is for what recovery finds in level 0.
+#[test]
+fn an_opening_that_lacks_a_segment_gives_back_no_more_than_that_takes() {
+    let world = World::new(true);
+    let db = world.open();
+    let [kept, gone] = ["kept", "gone"].map(|name| db.create_tree(name, &TreeOptions::default()).unwrap());
+    fill(&db, &kept, 0..300);
+    fill(&db, &gone, 0..2000);
+    let txn = begin(&db);
+    txn.put(&kept, b"prepared", b"v").unwrap();
+    txn.prepare(b"xid").unwrap();
+    drop(gone);
+    for class in [CallClass::Punch, CallClass::SetLen] {
+        world.plan.add(FaultRule::from(class, 1, Fault::Error).on("data.frond"));
+    }
+    db.drop_tree("gone").unwrap();
+    publish(&db);
+    compact(&db);
+    publish(&db);
+    // As a kill leaves it, with space that is free and was not given back yet.
+    let left = world.memory.snapshot();
+    for lacked in 1..20 {
+        let (storage, plan) = (left.snapshot(), FaultPlan::new());
+        for nth in 1..=lacked {
+            plan.add(FaultRule::once(CallClass::Allocate, nth, Fault::NoSpace).on("log"));
+        }
+        for class in [CallClass::Punch, CallClass::SetLen] {
+            plan.add(FaultRule::from(class, 1, Fault::Latency(Duration::ZERO)).on("data.frond"));
+        }
+        let failing = FaultStorage::new(Arc::new(storage.clone()), plan.clone());
+        let db = Database::open(DIRECTORY, options(&storage).storage(Some(Arc::new(failing)))).unwrap();
+        assert_eq!(db.prepared().unwrap().len(), 1);
+        if plan.fired() > lacked {
+            let given = left.occupied_bytes().saturating_sub(storage.occupied_bytes());
+            assert!(given < 3 << 20, "{given} bytes were given back");
+            return;
+        }
+    }
+    panic!("nothing was given back");
+}

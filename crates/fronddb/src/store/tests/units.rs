@@ -342,6 +342,30 @@ fn shrinking_cuts_the_tail_and_punches_holes() {
 }
 
 #[test]
+fn a_step_gives_back_no_more_than_it_may_of_the_tail_and_of_holes() {
+    let (memory, storage) = memory();
+    let store = create(&storage);
+    let extents: Vec<Extent> = (0..20).map(|_| store.allocate(400, Urgency::Ordinary).unwrap()).collect();
+    for extent in extents.iter().enumerate().filter(|(at, _)| at % 2 == 0 || *at > 12).map(|(_, extent)| extent) {
+        store.free_unpublished(*extent);
+    }
+    let full = memory.occupied_bytes();
+    let mut steps = 0;
+    loop {
+        let before = memory.occupied_bytes();
+        let limits = ShrinkLimits { step_bytes: 1 << 20, keep_bytes: 0, small_holes: false };
+        let is_done = store.shrink_step(limits).unwrap().is_done;
+        let given = before - memory.occupied_bytes();
+        assert!(given <= (1 << 20) + (64 << 10), "step {steps} gave back {given} bytes");
+        if is_done {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps >= 10 && memory.occupied_bytes() < full / 2, "steps={steps}");
+}
+
+#[test]
 fn space_is_given_back_although_more_is_to_be_kept_than_was_asked_for_yet() {
     let (memory, storage) = memory();
     let store = create(&storage);
