@@ -84,6 +84,8 @@ pub(crate) struct FullDisk {
     uncounted_max: AtomicUsize,
     /// Bytes that were admitted and counted, and are not in level 0 yet.
     admitted: AtomicUsize,
+    /// Held while it is looked what was admitted and space is kept for that, so that nobody gives back what was kept for another just before.
+    backing: Mutex<()>,
     /// When keeping space is tried again in the background.
     try_again_at: AtomicU64,
     /// How often in a row a piece of work has lacked space.
@@ -202,8 +204,8 @@ impl Engine {
 
     /// Keeps space for all that was admitted, and a piece ahead of it if there is some.
     fn back_admitted(&self) -> Result<()> {
-        self.back_level0(self.admitted_level0() + self.backed_ahead()).or_else(|error| match error.kind() {
-            ErrorKind::NoSpace => self.back_level0(self.admitted_level0()),
+        self.back_level0(self.backed_ahead()).or_else(|error| match error.kind() {
+            ErrorKind::NoSpace => self.back_level0(0),
             _ => Err(error),
         })
     }
@@ -261,9 +263,10 @@ impl Engine {
         self.log.as_ref().is_some_and(|log| log.has_room_for(bytes + RECORD_MORE_BYTES))
     }
 
-    /// Keeps space for `bytes` of level 0, no less than it holds and than was admitted.
-    fn back_level0(&self, bytes: usize) -> Result<()> {
-        let stored = bytes as u64;
+    /// Keeps space for what level 0 holds and was admitted to it and `ahead` bytes more, and gives back what is kept beyond that.
+    fn back_level0(&self, ahead: usize) -> Result<()> {
+        let _backing = self.full_disk.backing.lock();
+        let stored = (self.admitted_level0() + ahead) as u64;
         let stored = stored + stored / STORED_MORE_PART + STORED_MORE_BYTES;
         let outcome = self.store.reserve_level0(stored);
         self.note_backed();
@@ -299,12 +302,12 @@ impl Engine {
         if at_rest && backed > 2 * wanted {
             // Who is not counted below does not pass on what is given back, but asks for space itself.
             self.full_disk.passes_to.store(0, Ordering::SeqCst);
-            self.back_level0(self.admitted_level0() + ahead)?;
+            self.back_level0(ahead)?;
             // It may have done so before this gave back.
-            let wanted = self.admitted_level0();
-            return if self.full_disk.backed() < wanted { self.back_level0(wanted + ahead) } else { Ok(()) };
+            let is_short = self.full_disk.backed() < self.admitted_level0();
+            return if is_short { self.back_level0(ahead) } else { Ok(()) };
         }
-        if backed < wanted || self.is_disk_full() { self.back_level0(wanted + ahead) } else { Ok(()) }
+        if backed < wanted || self.is_disk_full() { self.back_level0(2 * ahead) } else { Ok(()) }
     }
 
     /// Whether the disk is taken for full.
@@ -458,6 +461,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::base::random::Random;
@@ -497,6 +501,29 @@ mod tests {
         }
         assert!(db.engine().store.compaction_reserve_bytes() >= kept);
         Ok(())
+    }
+
+    #[test]
+    fn space_that_is_kept_for_a_write_is_not_given_back_by_another_that_had_looked_before() -> Result<()> {
+        const LARGE: usize = 4 << 20;
+        let db = open(&MemoryStorage::new())?;
+        let engine = db.engine();
+        // As who has looked how much was admitted, and goes on later than the other.
+        let backing = engine.full_disk.backing.lock();
+        engine.store.reserve_level0(1)?;
+        std::thread::scope(|scope| -> Result<()> {
+            let other = scope.spawn(|| engine.back_write(engine.full_disk.count(LARGE), LARGE, || false));
+            let until = Instant::now() + Duration::from_millis(200);
+            while !other.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            engine.store.reserve_level0(1)?;
+            drop(backing);
+            let _admitted = other.join().expect("no panic")?;
+            assert!(engine.store.level0_reserve_bytes() >= LARGE as u64);
+            Ok(())
+        })?;
+        db.close()
     }
 
     #[test]
