@@ -2,11 +2,13 @@
 //!
 //! What was punched has no room; after a start nothing is known of any free space, and what was kept for a full disk before is among it. Where the
 //! disk has no room for a run that was to be taken, one is taken that is known to have some; else the disk is asked for what is not known, in
-//! small runs and, where it says no, page by page: room for a page that it holds already is no more for it.
+//! small pieces and, where it says no, page by page: room for a page that it holds already is no more for it. It is asked only where all of the run might be
+//! found, which may be pieces that it has beside each other.
 //!
 //! A disk that has not enough for a run has given what it had, which may be the last: it gets that back, or it is looked for as what is not known.
 
 use super::allocator::{Allocator, REGION, Taken, place};
+use super::bitmap::Bitmap;
 use super::data_file::DataFile;
 use super::{RESERVE_PIECE_PAGES_MIN, Store};
 use crate::base::{ErrorKind, Extent, Result};
@@ -16,28 +18,29 @@ const UNKNOWN_TRIES_MAX: usize = 4096;
 
 impl Store {
     /// Takes a free run of which it is not known whether the disk holds room for it, if it does. What was kept for a full disk is of that
-    /// kind after a start. Of small ones only: who finds no larger one comes again for less.
+    /// kind after a start.
     pub(super) fn take_unknown(&self, pages: u32) -> Result<Option<Extent>> {
-        if pages > RESERVE_PIECE_PAGES_MIN {
-            return Ok(None);
-        }
         for _ in 0..UNKNOWN_TRIES_MAX {
             let Some(mut taken) = self.allocator.lock().take_unknown(pages, &self.data) else { break };
-            let Err(error) = self.data.back(taken.extent.start, u64::from(pages)) else {
-                return Ok(Some(taken.extent));
+            let piece = taken.extent;
+            let held = match self.data.back(piece.start, u64::from(piece.pages)) {
+                Ok(()) if piece.pages == pages => return Ok(Some(piece)),
+                Ok(()) => vec![piece],
+                Err(error) if error.kind() == ErrorKind::NoSpace => {
+                    // Each page by itself: others may go with what lies beside them.
+                    let single = (piece.start..piece.end()).map(|start| Extent { start, pages: 1 });
+                    single.filter(|page| self.data.back(page.start, 1).is_ok()).collect()
+                }
+                Err(error) => {
+                    self.give_up(taken);
+                    return Err(error);
+                }
             };
-            if error.kind() != ErrorKind::NoSpace {
-                self.give_up(taken);
-                return Err(error);
-            }
-            // Each page by itself: others may go with what follows.
-            let single = (taken.extent.start..taken.extent.end()).map(|start| Extent { start, pages: 1 });
-            let held: Vec<Extent> = single.filter(|page| self.data.back(page.start, 1).is_ok()).collect();
             taken.empty.append(&mut taken.unknown);
             let mut allocator = self.allocator.lock();
             allocator.free_again(&taken);
             allocator.found_room(&held);
-            if let Some(backed) = allocator.take_backed(pages) {
+            if let Some(backed) = allocator.take_backed_of(place(piece).0, pages) {
                 return Ok(Some(backed));
             }
         }
@@ -58,16 +61,19 @@ impl Allocator {
     /// Takes a free run in loaded regions for which the disk is known to hold room. Slower than [`Allocator::take`]:
     /// for when the disk is full.
     pub(super) fn take_backed(&mut self, pages: u32) -> Option<Extent> {
-        let extent = (0..self.regions.len()).find_map(|index| {
-            let region = self.regions[index].loaded.as_ref()?;
-            let start = region.used.union(&region.hollow).find_clear(0, self.limit(index), pages).ok()?;
-            Some(Extent { start: index as u64 * REGION + u64::from(start), pages })
-        })?;
+        (0..self.regions.len()).find_map(|index| self.take_backed_of(index, pages))
+    }
+
+    fn take_backed_of(&mut self, index: usize, pages: u32) -> Option<Extent> {
+        let region = self.regions[index].loaded.as_ref()?;
+        let start = region.used.union(&region.hollow).find_clear(0, self.limit(index), pages).ok()?;
+        let extent = Extent { start: index as u64 * REGION + u64::from(start), pages };
         self.mark(extent);
         Some(extent)
     }
 
-    /// Takes a free run for which the disk may hold room, as far as is known. Reads the bitmaps of regions.
+    /// Finds a free run for which the disk may hold room, as far as is known, and takes what of it is to be asked for next: all, or a piece of
+    /// which that is not known. Reads the bitmaps of regions.
     pub(super) fn take_unknown(&mut self, pages: u32, data: &DataFile) -> Option<Taken> {
         let extent = (self.unknown_from..self.regions.len()).find_map(|index| {
             if self.free_pages(index) < pages {
@@ -82,7 +88,17 @@ impl Allocator {
             }
             let empty = region.hollow.without(&region.idle);
             let start = region.used.union(&empty).find_clear(0, limit, pages).ok()?;
-            Some(Extent { start: index as u64 * REGION + u64::from(start), pages })
+            let whole = Extent { start: index as u64 * REGION + u64::from(start), pages };
+            if pages <= RESERVE_PIECE_PAGES_MIN {
+                return Some(whole);
+            }
+            let mut run = Bitmap::empty();
+            run.set(start, pages);
+            let unknown = region.hollow.intersection(&region.idle).intersection(&run).runs(limit).next();
+            Some(unknown.map_or(whole, |(first, _)| Extent {
+                start: index as u64 * REGION + u64::from(first),
+                pages: RESERVE_PIECE_PAGES_MIN.min(start + pages - first),
+            }))
         })?;
         Some(self.mark_taken(extent))
     }

@@ -32,10 +32,7 @@
 //! store.write(run, 0, &PageBuf::from_slice(b"a run"))?;
 //!
 //! let mut publication = store.begin_publication()?;
-//! let root = publication.write_block(100, |_address, out| {
-//!     out.extend_from_slice(b"a node");
-//!     Ok(())
-//! })?;
+//! let root = publication.write_block(&mut b"a node".to_vec(), 100, |_address, _bytes| {})?;
 //! let status = publication.write_image(b"statuses")?;
 //! let changes = SpaceChanges { added: vec![run], removed: vec![] };
 //! publication.commit(&changes, SuperblockBody { root: Some(root), height: 1, status, ..SuperblockBody::default() })?;
@@ -143,46 +140,50 @@ impl Publication<'_> {
         Ok(extent)
     }
 
-    /// Writes a block into whole pages of its own. `seal` is told the address and appends the bytes, at most `bytes_max`.
+    /// Writes a block into whole pages of its own, as many as its bytes take. They are the first of a run for `bytes_max` bytes, or where there is none
+    /// on a full disk, of any. `place` is told the address, which the bytes may depend on.
     /// The extent, [`extent_of`] the result, belongs to the image; the caller names it in `removed` when a later
     /// publication supersedes the block, and releases it when no reader holds it.
     ///
     /// # Errors
-    /// What `seal` returns; `Internal` when it appends nothing or more than `bytes_max`; `NoSpace`, `Io`.
+    /// `InvalidArgument` when there are no bytes, or too many for an extent; `NoSpace`, `Io`.
     pub fn write_block(
         &mut self,
+        bytes: &mut [u8],
         bytes_max: usize,
-        seal: impl FnOnce(u64, &mut Vec<u8>) -> Result<()>,
+        place: impl FnOnce(u64, &mut [u8]),
     ) -> Result<BlockPtr> {
-        let block = self.place_block(bytes_max, seal);
+        let block = self.place_block(bytes, bytes_max, place);
         self.failed |= block.is_err();
         block
     }
 
     fn place_block(
         &mut self,
+        bytes: &mut [u8],
         bytes_max: usize,
-        seal: impl FnOnce(u64, &mut Vec<u8>) -> Result<()>,
+        place: impl FnOnce(u64, &mut [u8]),
     ) -> Result<BlockPtr> {
-        let pages = u32::try_from(bytes_max.div_ceil(PAGE_BYTES as usize)).unwrap_or(u32::MAX);
-        if pages == 0 || pages > BLOCK_PAGES_MAX {
-            return Err(Error::invalid(format!("block of wrong size, bytes_max={bytes_max}")));
+        let pages = |bytes: usize| u32::try_from(bytes.div_ceil(PAGE_BYTES as usize)).unwrap_or(u32::MAX);
+        let needed = pages(bytes.len());
+        if needed == 0 || needed > BLOCK_PAGES_MAX {
+            return Err(Error::invalid(format!("block of wrong size, bytes={}", bytes.len())));
         }
-        let extent = self.take(pages)?;
-        let mut bytes = Vec::with_capacity(bytes_max);
-        seal(extent.offset(), &mut bytes)?;
-        if bytes.is_empty() || bytes.len() > bytes_max {
-            return Err(Error::internal(format!("sealed bytes={} bytes_max={bytes_max}", bytes.len())));
-        }
-        let block = BlockPtr { offset: extent.offset(), stored: bytes.len() as u32 };
-        let kept = extent_of(block);
-        if kept.pages < extent.pages {
+        // Pages taken one by one, wherever there is one, would cut up the runs that compactions need to make space.
+        let wanted = pages(bytes_max).clamp(needed, BLOCK_PAGES_MAX);
+        let extent = match self.take(wanted) {
+            Err(error) if error.lacks_room() && wanted > needed => self.take(needed)?,
+            taken => taken?,
+        };
+        if needed < extent.pages {
             self.written.pop();
-            self.written.push(kept);
-            self.store.free_unpublished(Extent { start: kept.end(), pages: extent.pages - kept.pages });
+            self.written.push(Extent { pages: needed, ..extent });
+            let rest = Extent { start: extent.start + u64::from(needed), pages: extent.pages - needed };
+            self.store.free_unpublished(rest);
         }
-        self.store.data.write(&PageBuf::from_slice(&bytes), block.offset)?;
-        Ok(block)
+        place(extent.offset(), bytes);
+        self.store.data.write(&PageBuf::from_slice(bytes), extent.offset())?;
+        Ok(BlockPtr { offset: extent.offset(), stored: bytes.len() as u32 })
     }
 
     /// Writes an image of any length in checksummed pieces, for [`SuperblockBody::status`]. The store removes the pieces by itself when a

@@ -232,9 +232,7 @@ fn write_node(
 ) -> Result<BlockPtr> {
     let mut raw = Vec::new();
     node.image(ptr_of).encode(&mut raw);
-    let bytes_max = raw.len() + block::HEADER_BYTES;
-    let seal = |address, out: &mut Vec<u8>| {
-        block::seal(BlockKind::Node, Codec::default(), &raw, address, compressor, out).map(|_| ())
-    };
-    publication.write_block(bytes_max, seal)
+    let mut sealed = Vec::new();
+    block::seal_unplaced(BlockKind::Node, Codec::default(), &raw, compressor, &mut sealed)?;
+    publication.write_block(&mut sealed, raw.len() + block::HEADER_BYTES, block::place)
 }

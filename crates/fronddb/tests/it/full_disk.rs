@@ -227,6 +227,31 @@ fn space_that_a_write_was_admitted_for_is_still_there_when_it_has_its_locks() {
     assert!(db.poisoned().is_none());
 }
 
+/// Their blocks need runs of pages: what was kept for them is found again as it was.
+#[test]
+fn rows_of_many_pages_in_level_0_are_written_after_a_restart_on_a_full_disk() {
+    let open = |storage: &MemoryStorage| {
+        let options = Options::new().create_if_missing(true).memory_bytes(16 << 20).log_segment_bytes(2 << 20);
+        let options = options.blob_bytes_min(1 << 20).manual_background(true);
+        Database::open(DIRECTORY, options.storage(Some(Arc::new(storage.clone())))).unwrap()
+    };
+    let storage = MemoryStorage::new();
+    storage.set_capacity(40 << 20);
+    let db = open(&storage);
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    let other = db.create_tree("other", &TreeOptions::default()).unwrap();
+    let rows = fill(&db, (&tree, &other), 200 << 10);
+    // As a kill leaves it, and nobody else gives anything back.
+    let left = storage.snapshot();
+    left.set_capacity(left.occupied_bytes());
+    let db = open(&left);
+    db.checkpoint().unwrap();
+    let tree = db.open_tree("t").unwrap();
+    for row in 0..rows {
+        assert!(db.get(&tree, &key(row)).unwrap().as_deref() == Some(&value(row, 200 << 10)[..]), "row {row}");
+    }
+}
+
 #[test]
 #[ignore = "minutes: by hand, after changes of what a full disk lets go on"]
 fn rows_on_a_larger_disk_that_deletes_free_serve_again() {

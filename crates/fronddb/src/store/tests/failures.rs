@@ -14,11 +14,6 @@ use crate::io::{
 use crate::store::frame::FrameKind;
 use crate::store::{EXTENT_PAGES_MAX, ShrinkLimits, SpaceChanges, Store, StoreOptions, Urgency};
 
-fn byte(out: &mut Vec<u8>, byte: u8) -> crate::base::Result<()> {
-    out.push(byte);
-    Ok(())
-}
-
 fn shared(storage: &MemoryStorage) -> Arc<dyn Storage> {
     Arc::new(storage.clone())
 }
@@ -427,7 +422,7 @@ fn a_publication_without_space_has_no_effect_and_can_be_retried() {
     let used = store.statistics().used_bytes;
     let changes = SpaceChanges { added: vec![piece.extent], removed: vec![] };
     let mut publication = store.begin_publication().unwrap();
-    while publication.write_block(4096, |_, out| byte(out, 1)).is_ok() {}
+    while publication.write_block(&mut [1], 4096, |_, _| {}).is_ok() {}
     assert_eq!(publication.commit(&changes, Default::default()).unwrap_err().kind(), ErrorKind::Internal);
     let before = store.statistics();
     assert_eq!((before.generation, store.poisoned().is_none()), (1, true));

@@ -123,10 +123,9 @@ pub(super) fn publish_with(
     let mut changes = changes.clone();
     let mut publication = store.begin_publication()?;
     let generation = publication.generation();
-    let root = publication.write_block(9000, |address, out| {
-        out.extend_from_slice(&address.to_le_bytes());
-        out.extend_from_slice(&generation.to_le_bytes());
-        Ok(())
+    let root = publication.write_block(&mut [0; 16], 9000, |address, bytes| {
+        bytes[..8].copy_from_slice(&address.to_le_bytes());
+        bytes[8..].copy_from_slice(&generation.to_le_bytes());
     })?;
     if let Some(root) = before.body.root {
         changes.removed.push(extent_of(root));

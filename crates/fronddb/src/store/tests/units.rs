@@ -11,11 +11,6 @@ use crate::format::SuperblockBody;
 use crate::io::{CallClass, DiskStorage, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
 use crate::store::{EXTENT_PAGES_MAX, ShrinkLimits, SpaceChanges, Store, StoreOptions, Urgency, extent_of};
 
-fn bytes(out: &mut Vec<u8>, count: usize) -> crate::base::Result<()> {
-    out.resize(out.len() + count, 7);
-    Ok(())
-}
-
 fn memory() -> (MemoryStorage, Arc<dyn Storage>) {
     let storage = MemoryStorage::new();
     (storage.clone(), Arc::new(storage))
@@ -173,11 +168,11 @@ fn a_block_takes_only_the_pages_it_needs() {
     let (_, storage) = memory();
     let store = create(&storage);
     let mut publication = store.begin_publication().unwrap();
-    let first = publication.write_block(100_000, |_, out| bytes(out, 5000)).unwrap();
-    let second = publication.write_block(100, |_, out| bytes(out, 1)).unwrap();
+    let first = publication.write_block(&mut [7; 5000], 100_000, |_, _| {}).unwrap();
+    let second = publication.write_block(&mut [7], 100, |_, _| {}).unwrap();
     assert_eq!((first.stored, extent_of(first).pages), (5000, 2));
     assert_eq!(extent_of(second), Extent { start: second.offset / 4096, pages: 1 });
-    assert!(publication.write_block(10, |_, out| bytes(out, 11)).is_err());
+    assert!(publication.write_block(&mut [], 10, |_, _| {}).is_err());
     drop(publication);
     let used = store.statistics().used_bytes;
     let publication = store.begin_publication().unwrap();
@@ -412,6 +407,36 @@ fn what_the_disk_holds_of_free_space_is_found_on_a_full_disk_after_a_start() {
     let wanted = backed / 2;
     store.reserve_level0(wanted).unwrap();
     assert!(store.level0_reserve_bytes() >= wanted);
+}
+
+/// Of free space nothing is known after a start, and most of it are holes: what the disk holds side by side serves in one piece.
+#[test]
+fn long_runs_that_the_disk_holds_are_found_on_a_full_disk_after_a_start() {
+    let (memory, storage) = memory();
+    let store = create(&storage);
+    let mut pieces: Vec<_> = (0..60).map(|tag| new_piece(&store, 40, tag).unwrap()).collect();
+    let added = pieces.iter().map(|piece| piece.extent).collect();
+    publish(&store, &pieces, &SpaceChanges { added, removed: vec![] }).unwrap();
+    let mut give_up = |is_gone: &dyn Fn(u64) -> bool| {
+        let (gone, left): (Vec<_>, Vec<_>) = pieces.drain(..).partition(|piece| is_gone(piece.tag));
+        pieces = left;
+        let removed: Vec<Extent> = gone.iter().map(|piece| piece.extent).collect();
+        publish(&store, &pieces, &SpaceChanges { added: vec![], removed: removed.clone() }).unwrap();
+        store.release(&removed);
+        publish(&store, &pieces, &SpaceChanges::default()).unwrap();
+    };
+    give_up(&|tag| tag % 2 == 0 && !(30..36).contains(&tag));
+    while !store.shrink_step(ShrinkLimits { keep_bytes: 0, ..ShrinkLimits::default() }).unwrap().is_done {}
+    give_up(&|tag| tag % 2 == 0);
+    drop(store);
+    memory.set_capacity(memory.occupied_bytes());
+    let store = open(&storage).unwrap().store;
+    let mut publication = store.begin_publication().unwrap();
+    for _ in 0..2 {
+        // There is none for what it may take.
+        publication.write_block(&mut [7; 39 * PAGE_BYTES as usize], 64 * PAGE_BYTES as usize, |_, _| {}).unwrap();
+    }
+    store.allocate(40, Urgency::Seal).unwrap();
 }
 
 #[test]
