@@ -66,6 +66,11 @@ impl Output {
         self.urgency = urgency;
     }
 
+    /// Whether level 0 is emptied.
+    pub(super) fn is_sealing(&self) -> bool {
+        self.urgency == Urgency::Seal
+    }
+
     /// Bytes in the chunk.
     pub(super) fn filled(&self) -> usize {
         self.filled
@@ -175,6 +180,17 @@ impl Output {
             self.chunk = rest;
         }
         Ok(())
+    }
+
+    /// Takes the first block out of the chunk, and returns how many bytes that were.
+    pub(super) fn leave_first_out(&mut self) -> usize {
+        let end = self.end_of(1);
+        self.chunk.copy_within(end..self.filled, 0);
+        self.filled -= end;
+        self.chunk.set_len(self.filled);
+        self.blocks.drain(..self.blocks.len().min(1));
+        self.blocks.iter_mut().for_each(|at| *at -= end);
+        end
     }
 
     /// Gives back what was not needed of the last extent.

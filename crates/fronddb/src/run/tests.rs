@@ -20,7 +20,7 @@ use crate::format::block::samples::{CpuTime, Sample, iibench, mixed};
 use crate::format::message::Kind;
 use crate::format::{Message, RangeDelete, RunMeta, Stamp, SuperblockBody};
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
-use crate::store::{DATA_FILE, Store, StoreOptions};
+use crate::store::{DATA_FILE, Store, StoreOptions, Urgency};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -598,6 +598,34 @@ fn a_filter_that_no_extent_holds_has_fewer_bits() {
     let run = world.open(&meta);
     assert!((0..2_200_000).step_by(200_000).all(|number| run.may_contain(key_hash(&key(number))).expect("reads")));
     assert!(!run.may_contain(key_hash(&key(3_000_000))).expect("reads"));
+    run.verify().expect("whole");
+}
+
+/// On a full disk whose free space lies in pieces.
+#[test]
+fn a_seal_that_finds_no_place_for_a_filter_goes_without() {
+    let world = world();
+    let extents: Vec<_> = (0..400).map(|_| world.store.allocate(16, Urgency::Ordinary).expect("takes")).collect();
+    world.memory.set_capacity(world.memory.occupied_bytes());
+    while world.store.allocate(1, Urgency::Ordinary).is_ok() {}
+    extents.iter().step_by(2).for_each(|extent| world.store.free_unpublished(*extent));
+    let key = |number: u32| [&[0, 0, 0, 1], &number.to_be_bytes()[..]].concat();
+    let write = |urgency| {
+        let mut writer = RunWriter::new(&world.store, RunId(7), &world.options, 0).with_urgency(urgency);
+        for number in 0..60_000u32 {
+            let (key, stamp) = (key(number), Stamp::Settled);
+            let message = Message { kind: Kind::Put, key: &key, stamp, seq: 0, payload: &[], blob: false };
+            writer.add(&message)?;
+        }
+        writer.finish().map(|(meta, _)| meta)
+    };
+    let used = world.used();
+    assert_eq!(write(Urgency::Ordinary).map_err(|error| error.kind()), Err(ErrorKind::NoSpace));
+    assert_eq!(world.used(), used);
+    let meta = write(Urgency::Seal).expect("level 0 is emptied");
+    assert!(meta.filter.is_none() && meta.bytes <= meta.extent_bytes());
+    let run = world.open(&meta);
+    assert!((0..60_000).step_by(1_000).all(|number| run.may_contain(key_hash(&key(number))).expect("reads")));
     run.verify().expect("whole");
 }
 

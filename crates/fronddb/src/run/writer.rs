@@ -310,12 +310,29 @@ impl RunWriter {
     /// Writes the chunk, to several places if there is no other way.
     fn write_waiting(&mut self) -> Result<()> {
         while self.output.filled() > 0 {
-            let (base, count) = self.output.reserve_blocks()?;
+            let (base, count) = match self.output.reserve_blocks() {
+                Err(error) if error.lacks_room() && self.leave_filter_out() => continue,
+                found => found?,
+            };
             self.place_waiting(base, count);
             let (heirs, cache) = (&mut self.heirs, &self.options.cache);
             self.output.write_blocks(count, |base, chunk| heirs.keep(base, chunk, cache))?;
         }
         Ok(())
+    }
+
+    /// Goes without the filter when that is the block for which there is no place: rows are found without it, if more slowly, and level 0 must be
+    /// emptied. Whoever can wait does.
+    fn leave_filter_out(&mut self) -> bool {
+        let waiting = &mut self.scratch.waiting;
+        if !self.output.is_sealing() || waiting.first().is_none_or(|first| first.kind != BlockKind::Filter) {
+            return false;
+        }
+        let filter = waiting.remove(0);
+        let bytes = self.output.leave_first_out();
+        waiting.iter_mut().for_each(|other| other.at -= bytes);
+        self.meta.bytes -= u64::from(filter.stored);
+        true
     }
 
     /// The first `count` blocks of the chunk will be written at `base`: they have addresses now.
