@@ -9,9 +9,7 @@ use super::{below, explore};
 use crate::base::ErrorKind;
 use crate::base::page_buf::PageBuf;
 use crate::format::SuperblockBody;
-use crate::io::{
-    CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, File, MemoryStorage, OpenMode, Storage,
-};
+use crate::io::{CallClass, CrashMode, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, OpenMode, Storage};
 use crate::store::{DATA_FILE, Store, StoreOptions, Urgency};
 
 const DIRECTORY: &str = "/db";
