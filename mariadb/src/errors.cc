@@ -67,6 +67,11 @@ int statement_error(THD *thd, frond_status status)
   return handler_error(status);
 }
 
+bool is_of_temporary_space(frond_status status)
+{
+  return status == FROND_NO_SPACE && !tmp_dir().empty();
+}
+
 int temporary_space_error()
 {
   sql_print_warning("FROND: the directory of temporary files has no room, directory=%s: %s", tmp_dir().c_str(), last_message());

@@ -18,6 +18,8 @@ int handler_error(frond_status status);
    (deadlock), and keeps the engine's words for handler::get_error_message. */
 int statement_error(THD *thd, frond_status status);
 
+/* Whether what a bulk load says, before it writes to its trees, is of frond_tmp_dir. */
+bool is_of_temporary_space(frond_status status);
 /* frond_tmp_dir has no room for what is sorted: says so, and not that a table is full. The HA_ERR_* number is one of which the server says no more. */
 int temporary_space_error();
 

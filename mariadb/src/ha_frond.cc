@@ -304,7 +304,7 @@ int ha_frond::write_failure(frond_status status)
 
 int ha_frond::load_failure(frond_status status)
 {
-  return status == FROND_NO_SPACE && !tmp_dir().empty() ? temporary_space_error() : write_failure(status);
+  return is_of_temporary_space(status) ? temporary_space_error() : write_failure(status);
 }
 
 /* Whether a locking walk over an index locks the entries, and the gaps between them. Below REPEATABLE READ the lock of the row is

@@ -408,7 +408,7 @@ frond_status Index_build::load(THD *thd, uint64_t rows_about)
     frond_status status= all.begin(txn, targets, targets.size(), SORT_BYTES_MAX, Bulk_load::Duplicates::lowest);
     if (status == FROND_OK)
       status= gather(thd, txn, &all, rows_about);
-    lacks_temporary_space= status == FROND_NO_SPACE && !tmp_dir().empty();
+    lacks_temporary_space= is_of_temporary_space(status);
     thd_progress_next_stage(thd);
     if (status != FROND_OK)
       return status;
