@@ -8,6 +8,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 SEEDS ?= 20000
 SCHEDULES ?= 1000
+SCHEDULE_SEED ?= $(shell date +%s)
 SECONDS_PER_TARGET ?= 60
 KILLS ?= 5
 ROUNDS ?= 100
@@ -92,7 +93,7 @@ torture: setup ## crash tests and schedules, SEEDS=20000 of each, in release mod
 	MODEL_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --test it -- model --nocapture
 	FROND_SEEDS=$(SEEDS) $(CARGO) test --release -p fronddb --lib -- log:: store:: --nocapture
 	$(CARGO) test --release -p fronddb --test it -- io_errors --nocapture
-	SCHEDULES=$(SEEDS) $(CARGO) test --release -p fronddb --features schedules --lib -- schedule_tests
+	SCHEDULES=$(SEEDS) SCHEDULE_SEED=$(SCHEDULE_SEED) $(CARGO) test --release -p fronddb --features schedules --lib -- schedule_tests
 
 fuzz: setup ## every fuzz target for SECONDS_PER_TARGET=60 seconds (needs cargo-fuzz and a nightly compiler)
 	@[ -d fuzz ] || { echo "fuzz: this tree has no fuzz/ directory" >&2; exit 1; }

@@ -172,6 +172,17 @@ impl Memtable {
         flow
     }
 
+    /// True when there is a message of `key`, whose [`key_hash`] is `hash`, with a higher sequence number. So long as there is none, no message
+    /// of the key has left of which the reader who met that one first does not find what took it away.
+    pub fn has_newer(&self, key: &[u8], hash: u64, seq: u64) -> bool {
+        let mut is_newer = false;
+        let _ = self.get(key, hash, |message| {
+            is_newer = message.seq > seq;
+            ControlFlow::Break(())
+        });
+        is_newer
+    }
+
     /// See [`super::Level0::sample`].
     pub(super) fn sample(&self, lower: &[u8], upper: Option<&[u8]>) -> Option<RangeSample> {
         let lower = Target::new(lower, u64::MAX);

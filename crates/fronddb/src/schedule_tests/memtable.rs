@@ -8,13 +8,16 @@ use std::sync::{Arc, Mutex};
 
 use shuttle::thread;
 
+use super::tree::tree_of;
 use super::{below, explore};
 use crate::base::checksum::key_hash;
 use crate::base::key::inner;
 use crate::base::memory::MemoryBudget;
 use crate::base::{CommitNumber, Lsn, TreeId, TxnId};
-use crate::format::{Kind, Message, Stamp, Uncommitted, View};
+use crate::format::{Kind, Message, Stamp, Statuses, Uncommitted, View};
 use crate::memtable::{ChunkPool, Memtable};
+use crate::tree::BeTree;
+use crate::tree::cursor::{CursorOptions, OwnedView, TreeCursor};
 use crate::txn::{Snapshots, StatusTable};
 
 /// Keys that are there from the beginning: one leaf and a half.
@@ -142,15 +145,19 @@ const ROWS: usize = 3;
 struct Past {
     /// The commits and the version that each left, ascending.
     commits: Vec<(CommitNumber, u64)>,
-    /// What one who sees the uncommitted found, change after change.
+    /// Versions without a row.
+    deletes: Vec<u64>,
+    /// The version that one who sees the uncommitted found, change after change.
     shown: Vec<Option<u64>>,
     /// How many of these are done: the last one may be under way.
     done: usize,
 }
 
 struct Table {
+    tree: Arc<BeTree>,
+    /// The tree's.
     memtable: Arc<Memtable>,
-    statuses: StatusTable,
+    statuses: Arc<StatusTable>,
     snapshots: Snapshots,
     /// Held by who writes the row, until its transaction ends.
     locks: [shuttle::sync::Mutex<()>; ROWS],
@@ -161,11 +168,12 @@ struct Table {
 
 impl Table {
     fn new() -> Table {
-        let statuses = StatusTable::new();
+        let statuses = Arc::new(StatusTable::new());
         let snapshots = Snapshots::new(&statuses);
-        let memtable = Arc::new(Memtable::new(1, &ChunkPool::new(&MemoryBudget::new(64 << 20))));
+        let tree = tree_of(&MemoryBudget::new(64 << 20), statuses.clone());
         Table {
-            memtable,
+            memtable: tree.version().active.clone(),
+            tree,
             statuses,
             snapshots,
             locks: Default::default(),
@@ -190,7 +198,10 @@ impl Table {
         let kind = if below(3) == 0 { Kind::Delete } else { Kind::Put };
         let (key, payload) = (key(5, row as u32), seq.to_le_bytes());
         let message = Message { key: &key, seq: 0, stamp: Stamp::Settled, kind, blob: false, payload: &payload };
-        let retention = || Some(self.snapshots.retention(&self.statuses));
+        if kind == Kind::Delete {
+            self.past(row, |past| past.deletes.push(seq));
+        }
+        let retention = || Some(self.snapshots.retention(&*self.statuses));
         self.change(row, Some(seq), || self.memtable.insert(seq, (txn, step), &message, retention));
         seq
     }
@@ -221,8 +232,8 @@ impl Table {
         committed.expect("committed");
     }
 
-    /// The version of each row that is found.
-    fn read(&self, view: &View<'_>, backward: bool) -> [Option<u64>; ROWS] {
+    /// The version of each row that is found in level 0.
+    fn versions(&self, view: &View<'_>, backward: bool) -> [Option<u64>; ROWS] {
         let mut found = [None; ROWS];
         if backward {
             // From the oldest version of the last row up.
@@ -255,9 +266,9 @@ impl Table {
     fn check_snapshot(&self) {
         let snapshot = self.snapshots.acquire();
         let number = snapshot.number();
-        let view = View { snapshot: number, own: None, uncommitted: Uncommitted::Hidden, statuses: &self.statuses };
+        let view = View { snapshot: number, own: None, uncommitted: Uncommitted::Hidden, statuses: &*self.statuses };
         for backward in [true, false] {
-            for (row, found) in self.read(&view, backward).into_iter().enumerate() {
+            for (row, found) in self.versions(&view, backward).into_iter().enumerate() {
                 let newest = |past: &mut Past| past.commits.iter().rfind(|(commit, _)| *commit <= number).copied();
                 let newest = self.past(row, newest).map(|(_, version)| version);
                 assert_eq!(found, newest, "row={row} snapshot={number} backward={backward}");
@@ -265,20 +276,61 @@ impl Table {
         }
     }
 
+    /// What each row is to one who sees the uncommitted: by key, and by walks through the tree.
+    fn dirty(&self, way: Way) -> [Option<u64>; ROWS] {
+        let view = OwnedView {
+            snapshot: CommitNumber::LATEST,
+            own: None,
+            uncommitted: Uncommitted::Seen,
+            statuses: (self.statuses.clone() as Arc<dyn Statuses>).into(),
+        };
+        let version_of = |value: &[u8]| u64::from_le_bytes(value.try_into().expect("a version"));
+        let mut found = [None; ROWS];
+        if way == Way::ByKey {
+            for (row, found) in found.iter_mut().enumerate() {
+                let value = self.tree.get(&self.tree.version(), &view.view(), &key(5, row as u32)).expect("get");
+                *found = value.map(|value| version_of(&value));
+            }
+            return found;
+        }
+        let mut cursor = self.tree.cursor(view, Vec::new(), None, CursorOptions::default());
+        let (first, next): (fn(&mut _) -> _, fn(&mut _) -> _) = match way {
+            Way::Backward => (TreeCursor::last, TreeCursor::prev),
+            _ => (TreeCursor::first, TreeCursor::next),
+        };
+        let mut more = first(&mut cursor).expect("moved");
+        while more {
+            let row = (0..ROWS).find(|row| cursor.key() == key(5, *row as u32)).expect("a row");
+            found[row] = Some(version_of(cursor.value()));
+            more = next(&mut cursor).expect("moved");
+        }
+        found
+    }
+
     /// Who sees the uncommitted finds of each row what it was at some moment of the look.
     fn check_uncommitted(&self) {
-        let (snapshot, uncommitted) = (CommitNumber::LATEST, Uncommitted::Seen);
-        let view = View { snapshot, own: None, uncommitted, statuses: &self.statuses };
-        for backward in [true, false] {
+        for way in [Way::ByKey, Way::Forward, Way::Backward] {
             let before: [usize; ROWS] = std::array::from_fn(|row| self.past(row, |past| past.done));
             let _kept = self.snapshots.acquire();
-            for (row, found) in self.read(&view, backward).into_iter().enumerate() {
+            for (row, found) in self.dirty(way).into_iter().enumerate() {
                 let since = before[row].saturating_sub(1);
-                let shown = self.past(row, |past| past.shown[since..].to_vec());
-                assert!(shown.contains(&found), "row={row} backward={backward}: {found:?}, not one of {shown:?}");
+                let is_shown = self.past(row, |past| {
+                    let value = |version: &Option<u64>| version.filter(|version| !past.deletes.contains(version));
+                    past.shown[since..].iter().any(|version| value(version) == found)
+                });
+                let shown = || self.past(row, |past| format!("{:?}, deletes {:?}", &past.shown[since..], past.deletes));
+                assert!(is_shown, "row={row} {way:?}: {found:?}, not one of {}", shown());
             }
         }
     }
+}
+
+/// How a row is found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    ByKey,
+    Forward,
+    Backward,
 }
 
 /// Readers find their version of every row while writers, of whom some undo what they wrote, forget those below and above it.

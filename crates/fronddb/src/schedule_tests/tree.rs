@@ -15,7 +15,7 @@ use crate::base::memory::MemoryBudget;
 use crate::base::sync::{Mutex, RwLock};
 use crate::base::{CommitNumber, Lsn, TreeId, TxnId};
 use crate::cache::Cache;
-use crate::format::{Kind, Message, Retention, Stamp, SuperblockBody, Uncommitted};
+use crate::format::{Kind, Message, Retention, Stamp, Statuses, SuperblockBody, Uncommitted};
 use crate::io::{MemoryStorage, Storage};
 use crate::memtable::{ChunkPool, Memtable};
 use crate::run::CodecTable;
@@ -32,6 +32,27 @@ fn key(number: u32) -> Vec<u8> {
     inner(TreeId(1), &number.to_be_bytes())
 }
 
+/// An empty tree of transactions with these states.
+pub(super) fn tree_of(budget: &MemoryBudget, statuses: Arc<dyn Statuses>) -> Arc<BeTree> {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    storage.create_dir_all(Path::new("db")).expect("folder");
+    let options = StoreOptions { direct: false, reserve_bytes: 0, ..StoreOptions::default() };
+    let store = Store::create(&storage, Path::new("db"), &options, [7; 16], SuperblockBody::default());
+    let env = TreeEnv {
+        store: store.expect("create"),
+        cache: Arc::new(Cache::new(budget.clone())),
+        budget: budget.clone(),
+        statuses,
+        run_counters: Arc::default(),
+        holders: Arc::new(NoHolders),
+        options: TreeTuning { leaf_runs: 1, leaf_bytes_max: 1 << 10, ..TreeTuning::tiny() },
+        codecs: CodecTable::new(Codec::None),
+        run_ids: Arc::new(AtomicU64::new(1)),
+    };
+    let active = Arc::new(Memtable::new(1, &ChunkPool::new(budget)));
+    Arc::new(BeTree::open(env, None, Vec::new(), active).expect("open"))
+}
+
 /// A tree, and what the database around it does: the gate, and the sequence of writes.
 struct World {
     tree: Arc<BeTree>,
@@ -43,24 +64,8 @@ struct World {
 impl World {
     fn new() -> World {
         let budget = MemoryBudget::new(4 << 20);
-        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-        storage.create_dir_all(Path::new("db")).expect("folder");
-        let options = StoreOptions { direct: false, reserve_bytes: 0, ..StoreOptions::default() };
-        let store = Store::create(&storage, Path::new("db"), &options, [7; 16], SuperblockBody::default());
-        let env = TreeEnv {
-            store: store.expect("create"),
-            cache: Arc::new(Cache::new(budget.clone())),
-            budget: budget.clone(),
-            statuses: Arc::new(AllCommitted),
-            run_counters: Arc::default(),
-            holders: Arc::new(NoHolders),
-            options: TreeTuning { leaf_runs: 1, leaf_bytes_max: 1 << 10, ..TreeTuning::tiny() },
-            codecs: CodecTable::new(Codec::None),
-            run_ids: Arc::new(AtomicU64::new(1)),
-        };
-        let tree =
-            BeTree::open(env, None, Vec::new(), Arc::new(Memtable::new(1, &ChunkPool::new(&budget)))).expect("open");
-        World { tree: Arc::new(tree), budget, gate: RwLock::new(()), next: Mutex::new(1) }
+        let tree = tree_of(&budget, Arc::new(AllCommitted));
+        World { tree, budget, gate: RwLock::new(()), next: Mutex::new(1) }
     }
 
     fn put(&self, number: u32) {

@@ -31,8 +31,10 @@ mod undecided;
 use std::sync::Arc;
 
 use super::BeTree;
+use super::read::is_overtaken;
 use super::source::Source;
 use super::value::Value;
+use crate::base::checksum::key_hash;
 use crate::base::key::{KeyRange, head, successor};
 use crate::base::striped::Kept;
 use crate::base::{CommitNumber, Result, TxnId};
@@ -531,7 +533,7 @@ impl TreeCursor {
             self.reader.delete_below(leaf.ranges.newest(&self.key));
         }
         let mut found = None;
-        let mut is_newest = true;
+        let (mut is_newest, mut passed) = (true, None);
         self.death = Death::new();
         // A source that leaves the key undecided is put back in order, so the next older one with the key,
         // if there is one, is always the last.
@@ -553,6 +555,7 @@ impl TreeCursor {
                         break true;
                     }
                     Found::Undecided { by } => {
+                        passed = passed.or(Some(message.seq));
                         self.death.undecided(&view, &message);
                         self.undecided.note(by, &self.key);
                         source.next()?;
@@ -567,6 +570,11 @@ impl TreeCursor {
             }
             leaf.order.pop();
             leaf.place(rank, Direction::Forward)?;
+        }
+        if passed.is_some_and(|first| is_overtaken(&leaf.version, &view, &self.key, key_hash(&self.key), first)) {
+            let value = self.tree.get_with(&leaf.version, &view, &self.key, self.options.keys_only, None)?;
+            self.reader.clear();
+            return self.finish_value(value.map(Value::into_vec));
         }
         match found {
             Some((rank, false)) if self.reader.is_plain() => {

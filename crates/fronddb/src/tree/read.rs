@@ -16,7 +16,7 @@ use crate::base::{CommitNumber, Result, TxnId, key};
 use crate::format::block::RangeList;
 use crate::format::message::{Message, RangeDelete};
 use crate::format::resolve::{Found, KeyReader};
-use crate::format::visibility::View;
+use crate::format::visibility::{Uncommitted, View};
 use crate::memtable::Level0;
 use crate::run::{self, Place, Run};
 
@@ -54,6 +54,8 @@ struct Getter<'a> {
     base: Base,
     /// Where to say who is changing the key just now, if that is asked for.
     undecided: Option<&'a mut Option<TxnId>>,
+    /// The sequence number of the first message, where older ones were needed.
+    passed: Option<u64>,
 }
 
 impl PathVisitor for Getter<'_> {
@@ -70,9 +72,10 @@ impl PathVisitor for Getter<'_> {
 
     #[inline]
     fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>> {
-        let Getter { view, key, hash, reader, base, undecided } = self;
+        let Getter { view, key, hash, reader, base, undecided, passed } = self;
         let mut take = |message: &Message<'_>, value: &mut dyn FnMut() -> Value| match reader.message(view, message) {
             Found::Undecided { by } => {
+                *passed = passed.or(Some(message.seq));
                 if let Some(undecided) = undecided {
                     **undecided = undecided.or(by);
                 }
@@ -96,6 +99,13 @@ impl PathVisitor for Getter<'_> {
             }),
         }
     }
+}
+
+/// Whether one who sees the uncommitted, met the message numbered `first` first, and needed older ones is to look again: level 0 may have
+/// forgotten under a newer message what there was to find.
+#[inline]
+pub(super) fn is_overtaken(version: &Version, view: &View<'_>, key: &[u8], hash: u64, first: u64) -> bool {
+    view.uncommitted == Uncommitted::Seen && version.active.has_newer(key, hash, first)
 }
 
 /// Finds an undecided change of a key by one transaction.
@@ -226,8 +236,9 @@ impl BeTree {
         Ok(self.get_with(version, view, key, true, None)?.is_some())
     }
 
+    /// As [`BeTree::get`]; says to `undecided`, if that is given, what [`BeTree::get_watching`] says.
     #[inline]
-    fn get_with(
+    pub(super) fn get_with(
         &self,
         version: &Version,
         view: &View<'_>,
@@ -236,8 +247,12 @@ impl BeTree {
         undecided: Option<&mut Option<TxnId>>,
     ) -> Result<Option<Value>> {
         let (hash, reader) = (key_hash(key), KeyReader::new());
-        let mut getter = Getter { view, key, hash, reader, base: Base::Unknown, undecided };
+        let mut getter = Getter { view, key, hash, reader, base: Base::Unknown, undecided, passed: None };
         self.visit_path(version, key, &mut getter)?;
+        while getter.passed.is_some_and(|first| is_overtaken(version, view, key, hash, first)) {
+            (getter.reader, getter.base, getter.passed) = (KeyReader::new(), Base::Unknown, None);
+            self.visit_path(version, key, &mut getter)?;
+        }
         let Getter { mut reader, base, .. } = getter;
         let base = match base {
             Base::Unknown | Base::Absent => None,

@@ -13,7 +13,9 @@
 //! the row was before them ([`super::sample`](crate::memtable::sample)).
 //!
 //! Who reads without a snapshot has to know that nobody changes the row meanwhile, by its lock, or to look again when somebody did: else a
-//! change above the place that it has come to may be committed, and take away below what it was to find there.
+//! change above the place that it has come to may be committed, and take away below what it was to find there. Who sees the uncommitted is in
+//! that case too where what it meets first is rolled back: below, it is to find what was not committed when it took its snapshot. What takes that
+//! away is newer than all that it met, so it asks for such ([`has_newer`](crate::memtable::Memtable::has_newer)).
 #![allow(unsafe_code, reason = "messages are reached by pointers")]
 
 use crate::base::sync::atomic::Ordering;
