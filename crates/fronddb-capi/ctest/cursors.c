@@ -46,6 +46,46 @@ static void moves(frond_txn *txn, frond_tree *tree)
   frond_cursor_close(cursor);
 }
 
+/* Of a value that is kept apart only the head is read. */
+static void heads(frond_db *db)
+{
+  static uint8_t large[200000];
+  frond_tree *tree;
+  frond_txn *txn;
+  frond_cursor *cursor;
+  frond_cursor_options options;
+  frond_row row;
+  frond_slice value;
+  size_t i;
+  for (i= 0; i < sizeof large; i++)
+    large[i]= (uint8_t) (i * 7 + i / 256);
+  OK(frond_db_create_tree(db, "heads", NULL, &tree));
+  OK(frond_db_put(db, tree, text("large"), frond_bytes(large, sizeof large)));
+  OK(frond_db_put(db, tree, text("small"), text("whole")));
+  txn= begin(db);
+  OK(frond_txn_get_head(txn, tree, text("large"), &value));
+  CHECK(value.size == 2048 && memcmp(value.data, large, 2048) == 0);
+  OK(frond_txn_get_head(txn, tree, text("small"), &value));
+  CHECK(is(value, "whole"));
+  OK(frond_txn_get_head(txn, tree, text("none"), &value));
+  CHECK(value.data == NULL);
+  WRONG(frond_txn_get_head(NULL, tree, text("small"), &value));
+  memset(&options, 0, sizeof options);
+  options.flags= FROND_CURSOR_HEADS_ONLY;
+  OK(frond_cursor_open(txn, tree, &options, &cursor));
+  OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
+  CHECK(is(row.key, "large") && row.value.size == 2048 && memcmp(row.value.data, large, 2048) == 0);
+  OK(frond_cursor_move(cursor, FROND_MOVE_NEXT, none(), &row));
+  CHECK(is(row.key, "small") && is(row.value, "whole"));
+  OK(frond_cursor_move(cursor, FROND_MOVE_PREV, none(), &row));
+  CHECK(is(row.key, "large") && row.value.size == 2048);
+  frond_cursor_close(cursor);
+  OK(frond_txn_get(txn, tree, text("large"), &value));
+  CHECK(value.size == sizeof large && memcmp(value.data, large, sizeof large) == 0);
+  OK(frond_txn_rollback(txn));
+  frond_tree_close(tree);
+}
+
 /* 3,000 rows that were rolled back lie before one that is there. */
 static void giving_up(frond_db *db)
 {
@@ -479,6 +519,7 @@ void test_cursors(void)
     after_the_end(db, tree);
     OK(frond_db_checkpoint(db)); /* and once more from the tree on disk */
   }
+  heads(db);
   giving_up(db);
   committed_and_latest(db);
   lent(db);

@@ -410,6 +410,9 @@ enum {
 };
 
 frond_status frond_txn_get(frond_txn *txn, const frond_tree *tree, frond_slice key, frond_slice *value);
+/* The same; of a value of 64 KiB and more, which is kept apart (FROND_OPTION_BLOB_BYTES_MIN), no more than its head where it has one: its first 2 KiB, or
+ * a sixteenth of it where that is less. */
+frond_status frond_txn_get_head(frond_txn *txn, const frond_tree *tree, frond_slice key, frond_slice *value);
 /* Whether key has a value; does not load it and leaves values lent before valid. */
 frond_status frond_txn_contains(frond_txn *txn, const frond_tree *tree, frond_slice key, bool *found);
 /* Whether others have committed a change of key after the snapshot that the transaction's plain reads see, which at
@@ -472,6 +475,7 @@ enum {
                                 * transaction has written */
   FROND_CURSOR_PEEK = 512,     /* with lock, at read committed and below: stops at rows that others hold without waiting, shows them as
                                 * they were committed last and does not lock them. FROND_MOVE_AGAIN takes one */
+  FROND_CURSOR_HEADS_ONLY = 2048, /* without lock: values as frond_txn_get_head gives them */
   FROND_CURSOR_GIVE_UP = 1024  /* without lock, for samples: gives up once it has passed over more than 1,000 keys without a row in all
                                 * (deleted, rolled back), and is at no row; frond_cursor_gave_up tells that from an end */
 };

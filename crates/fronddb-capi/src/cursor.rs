@@ -115,7 +115,8 @@ fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions
         | FROND_CURSOR_ADDED
         | FROND_CURSOR_OTHERS
         | FROND_CURSOR_PEEK
-        | FROND_CURSOR_GIVE_UP;
+        | FROND_CURSOR_GIVE_UP
+        | FROND_CURSOR_HEADS_ONLY;
     check_flags(options.flags, known)?;
     let set = |flag: u32| options.flags & flag != 0;
     let bound = |bytes: Bytes<'_>, included: bool| -> Result<Bound<Vec<u8>>> {
@@ -141,6 +142,7 @@ fn to_engine(options: Option<&frond_cursor_options<'_>>) -> Result<CursorOptions
             () => Sees::Level,
         },
         keys_only: set(FROND_CURSOR_KEYS_ONLY),
+        heads_only: set(FROND_CURSOR_HEADS_ONLY),
         read_ahead_bytes: match options.read_ahead_bytes {
             _ if set(FROND_CURSOR_NO_READ_AHEAD) => 0,
             0 => defaults.read_ahead_bytes,

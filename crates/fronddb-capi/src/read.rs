@@ -36,6 +36,21 @@ pub extern "C" fn frond_txn_get(
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn frond_txn_get_head(
+    txn: Option<&mut frond_txn>,
+    tree: Option<&frond_tree>,
+    key: Bytes<'_>,
+    value: Out<'_, frond_slice>,
+) -> Status {
+    enter("frond_txn_get_head", || {
+        let (txn, tree, out) = (need(txn, "txn")?, need(tree, "tree")?, need(value, "value")?);
+        let value = txn.inner.get_head(&tree.inner, key.get()?)?;
+        out.write(txn.lend(value));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn frond_txn_contains(
     txn: Option<&mut frond_txn>,
     tree: Option<&frond_tree>,

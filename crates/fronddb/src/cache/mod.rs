@@ -83,6 +83,8 @@ pub enum CachedBlock {
     Filter(Arc<Filter>),
     /// Range-deletes.
     Ranges(Arc<RangeBlock>),
+    /// A piece of a large value.
+    Chunk(Arc<Piece>),
 }
 
 impl CachedBlock {
@@ -93,6 +95,7 @@ impl CachedBlock {
             CachedBlock::Index(_) => 1,
             CachedBlock::Filter(_) => 2,
             CachedBlock::Ranges(_) => 3,
+            CachedBlock::Chunk(_) => 4,
         }
     }
 
@@ -117,6 +120,7 @@ impl CachedBlock {
             CachedBlock::Index(block) => block.memory_bytes(),
             CachedBlock::Filter(block) => block.memory_bytes(),
             CachedBlock::Ranges(block) => block.memory_bytes(),
+            CachedBlock::Chunk(piece) => size_of::<Piece>() + piece.uncounted_bytes(),
         }
     }
 }
@@ -132,13 +136,16 @@ pub enum Priority {
     High = 2,
 }
 
+/// Kinds of blocks.
+const CAUSES: usize = 5;
+
 /// What the cache did since it was made, and what it holds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CacheStatistics {
-    /// Lookups that found their block: entries, indexes, filters, ranges.
-    pub hits: [u64; 4],
+    /// Lookups that found their block: entries, indexes, filters, ranges, pieces of large values.
+    pub hits: [u64; CAUSES],
     /// Lookups that did not.
-    pub misses: [u64; 4],
+    pub misses: [u64; CAUSES],
     /// Blocks inserted.
     pub insertions: u64,
     /// Blocks evicted for room.
@@ -178,7 +185,7 @@ pub struct Cache {
     phase: AtomicU32,
     /// See [`Cache::set_data_bytes`].
     data_bytes: AtomicU64,
-    misses: [AtomicU64; 4],
+    misses: [AtomicU64; CAUSES],
     /// Reads of messages that were not here.
     reads: AtomicU64,
     /// What reading and decoding [`MEAN_OVER`](pressure::MEAN_OVER) blocks took lately, in nanoseconds.
@@ -234,6 +241,21 @@ impl Cache {
     #[inline]
     fn shard(&self, offset: u64) -> &Shard {
         &self.shards[shard::mebibyte(offset) as usize % SHARDS]
+    }
+
+    /// The piece of a large value at `offset`, decoded, if it is here.
+    pub fn chunk(&self, offset: u64) -> Option<Arc<Piece>> {
+        match self.lookup(offset) {
+            Some(CachedBlock::Chunk(piece)) => Some(piece),
+            _ => None,
+        }
+    }
+
+    /// Puts in what was read of a large value because [`Cache::chunk`] did not have it, on probation as any block.
+    pub fn add_chunk(&self, offset: u64, raw: &[u8]) {
+        let chunk = CachedBlock::Chunk(Arc::new(self.pool.copy(raw)));
+        self.misses[chunk.cause()].fetch_add(1, Ordering::Relaxed);
+        self.insert(offset, chunk, Priority::Normal);
     }
 
     /// The block at `offset`, if it is here.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::offsets::Offsets;
-use super::{CacheStatistics, CachedBlock, Priority};
+use super::{CAUSES, CacheStatistics, CachedBlock, Priority};
 use crate::base::hash::{NumberMap, NumberSet};
 use crate::base::pool::Piece;
 use crate::base::sync::{Condvar, Mutex};
@@ -141,7 +141,7 @@ struct Table {
     ghosts: Ghosts,
     hand: usize,
     loading: NumberSet<u64>,
-    hits: [u64; 4],
+    hits: [u64; CAUSES],
     decodes: u64,
     insertions: u64,
     evictions: u64,

@@ -275,7 +275,8 @@ impl Engine {
             || (lack.is_none() && self.work_for_readers()?)
         {
             if self.is_disk_full() {
-                if lack.is_none() {
+                // What one step has brought down a level, others bring on.
+                if lack.is_none() && !worked {
                     self.space_was_found();
                 }
                 self.publish()?;
@@ -445,10 +446,12 @@ impl Engine {
         let work = || self.but_for_space(self.move_down_step(self.work_threshold()));
         let publish = || self.publish().map(|()| true);
         if is_full {
-            let worked = work()?;
-            if worked {
-                self.space_was_found();
-            }
+            let stepped = self.move_down_step(self.work_threshold()).inspect(|worked| {
+                if !worked {
+                    self.space_was_found();
+                }
+            });
+            let worked = self.but_for_space(stepped)?;
             if (worked || self.due_publication()) && is_done(publish())? {
                 return Ok(true);
             }

@@ -25,7 +25,7 @@ use crate::base::key::{check_key, check_value, tree_end, tree_start, write_inner
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TxnId};
 use crate::format::Uncommitted;
 use crate::lock::Mode;
-use crate::tree::{CursorOptions, GraftWriter};
+use crate::tree::{CursorOptions, GraftWriter, Wanted};
 
 /// Rows that are written, and told of, at a time.
 const BATCH_BYTES: usize = 128 << 10;
@@ -127,7 +127,7 @@ impl TxnCore {
     ) -> Result<Option<(TxnId, Vec<u8>)>> {
         let own = state.writer.as_ref().map(|writer| writer.txn);
         let view = self.engine.owned_view(CommitNumber::LATEST, own, Uncommitted::Hidden);
-        let options = CursorOptions { keys_only: true, ..CursorOptions::default() };
+        let options = CursorOptions { wanted: Wanted::Nothing, ..CursorOptions::default() };
         let upper = Some(tree_end(tree.id())).filter(|end| !end.is_empty());
         // Others go on beside the first look, and level 0 is to keep what it comes down to.
         let _kept = self.engine.snapshots.acquire();

@@ -23,8 +23,8 @@ use crate::base::key::{
 use crate::base::{CommitNumber, Result, TreeId, TxnId};
 use crate::format::Uncommitted;
 use crate::lock::Mode;
-use crate::tree::TreeCursor;
 use crate::tree::cursor::{CursorOptions as ReadOptions, OwnedView};
+use crate::tree::{TreeCursor, Wanted};
 use crate::txn::Snapshot;
 
 /// Walks over the visible rows of one tree, between bounds. Made by [`crate::Transaction::cursor`].
@@ -95,6 +95,14 @@ impl TxnCore {
         }
         let (lower, upper) = bounds(tree.id(), &mut options)?;
         let gaps = matches!(self.options.isolation, Isolation::RepeatableRead | Isolation::Serializable);
+        let peeks = options.peeks && lock.is_some() && !gaps;
+        let wanted = match lock {
+            _ if options.keys_only => Wanted::Nothing,
+            // It reads the row when it has locked it.
+            Some(_) if !gaps && !peeks => Wanted::Nothing,
+            None if options.heads_only => Wanted::Heads,
+            _ => Wanted::Whole,
+        };
         Ok(Cursor {
             core: self.clone(),
             tree: tree.inner.clone(),
@@ -102,15 +110,11 @@ impl TxnCore {
             lock: lock.map(mode_of),
             gaps,
             wait: options.wait,
-            peeks: options.peeks && lock.is_some() && !gaps,
+            peeks,
             sees: options.sees,
             keys_only: options.keys_only,
             passed_over_max: options.passed_over_max.filter(|_| lock.is_none()),
-            read: ReadOptions {
-                fill_cache: options.fill_cache,
-                read_ahead_bytes: options.read_ahead_bytes,
-                keys_only: options.keys_only,
-            },
+            read: ReadOptions { fill_cache: options.fill_cache, read_ahead_bytes: options.read_ahead_bytes, wanted },
             source: None,
             at: At::New,
             key: Vec::new(),
@@ -175,7 +179,7 @@ impl Engine {
         fill_cache: bool,
         read_ahead_bytes: usize,
     ) -> TreeCursor {
-        self.tree.cursor(view, lower, upper, ReadOptions { fill_cache, read_ahead_bytes, keys_only: false })
+        self.tree.cursor(view, lower, upper, ReadOptions { fill_cache, read_ahead_bytes, wanted: Wanted::Whole })
     }
 }
 

@@ -24,6 +24,7 @@ use crate::base::key::{inner, prefix_end, successor};
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId};
 use crate::format::{Uncommitted, View};
 use crate::lock::Mode;
+use crate::tree::Wanted;
 use crate::tree::cursor::OwnedView;
 
 /// A handle of the catalog itself, for batches.
@@ -174,7 +175,7 @@ impl TxnCore {
 
     fn name_in(&self, view: &View<'_>, tree: &Tree) -> Result<String> {
         let key = inner(CATALOG, &catalog::id_key(tree.id()));
-        let value = self.engine.read(view, &key, false)?.ok_or_else(|| no_tree(tree.name()))?;
+        let value = self.engine.read(view, &key, Wanted::Whole)?.ok_or_else(|| no_tree(tree.name()))?;
         String::from_utf8(value.into_vec()).map_err(|_| Error::corruption("catalog name is malformed, tree=0"))
     }
 
@@ -189,7 +190,7 @@ impl TxnCore {
 
     fn row_in(&self, view: &View<'_>, name: &str) -> Result<Option<Row>> {
         let key = inner(CATALOG, &catalog::name_key(name));
-        let value = self.engine.read(view, &key, false)?;
+        let value = self.engine.read(view, &key, Wanted::Whole)?;
         value.map(|value| Row::decode(&value)).transpose()
     }
 
@@ -406,7 +407,7 @@ impl Engine {
         let view = View { snapshot: snapshot.number(), own: Some(txn), ..self.latest() };
         for id in before.keys().filter(|id| !after.contains_key(id)) {
             // Its row by name may only be hidden by damage.
-            match self.read(&view, &inner(CATALOG, &catalog::id_key(*id)), false) {
+            match self.read(&view, &inner(CATALOG, &catalog::id_key(*id)), Wanted::Whole) {
                 Ok(Some(_)) => {}
                 Ok(None) => changes.push(0, Change::Dropped(*id)),
                 Err(error) if error.is_unreadable() => self.events.damage(&error),

@@ -363,6 +363,10 @@ pub struct CursorOptions {
     pub sees: Sees,
     /// Does not load values kept apart as blobs; [`crate::Cursor::value`] is then empty for all rows.
     pub keys_only: bool,
+    /// Of values of [`crate::Options::blob_bytes_min`] and more, which are kept apart, loads no more than the head: the first 2 KiB, or a sixteenth
+    /// of the value where that is less. Of values written before there were heads, of rows that it locks, and of what an update has changed
+    /// since, [`crate::Cursor::value`] is whole as ever.
+    pub heads_only: bool,
     /// How far to read ahead of a scan, in bytes, but not past its bounds; 0: not at all. Long scans hold twice as much for each
     /// run that they merge. Default: 256 KiB, once steps are sequential; never more than 16 MiB.
     pub read_ahead_bytes: usize,
@@ -384,6 +388,7 @@ impl Default for CursorOptions {
             peeks: false,
             sees: Sees::Level,
             keys_only: false,
+            heads_only: false,
             read_ahead_bytes: 256 << 10,
             fill_cache: true,
             passed_over_max: None,

@@ -48,8 +48,8 @@ use crate::format::visibility::Uncommitted;
 use crate::lock::{HeldLock, Mode};
 use crate::log::Log;
 use crate::store::ShrinkLimits;
-use crate::tree::CursorOptions;
 use crate::tree::cursor::check_stop;
+use crate::tree::{CursorOptions, Wanted};
 use crate::txn::Prepared;
 
 /// Longest external id, in bytes.
@@ -268,7 +268,7 @@ impl TxnCore {
         };
         let upper = if high.is_empty() { tree_end(lock.tree) } else { inner(lock.tree, high) };
         let view = engine.owned_view(CommitNumber::LATEST, None, Uncommitted::Hidden);
-        let options = CursorOptions { keys_only: true, ..CursorOptions::default() };
+        let options = CursorOptions { wanted: Wanted::Nothing, ..CursorOptions::default() };
         let (lower, upper) = (inner(lock.tree, &lock.low), Some(upper).filter(|upper| !upper.is_empty()));
         let mut cursor = engine.tree.cursor(view, lower, upper, options);
         cursor.stop_when(self.cancelled.clone());

@@ -16,7 +16,7 @@ use crate::base::key::{check_key, inner, split, tree_end, write_inner};
 use crate::base::{CommitNumber, Error, ErrorKind, Result, TreeId, TxnId, scratch};
 use crate::format::{Uncommitted, View};
 use crate::lock::{self, Attempt, Granted, Mode};
-use crate::tree::Value;
+use crate::tree::{Value, Wanted};
 
 thread_local! {
     static KEY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -53,38 +53,41 @@ pub(crate) fn mode_of(mode: LockMode) -> Mode {
 }
 
 impl Engine {
-    /// The value of an inner key as `view` sees it, counted and sometimes timed; with `keys_only` an empty one.
+    /// The value of an inner key as `view` sees it, counted and sometimes timed; what is `wanted` of it.
     #[inline]
-    pub(crate) fn read(&self, view: &View<'_>, key: &[u8], keys_only: bool) -> Result<Option<Value>> {
+    pub(crate) fn read(&self, view: &View<'_>, key: &[u8], wanted: Wanted) -> Result<Option<Value>> {
         let count = self.counters.here().gets.get();
         self.counters.here().gets.add(1);
         if !count.is_multiple_of(READ_SAMPLE) {
-            let value = self.find(view, key, keys_only)?;
+            let value = self.find(view, key, wanted)?;
             self.counters.here().gets_found.add(u64::from(value.is_some()));
             return Ok(value);
         }
         let started = std::time::Instant::now();
-        let value = self.find(view, key, keys_only)?;
+        let value = self.find(view, key, wanted)?;
         self.counters.here().gets_found.add(u64::from(value.is_some()));
         self.counters.read.record(started.elapsed().as_nanos() as u64);
         Ok(value)
     }
 
     /// As [`Engine::read`]; also says who else is changing the key just now.
-    fn read_watching(&self, view: &View<'_>, key: &[u8], keys_only: bool) -> Result<(Option<Value>, Option<TxnId>)> {
+    fn read_watching(&self, view: &View<'_>, key: &[u8], wanted: Wanted) -> Result<(Option<Value>, Option<TxnId>)> {
         self.counters.here().gets.add(1);
-        let found = self.tree.get_watching(&self.tree.version_guard(), view, key, keys_only);
+        let found = self.tree.get_watching(&self.tree.version_guard(), view, key, wanted);
         let (value, undecided) = found.inspect_err(|error| self.events.damage(error))?;
         self.counters.here().gets_found.add(u64::from(value.is_some()));
         Ok((value, undecided))
     }
 
     #[inline]
-    fn find(&self, view: &View<'_>, key: &[u8], keys_only: bool) -> Result<Option<Value>> {
+    fn find(&self, view: &View<'_>, key: &[u8], wanted: Wanted) -> Result<Option<Value>> {
         let version = self.tree.version_guard();
-        let found = match keys_only {
-            false => self.tree.get(&version, view, key),
-            true => self.tree.contains(&version, view, key).map(|found| found.then(|| Value::from(Vec::new()))),
+        let found = match wanted {
+            Wanted::Whole => self.tree.get(&version, view, key),
+            Wanted::Heads => self.tree.get_head(&version, view, key),
+            Wanted::Nothing => {
+                self.tree.contains(&version, view, key).map(|found| found.then(|| Value::from(Vec::new())))
+            }
         };
         found.inspect_err(|error| self.events.damage(error))
     }
@@ -95,7 +98,7 @@ impl Engine {
         // A snapshot also for one key: a commit while its messages are looked at would show some of them.
         let snapshot = self.snapshots.acquire();
         let view = View { snapshot: snapshot.number(), ..self.latest() };
-        with_inner(tree, key, |key| self.read(&view, key, false))
+        with_inner(tree, key, |key| self.read(&view, key, Wanted::Whole))
     }
 
     /// Sees everything committed.
@@ -152,7 +155,7 @@ impl TxnCore {
     }
 
     pub(crate) fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
-        self.look(tree, key, false)
+        self.look(tree, key, Wanted::Whole)
     }
 
     /// Many reads of one state, also outside of a statement.
@@ -169,8 +172,13 @@ impl TxnCore {
         found
     }
 
+    /// No more than the head of a value that is kept apart.
+    pub(crate) fn get_head(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
+        self.look(tree, key, Wanted::Heads)
+    }
+
     pub(crate) fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        Ok(self.look(tree, key, true)?.is_some())
+        Ok(self.look(tree, key, Wanted::Nothing)?.is_some())
     }
 
     pub(crate) fn changed_after_snapshot(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
@@ -189,9 +197,9 @@ impl TxnCore {
         }
     }
 
-    /// A plain read; with `keys_only` no value that is kept apart is loaded.
+    /// A plain read of what is `wanted` of a value that is kept apart.
     #[inline]
-    fn look(&self, tree: &Tree, key: &[u8], keys_only: bool) -> Result<Option<Value>> {
+    fn look(&self, tree: &Tree, key: &[u8], wanted: Wanted) -> Result<Option<Value>> {
         check_key(key)?;
         let mut state = self.active()?;
         self.check_tree(&state, &tree.inner)?;
@@ -199,7 +207,7 @@ impl TxnCore {
             self.lock_point(&mut state, tree.id(), key, Mode::Shared, Wait::Default)?;
             tree.inner.check()?;
             let key = inner(tree.id(), key);
-            let settled = self.read_settled(&mut state, &key, Mode::Shared, Wait::Default, keys_only)?;
+            let settled = self.read_settled(&mut state, &key, Mode::Shared, Wait::Default, wanted)?;
             return Ok(settled.into_value());
         }
         let snapshot = self.snapshot(&mut state);
@@ -210,7 +218,7 @@ impl TxnCore {
             uncommitted: self.uncommitted(),
             ..self.latest_view(&state)
         };
-        with_inner(tree.id(), key, |key| self.engine.read(&view, key, keys_only))
+        with_inner(tree.id(), key, |key| self.engine.read(&view, key, wanted))
     }
 
     pub(crate) fn get_locked(&self, tree: &Tree, key: &[u8], mode: LockMode, wait: Wait) -> Result<Locked> {
@@ -225,7 +233,7 @@ impl TxnCore {
                 let key = inner(tree.id(), key);
                 let snapshot = self.conflict_snapshot(&mut state);
                 self.check_conflict(&state, snapshot, &key)?;
-                match self.read_settled(&mut state, &key, mode_of(mode), wait, false)? {
+                match self.read_settled(&mut state, &key, mode_of(mode), wait, Wanted::Whole)? {
                     Settled::Value(value) => Ok(value.map_or(Locked::Absent, Locked::Row)),
                     Settled::Busy => {
                         self.unlock_fresh(&mut state, &key);
@@ -266,12 +274,12 @@ impl TxnCore {
         key: &[u8],
         mode: Mode,
         wait: Wait,
-        keys_only: bool,
+        wanted: Wanted,
     ) -> Result<Settled> {
         loop {
             // Covered writes go on beside it, and level 0 is to keep what it comes down to; not while it waits.
             let kept = self.engine.snapshots.acquire();
-            let (value, undecided) = self.engine.read_watching(&self.latest_view(state), key, keys_only)?;
+            let (value, undecided) = self.engine.read_watching(&self.latest_view(state), key, wanted)?;
             drop(kept);
             match undecided {
                 None => return Ok(Settled::Value(value)),
@@ -294,7 +302,7 @@ impl TxnCore {
         let locker = self.writer(state).locker.clone();
         let is_there = || {
             let _kept = self.engine.snapshots.acquire();
-            let (_, undecided) = self.engine.read_watching(&self.latest_view(state), key, true)?;
+            let (_, undecided) = self.engine.read_watching(&self.latest_view(state), key, Wanted::Nothing)?;
             Ok(undecided.is_some())
         };
         let waited = locker.wait_for(txn, split(key).unwrap_or((TreeId(0), key)), mode, limit, is_there);

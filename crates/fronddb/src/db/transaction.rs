@@ -135,6 +135,14 @@ impl Transaction {
         self.core.get(tree, key)
     }
 
+    /// As [`Transaction::get`]; of a value that is kept apart no more than its head, as by [`crate::CursorOptions::heads_only`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_head(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
+        self.core.get_head(tree, key)
+    }
+
     /// The values of many keys, in their order, as of one moment: at [`Isolation::ReadCommitted`] the statement's, or the call's.
     ///
     /// # Errors

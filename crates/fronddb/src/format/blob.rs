@@ -1,6 +1,7 @@
 //! Large values, stored outside runs.
 //!
-//! The message of a large value carries a [`BlobRef`]. The value lies in extents of its own, cut into
+//! The message of a large value carries a [`BlobRef`], and in it the value's head: its first bytes ([`head_bytes`]), for who
+//! wants no more than those. The rest lies in extents of its own, cut into
 //! chunks, each a sealed block of kind `BlobChunk` that begins at a page. The extents belong to the one
 //! message that holds the reference, and are freed when a compaction drops it.
 //!
@@ -9,9 +10,20 @@
 //! | bytes | varint: length of the value |
 //! | extents | varint count, then extents |
 //! | chunks | varint count, then block addresses |
+//! | head | varint length, bytes; nothing at all where there is none, as before there were heads |
 
-use crate::base::codec::{Decoder, put_varint};
+use crate::base::codec::{Decoder, put_bytes, put_varint};
 use crate::base::{BlockPtr, Error, Extent, Result, key};
+
+/// Longest head.
+const HEAD_BYTES_MAX: usize = 2 << 10;
+/// A head is one part in so many of the value at most.
+const HEAD_PART: usize = 16;
+
+/// Length of the head of a value of this length: enough for a row's short columns where they come first, and little beside the rest.
+pub fn head_bytes(bytes: usize) -> usize {
+    (bytes / HEAD_PART).min(HEAD_BYTES_MAX)
+}
 
 /// Where a large value is: the payload of a message with the `blob` flag.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,6 +34,8 @@ pub struct BlobRef {
     pub extents: Vec<Extent>,
     /// Its chunks, in order; each a sealed block.
     pub chunks: Vec<BlockPtr>,
+    /// Its first bytes, which are in no chunk.
+    pub head: Vec<u8>,
 }
 
 impl BlobRef {
@@ -37,6 +51,9 @@ impl BlobRef {
         self.extents.iter().for_each(|extent| extent.encode(out));
         put_varint(out, self.chunks.len() as u64);
         self.chunks.iter().for_each(|chunk| chunk.encode(out));
+        if !self.head.is_empty() {
+            put_bytes(out, &self.head);
+        }
     }
 
     /// Reads what [`BlobRef::encode`] wrote.
@@ -52,7 +69,8 @@ impl BlobRef {
         let extents = (0..count).map(|_| Extent::decode(decoder)).collect::<Result<_>>()?;
         let count = decoder.count(2)?;
         let chunks = (0..count).map(|_| BlockPtr::decode(decoder)).collect::<Result<_>>()?;
-        Ok(BlobRef { bytes, extents, chunks })
+        let head = if decoder.is_empty() { Vec::new() } else { decoder.bytes()?.to_vec() };
+        Ok(BlobRef { bytes, extents, chunks, head })
     }
 }
 
@@ -67,11 +85,13 @@ mod tests {
             bytes in 0u64..1 << 28,
             extents in prop::collection::vec((0u64..1 << 40, 1u32..1 << 14), 0..5),
             chunks in prop::collection::vec((0u64..1 << 50, 1u32..1 << 20), 0..5),
+            head: Vec<u8>,
         ) {
             let blob = BlobRef {
                 bytes,
                 extents: extents.into_iter().map(|(start, pages)| Extent { start, pages }).collect(),
                 chunks: chunks.into_iter().map(|(offset, stored)| BlockPtr { offset, stored }).collect(),
+                head,
             };
             let mut out = Vec::new();
             blob.encode(&mut out);

@@ -1,4 +1,4 @@
-//! Large values through the store: cut into chunks, each a sealed block of its own ([`BlobRef`]).
+//! Large values through the store: what follows the head is cut into chunks, each a sealed block of its own ([`BlobRef`]).
 
 use super::Store;
 use super::load::located;
@@ -7,7 +7,8 @@ use crate::base::compress::{Codec, Compressor};
 use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Error, Result};
-use crate::format::blob::BlobRef;
+use crate::cache::Cache;
+use crate::format::blob::{BlobRef, head_bytes};
 use crate::format::block::{self, BlockKind, Opened, open_with};
 use crate::store::Urgency;
 use std::sync::Arc;
@@ -32,7 +33,8 @@ pub fn write_blob(store: &Arc<Store>, codec: Codec, value: &[u8]) -> Result<Blob
         chunks.extend(waiting.drain(..).map(|(at, stored)| BlockPtr { offset: base + at as u64, stored }));
         output.write(|_, _| {})
     };
-    for piece in value.chunks(CHUNK_BYTES) {
+    let (head, rest) = value.split_at(head_bytes(value.len()));
+    for piece in rest.chunks(CHUNK_BYTES) {
         sealed.clear();
         let stored = block::seal_unplaced(BlockKind::BlobChunk, codec, piece, &mut compressor, &mut sealed)?;
         if !output.fits(stored) {
@@ -44,7 +46,7 @@ pub fn write_blob(store: &Arc<Store>, codec: Codec, value: &[u8]) -> Result<Blob
         flush(&mut output, &mut waiting)?;
     }
     let (extents, _, _) = output.finish();
-    Ok(BlobRef { bytes: value.len() as u64, extents, chunks })
+    Ok(BlobRef { bytes: value.len() as u64, extents, chunks, head: head.to_vec() })
 }
 
 /// Gives back the space of a blob that was written for nothing: no message and no log record names it.
@@ -52,17 +54,67 @@ pub fn free_blob(store: &Store, blob: &BlobRef) {
     blob.extents.iter().for_each(|extent| store.free_unpublished(*extent));
 }
 
-/// Reads a value back.
+/// Reads a value back from the disk.
 ///
 /// # Errors
 /// `Io`, `Corruption`.
 pub fn read_blob(store: &Store, blob: &BlobRef) -> Result<Vec<u8>> {
+    read_with(store, blob, |chunks, take| read_chunks(store, chunks, take))
+}
+
+/// The same, of what the cache does not have; with `keeps`, it has that, too, from now on.
+///
+/// # Errors
+/// As there.
+pub fn read_cached_blob(store: &Store, cache: &Cache, keeps: bool, blob: &BlobRef) -> Result<Vec<u8>> {
+    read_with(store, blob, |mut chunks, take| {
+        while let [first, others @ ..] = chunks {
+            if let Some(piece) = cache.chunk(first.offset) {
+                take(&piece)?;
+                chunks = others;
+                continue;
+            }
+            let missing = others.iter().take_while(|chunk| !cache.contains(chunk.offset)).count() + 1;
+            let mut offsets = chunks.iter().map(|chunk| chunk.offset);
+            read_chunks(store, &chunks[..missing], &mut |raw| {
+                if let Some(offset) = offsets.next().filter(|_| keeps) {
+                    cache.add_chunk(offset, raw);
+                }
+                take(raw)
+            })?;
+            chunks = &chunks[missing..];
+        }
+        Ok(())
+    })
+}
+
+/// Takes a piece of a value, which follows the one before.
+type Take<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+
+fn read_with(
+    store: &Store,
+    blob: &BlobRef,
+    read: impl FnOnce(&[BlockPtr], &mut Take<'_>) -> Result<()>,
+) -> Result<Vec<u8>> {
     let bytes = usize::try_from(blob.bytes).map_err(|_| Error::corruption("impossible length of a large value"))?;
-    let mut value: Vec<u8> = Vec::new();
+    let wrong = |length: usize| {
+        let at = blob.chunks.first().copied().unwrap_or_default();
+        let error = Error::corruption(format!("large value of the wrong length, bytes={length} expected={bytes}"));
+        located(error, store, at, "large value")
+    };
+    let mut value = Vec::with_capacity(blob.head.len());
+    value.extend_from_slice(&blob.head);
+    read(&blob.chunks, &mut |raw| {
+        value.extend_from_slice(raw);
+        if value.len() > bytes { Err(wrong(value.len())) } else { Ok(()) }
+    })?;
+    if value.len() == bytes { Ok(value) } else { Err(wrong(value.len())) }
+}
+
+/// Gives `take` the pieces of a value one by one; neighbours are read at once.
+fn read_chunks(store: &Store, mut chunks: &[BlockPtr], take: &mut Take<'_>) -> Result<()> {
     let mut scratch = Vec::new();
-    let mut chunks = blob.chunks.as_slice();
     while let Some(first) = chunks.first() {
-        // Neighbours are read at once.
         let mut count = 1;
         let mut end = first.offset + u64::from(first.stored);
         while let Some(next) = chunks.get(count) {
@@ -75,32 +127,23 @@ pub fn read_blob(store: &Store, blob: &BlobRef) -> Result<Vec<u8>> {
         }
         let (now, later) = chunks.split_at(count);
         chunks = later;
-        let mut append = |stored: &[u8]| -> Result<()> {
+        let mut take_all = |stored: &[u8]| -> Result<()> {
             for chunk in now {
                 let at = (chunk.offset - first.offset) as usize;
                 let piece = stored.get(at..at + chunk.stored as usize).unwrap_or_default();
                 let opened = open_with(BlockKind::BlobChunk, chunk.offset, piece, &mut scratch)
                     .map_err(|error| located(error, store, *chunk, "piece of a large value"))?;
                 match opened {
-                    Opened::AsStored(raw) => value.extend_from_slice(raw),
-                    Opened::Decompressed => value.extend_from_slice(&scratch),
-                }
-                if value.len() > bytes {
-                    break;
+                    Opened::AsStored(raw) => take(raw)?,
+                    Opened::Decompressed => take(&scratch)?,
                 }
             }
             Ok(())
         };
         let all = BlockPtr { offset: first.offset, stored: (end - first.offset) as u32 };
         store
-            .read_with(all.offset, all.stored as usize, |stored| Ok(append(stored)))
+            .read_with(all.offset, all.stored as usize, |stored| Ok(take_all(stored)))
             .map_err(|error| located(error, store, all, "piece of a large value"))??;
     }
-    if value.len() != bytes {
-        let at = blob.chunks.first().copied().unwrap_or_default();
-        let error =
-            Error::corruption(format!("large value of the wrong length, bytes={} expected={bytes}", value.len()));
-        return Err(located(error, store, at, "large value"));
-    }
-    Ok(value)
+    Ok(())
 }

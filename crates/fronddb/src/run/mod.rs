@@ -56,7 +56,7 @@ pub mod writer;
 mod tests;
 
 use crate::store::Store;
-pub use blob_io::{free_blob, read_blob, write_blob};
+pub use blob_io::{free_blob, read_blob, read_cached_blob, write_blob};
 pub use clip::Clipped;
 pub use counters::{RunCounters, RunStatistics};
 pub use cursor::{CursorMode, Goal, RunCursor};

@@ -7,7 +7,9 @@ mod heirs;
 mod index;
 mod remembered;
 
-use super::{CodecTable, CursorMode, Place, Run, RunCounters, RunOptions, RunWriter, read_blob, write_blob};
+use super::{
+    CodecTable, CursorMode, Place, Run, RunCounters, RunOptions, RunWriter, read_blob, read_cached_blob, write_blob,
+};
 use crate::base::checksum::key_hash;
 use crate::base::compress::Codec;
 use crate::base::key::KeyRange;
@@ -279,12 +281,23 @@ proptest! {
         let mut random = Random(bytes as u64);
         let value: Vec<u8> = if compressible { b"frond ".iter().copied().cycle().take(bytes).collect() } else { random.bytes(bytes) };
         let blob = write_blob(&world.store, Codec::default(), &value)?;
-        prop_assert_eq!(read_blob(&world.store, &blob)?, value);
+        prop_assert_eq!(&read_blob(&world.store, &blob)?, &value);
+        let read = |keeps| read_cached_blob(&world.store, &world.cache, keeps, &blob);
+        prop_assert_eq!(&read(false)?, &value);
+        prop_assert_eq!(world.cache.statistics().blocks, 0);
+        // Some pieces are there, and others not.
+        if let Some(chunk) = blob.chunks.get(place.index(blob.chunks.len().max(1))) {
+            prop_assert_eq!(&read(true)?, &value);
+            world.cache.forget(chunk.offset);
+            prop_assert_eq!(&read(true)?, &value);
+            prop_assert_eq!(world.cache.statistics().misses[4], blob.chunks.len() as u64 + 1);
+        }
         if let Some(chunk) = blob.chunks.get(place.index(blob.chunks.len().max(1))) {
             let offset = chunk.offset + place.index(chunk.stored as usize) as u64;
             world.memory.flip_bit(&Path::new("/db").join(DATA_FILE), offset, 3)?;
             let error = read_blob(&world.store, &blob).expect_err("noticed");
             prop_assert_eq!(error.kind(), ErrorKind::Corruption);
+            prop_assert_eq!(read(true)?, value);
         }
     }
 }

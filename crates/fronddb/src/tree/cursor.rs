@@ -33,7 +33,7 @@ use std::sync::Arc;
 use super::BeTree;
 use super::read::is_overtaken;
 use super::source::Source;
-use super::value::Value;
+use super::value::{Value, Wanted};
 use crate::base::checksum::key_hash;
 use crate::base::key::{KeyRange, head, successor};
 use crate::base::striped::Kept;
@@ -61,13 +61,13 @@ pub struct CursorOptions {
     pub fill_cache: bool,
     /// Reads so many bytes ahead when blocks are not cached; 0: block by block.
     pub read_ahead_bytes: usize,
-    /// Finds out which keys have a row, and loads no value that is kept apart: then values are empty or whatever they are.
-    pub keys_only: bool,
+    /// What it loads of values that are kept apart.
+    pub wanted: Wanted,
 }
 
 impl Default for CursorOptions {
     fn default() -> CursorOptions {
-        CursorOptions { fill_cache: true, read_ahead_bytes: 128 << 10, keys_only: false }
+        CursorOptions { fill_cache: true, read_ahead_bytes: 128 << 10, wanted: Wanted::Whole }
     }
 }
 
@@ -572,7 +572,7 @@ impl TreeCursor {
             leaf.place(rank, Direction::Forward)?;
         }
         if passed.is_some_and(|first| is_overtaken(&leaf.version, &view, &self.key, key_hash(&self.key), first)) {
-            let value = self.tree.get_with(&leaf.version, &view, &self.key, self.options.keys_only, None)?;
+            let value = self.tree.get_with(&leaf.version, &view, &self.key, self.options.wanted, None)?;
             self.reader.clear();
             return self.finish_value(value.map(Value::into_vec));
         }
@@ -585,7 +585,10 @@ impl TreeCursor {
             found => {
                 let payload = found.map(|(rank, blob)| (leaf.streams[rank as usize].source.payload(), blob));
                 let older = match payload {
-                    Some((stored, true)) => Some(self.tree.load_blob(&self.key, stored, self.options.keys_only)?),
+                    Some((stored, true)) => {
+                        let wanted = self.options.wanted.of_older(self.reader.is_plain());
+                        Some(self.tree.load_blob(&self.key, stored, wanted, self.options.fill_cache)?)
+                    }
                     Some((value, false)) => Some(value.to_vec()),
                     None => None,
                 };

@@ -94,7 +94,7 @@ pub use pass::{CompactPass, CompactStep};
 pub use publish::{PublishInput, Published};
 pub use step::Sealed;
 pub use tuning::TreeTuning;
-pub use value::Value;
+pub use value::{Value, Wanted};
 
 /// Told which undecided transactions runs hold, so that an aborted one is remembered as long as needed.
 pub trait RunHolders: Send + Sync {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::compact::blob_ref;
 use super::node::{Node, Target};
 use super::rent::{self, Read};
-use super::value::Value;
+use super::value::{Value, Wanted};
 use super::{BeTree, Version};
 use crate::base::checksum::key_hash;
 use crate::base::{CommitNumber, Result, TxnId, key};
@@ -208,11 +208,19 @@ impl BeTree {
     /// # Errors
     /// `Corruption` and `Io` from reading blocks.
     pub fn get(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
-        self.get_with(version, view, key, false, None)
+        self.get_with(version, view, key, Wanted::Whole, None)
     }
 
-    /// As [`BeTree::get`]; also says which other transaction has a change of `key` that is not decided. With `keys_only` no value
-    /// that is kept apart is loaded: then it may be anything.
+    /// As [`BeTree::get`]; of a value that is kept apart no more than its head.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_head(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
+        self.get_with(version, view, key, Wanted::Heads, None)
+    }
+
+    /// As [`BeTree::get`]; also says which other transaction has a change of `key` that is not decided. `wanted` of a value that is kept
+    /// apart.
     ///
     /// # Errors
     /// As there.
@@ -221,10 +229,10 @@ impl BeTree {
         version: &Version,
         view: &View<'_>,
         key: &[u8],
-        keys_only: bool,
+        wanted: Wanted,
     ) -> Result<(Option<Value>, Option<TxnId>)> {
         let mut undecided = None;
-        let value = self.get_with(version, view, key, keys_only, Some(&mut undecided))?;
+        let value = self.get_with(version, view, key, wanted, Some(&mut undecided))?;
         Ok((value, undecided))
     }
 
@@ -233,7 +241,7 @@ impl BeTree {
     /// # Errors
     /// As [`BeTree::get`].
     pub fn contains(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<bool> {
-        Ok(self.get_with(version, view, key, true, None)?.is_some())
+        Ok(self.get_with(version, view, key, Wanted::Nothing, None)?.is_some())
     }
 
     /// As [`BeTree::get`]; says to `undecided`, if that is given, what [`BeTree::get_watching`] says.
@@ -243,7 +251,7 @@ impl BeTree {
         version: &Version,
         view: &View<'_>,
         key: &[u8],
-        keys_only: bool,
+        wanted: Wanted,
         undecided: Option<&mut Option<TxnId>>,
     ) -> Result<Option<Value>> {
         let (hash, reader) = (key_hash(key), KeyReader::new());
@@ -257,7 +265,9 @@ impl BeTree {
         let base = match base {
             Base::Unknown | Base::Absent => None,
             Base::Value(value) => Some(value),
-            Base::Blob(reference) => Some(Value::from(self.load_blob(key, &reference, keys_only)?)),
+            Base::Blob(reference) => {
+                Some(Value::from(self.load_blob(key, &reference, wanted.of_older(reader.is_plain()), true)?))
+            }
         };
         if reader.is_plain() {
             return Ok(base);
@@ -265,16 +275,19 @@ impl BeTree {
         Ok(reader.finish(base.map(Value::into_vec))?.map(Value::from))
     }
 
-    /// Reads the value of `key` that an encoded blob reference stands for. The caller holds a version that has it. When only keys are
-    /// wanted, empty: that there is a value does not depend on what it is, since no update takes a row away.
+    /// Reads what is wanted of the value of `key` that an encoded blob reference stands for; `keeps`: what has to be read goes to the cache. The
+    /// caller holds a version that has it.
     ///
     /// # Errors
     /// `Corruption` and `Io` from reading blocks.
-    pub(super) fn load_blob(&self, key: &[u8], reference: &[u8], keys_only: bool) -> Result<Vec<u8>> {
-        if keys_only {
+    pub(super) fn load_blob(&self, key: &[u8], reference: &[u8], wanted: Wanted, keeps: bool) -> Result<Vec<u8>> {
+        if wanted == Wanted::Nothing {
             return Ok(Vec::new());
         }
-        let read = blob_ref(reference).and_then(|blob| run::read_blob(&self.env.store, &blob));
+        let read = blob_ref(reference).and_then(|blob| match wanted == Wanted::Heads && !blob.head.is_empty() {
+            true => Ok(blob.head),
+            false => run::read_cached_blob(&self.env.store, &self.env.cache, keeps, &blob),
+        });
         read.map_err(|error| match error.is_unreadable() {
             true => error.context(format_args!("unreadable row, tree={}", key::tree_of(key))),
             false => error,

@@ -1483,7 +1483,7 @@ fn a_watching_read_misses_no_change_that_is_committed_while_it_looks() {
 
     let owned = view();
     let (value, undecided) =
-        harness.tree.get_watching(&harness.tree.version(), &owned.view(), &key, false).expect("get");
+        harness.tree.get_watching(&harness.tree.version(), &owned.view(), &key, Wanted::Whole).expect("get");
     assert_eq!((value.map(Value::into_vec), undecided), (None, Some(txn)));
     for to_first in [true, false] {
         let mut cursor = harness.tree.cursor(view(), Vec::new(), None, CursorOptions::default());

@@ -5,6 +5,25 @@ use std::ops::Deref;
 
 use crate::format::block::Payload;
 
+/// What a reader wants of values that are kept apart; of others it gets all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wanted {
+    /// All.
+    #[default]
+    Whole,
+    /// No more than their head ([`crate::format::blob`]), where an update does not want the rest; all of those that have none.
+    Heads,
+    /// Nothing: then a value may be anything.
+    Nothing,
+}
+
+impl Wanted {
+    /// Of the older value, of which updates make another where it is not `plain`: they take no row away, but may want any byte.
+    pub(super) fn of_older(self, plain: bool) -> Wanted {
+        if self == Wanted::Heads && !plain { Wanted::Whole } else { self }
+    }
+}
+
 /// A value. Derefs to its bytes. May hold a block of the cache in memory for as long as it lives.
 #[derive(Clone)]
 pub struct Value(Inner);

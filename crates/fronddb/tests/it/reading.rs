@@ -210,6 +210,59 @@ fn reading_keys_loads_no_blob() {
     assert!(kept_apart.count() >= pages - 2, "pages={pages}");
 }
 
+/// What heads-only reads find of each row: by key, and by cursors forward and backward.
+fn read_heads(db: &Database, tree: &Tree) -> Result<[Vec<Vec<u8>>; 3]> {
+    let txn = begin(db);
+    let mut cursor = txn.cursor(tree, CursorOptions { heads_only: true, ..CursorOptions::default() })?;
+    let forward = collect(&mut cursor)?;
+    let backward = collect_backward(&mut cursor)?;
+    let by_key = forward.iter().map(|(key, _)| Ok(txn.get_head(tree, key)?.expect("the row").to_vec()));
+    let by_key = by_key.collect::<Result<_>>()?;
+    let values = |rows: Vec<(Vec<u8>, Vec<u8>)>| rows.into_iter().map(|(_, value)| value).collect();
+    Ok([by_key, values(forward), values(backward)])
+}
+
+#[test]
+fn reading_heads_loads_no_blob() {
+    let (storage, db, tree) = fresh();
+    let mut random = Random::new(4);
+    let large: Vec<u8> = (0..8 * BLOB_BYTES_MIN).map(|_| random.next() as u8).collect();
+    let head = &large[..8 * BLOB_BYTES_MIN / 16];
+    db.put(&tree, b"large", &large).unwrap();
+    db.put(&tree, b"small", b"v").unwrap();
+    assert!(read_heads(&db, &tree).unwrap().iter().all(|rows| *rows == [head, &b"v"[..]]));
+    db.checkpoint().unwrap();
+    db.close().unwrap();
+    let file = Path::new(DIRECTORY).join("data.frond");
+    let length = storage.files().iter().find(|(path, _)| *path == file).unwrap().1;
+    let kept_apart = (64 << 10..length).step_by(4 << 10).filter(|page| {
+        let damaged = storage.snapshot();
+        damaged.flip_bit(&file, page + 100, 1).unwrap();
+        let Ok(db) = Database::open(DIRECTORY, crate::support::options(&damaged)) else { return false };
+        let Ok(tree) = db.open_tree("t") else { return false };
+        if db.get(&tree, b"large").is_ok() {
+            return false;
+        }
+        read_heads(&db, &tree).is_ok_and(|found| found.iter().all(|rows| *rows == [head, &b"v"[..]]))
+    });
+    assert!(kept_apart.count() >= large.len() / (4 << 10) - 1);
+
+    // What an update changes, and what is locked, is whole.
+    let db = open(&storage);
+    let tree = db.open_tree("t").unwrap();
+    let txn = begin(&db);
+    let locked = CursorOptions { heads_only: true, lock: Some(LockMode::Shared), ..CursorOptions::default() };
+    let mut cursor = txn.cursor(&tree, locked).unwrap();
+    assert!(cursor.first().unwrap() && cursor.value() == large);
+    let mut program = Vec::new();
+    Program { ops: vec![Op::Append { bytes: b"!".to_vec() }] }.encode(&mut program);
+    txn.update(&tree, b"large", &program).unwrap();
+    drop(cursor);
+    txn.commit().unwrap();
+    let changed = [&large[..], b"!"].concat();
+    assert!(read_heads(&db, &tree).unwrap().iter().all(|rows| rows[0] == changed));
+}
+
 #[test]
 fn estimates_are_within_a_factor_of_two_wherever_the_rows_are() {
     const ROWS: u64 = 20_000;

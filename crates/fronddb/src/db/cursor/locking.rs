@@ -18,8 +18,8 @@ use super::{At, Cursor, successor, user_key};
 use crate::base::key::{inner, lower_of, tree_end};
 use crate::base::{CommitNumber, Result, TxnId};
 use crate::lock::{Attempt, Mode};
-use crate::tree::TreeCursor;
 use crate::tree::cursor::check_stop;
+use crate::tree::{TreeCursor, Wanted};
 use crate::txn::Snapshot;
 
 impl Cursor {
@@ -215,7 +215,8 @@ impl Cursor {
         self.tree.check()?;
         let snapshot = core.conflict_snapshot(state);
         core.check_conflict(state, snapshot, &key)?;
-        match core.read_settled(state, &key, mode, wait, self.keys_only)? {
+        let wanted = if self.keys_only { Wanted::Nothing } else { Wanted::Whole };
+        match core.read_settled(state, &key, mode, wait, wanted)? {
             Settled::Value(Some(value)) => {
                 self.value = value.into_vec();
                 self.key = key;

@@ -62,7 +62,8 @@ impl TreeCursor {
                 }
                 Found::Absent => self.death.absent(&view, message),
                 Found::Here if message.blob => {
-                    older = Some(self.tree.load_blob(&self.key, message.payload, self.options.keys_only)?);
+                    let wanted = self.options.wanted.of_older(self.reader.is_plain());
+                    older = Some(self.tree.load_blob(&self.key, message.payload, wanted, self.options.fill_cache)?);
                 }
                 Found::Here => {
                     self.buffer.clear();

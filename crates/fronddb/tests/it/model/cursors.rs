@@ -11,9 +11,11 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds as _};
 
+use fronddb::format::blob::head_bytes;
 use fronddb::{Cursor, CursorOptions, ErrorKind, Isolation, LockMode, Sees, Wait};
 
 use super::{Change, Key, Map, World, apply};
+use crate::support::BLOB_BYTES_MIN;
 
 /// Of one transaction.
 const CURSORS_MAX: usize = 3;
@@ -84,13 +86,30 @@ pub(super) struct Held {
     skips: bool,
     peeks: bool,
     sees: Sees,
-    keys_only: bool,
+    shows: Shows,
     base: Base,
     /// Each key that it saw when it was positioned, or may have come to see since, with all that it may have shown.
     states: Rows,
     at: At,
     /// How it came there, and from which row.
     came: (Move, Option<Vec<u8>>),
+}
+
+/// How much of a value a cursor shows.
+#[derive(Debug, Clone, Copy)]
+struct Shows {
+    keys_only: bool,
+    heads_only: bool,
+}
+
+impl Shows {
+    /// What of a value is compared: of a large one the head, where it may show no more.
+    fn of(self, mut value: Vec<u8>) -> Vec<u8> {
+        if self.heads_only && value.len() >= BLOB_BYTES_MIN {
+            value.truncate(head_bytes(value.len()));
+        }
+        if self.keys_only { Vec::new() } else { value }
+    }
 }
 
 impl Held {
@@ -114,12 +133,12 @@ impl Held {
     /// Those rows of its tree that are within its bounds, as it shows them.
     fn rows_of(&self, map: Map) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
         let rows = map.into_iter().filter(|((tree, key), _)| *tree == self.tree && self.keys.contains(key));
-        rows.map(|((_, key), value)| (key, if self.keys_only { Vec::new() } else { value }))
+        rows.map(|((_, key), value)| (key, self.shows.of(value)))
     }
 
     /// Its row.
     fn shown(&self) -> Option<(Vec<u8>, Vec<u8>)> {
-        self.cursor.valid().then(|| (self.cursor.key().to_vec(), self.cursor.value().to_vec()))
+        self.cursor.valid().then(|| (self.cursor.key().to_vec(), self.shows.of(self.cursor.value().to_vec())))
     }
 
     /// Whatever went on since, it shows the row that it was at.
@@ -230,16 +249,17 @@ impl World {
         };
         let skips = self.random.below(4) == 0;
         let peeks = self.random.below(2) == 0;
-        let keys_only = self.random.below(6) == 0;
+        let (keys_only, heads_only) = (self.random.below(6) == 0, self.random.below(4) == 0);
         let (lower, upper) = keys.clone();
         let wait = if skips { Wait::SkipLocked } else { Wait::Default };
-        let options = CursorOptions { lower, upper, lock, wait, peeks, sees, keys_only, ..CursorOptions::default() };
+        let options =
+            CursorOptions { lower, upper, lock, wait, peeks, sees, keys_only, heads_only, ..CursorOptions::default() };
         let cursor = open.txn.cursor(&self.trees[tree], options).unwrap();
         let locks = lock.is_some() || open.isolation == Isolation::Serializable;
         let peeks = peeks && !open.locks_gaps();
         let (base, states) = (Base::Committed, BTreeMap::new());
-        let (at_none, came) = (At::New, (Move::First, None));
-        let held = Held { cursor, tree, keys, locks, skips, peeks, sees, keys_only, base, states, at: at_none, came };
+        let (shows, came) = (Shows { keys_only, heads_only }, (Move::First, None));
+        let held = Held { cursor, tree, keys, locks, skips, peeks, sees, shows, base, states, at: At::New, came };
         self.open[at].cursors.push(held);
     }
 
@@ -403,11 +423,11 @@ impl World {
         let context = self.context(at, which, &("pass", most, wanted));
         let rows = self.rows(at, which);
         let held = &mut self.open[at].cursors[which];
-        let mut taken = Vec::new();
+        let (shows, mut taken) = (held.shows, Vec::new());
         let passed = held.cursor.pass(most, |key, value| {
             let takes = taken.len() < wanted;
             if takes {
-                taken.push((key.concat(), value.to_vec()));
+                taken.push((key.concat(), shows.of(value.to_vec())));
             }
             takes
         });
@@ -428,7 +448,7 @@ impl World {
     /// The row as a transaction must find it that locks it, nothing where it is a cursor of keys alone.
     fn latest(&self, at: usize, which: usize, key: &Key) -> Option<Vec<u8>> {
         let value = apply(&self.open[at].changes, self.committed()).remove(key)?;
-        Some(if self.open[at].cursors[which].keys_only { Vec::new() } else { value })
+        Some(self.open[at].cursors[which].shows.of(value))
     }
 
     fn lock_row(&mut self, at: usize, which: usize) {
