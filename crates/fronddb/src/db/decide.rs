@@ -82,7 +82,7 @@ impl TxnCore {
     pub(super) fn decide(&self, state: &mut TxnState, batch: &WriteBatch) -> Result<Decided<'_>> {
         let engine = &self.engine;
         batch.trees().try_for_each(|tree| self.check_tree(state, tree))?;
-        let admitted = engine.admit(batch.bytes(), || batch.deletes_only())?;
+        let admitted = engine.admit(self.level0_bytes(batch), || batch.deletes_only())?;
         let mut decisions = Decisions {
             conflict: self.conflict_snapshot(state),
             wait: self.lock_wait(Wait::Default),

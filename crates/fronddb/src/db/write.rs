@@ -24,7 +24,7 @@ use super::engine::Engine;
 use super::full_disk::Admitted;
 use crate::base::compress::Codec;
 use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TreeId, TxnId, scratch};
-use crate::format::blob::BlobRef;
+use crate::format::blob::{BlobRef, reference_bytes_max};
 use crate::format::record::{MessageBatch, Record};
 use crate::format::{Kind, Message, RangeDelete, Stamp, Uncommitted, View};
 use crate::run::write_blob;
@@ -161,7 +161,7 @@ impl TxnCore {
             return Ok(());
         }
         batch.trees().try_for_each(|tree| self.check_tree(&state, tree))?;
-        let admitted = self.engine.admit(batch.bytes(), || batch.deletes_only())?;
+        let admitted = self.engine.admit(self.level0_bytes(batch), || batch.deletes_only())?;
         let blobs = self.write_blobs(&mut state, batch, &[])?;
         self.apply(&mut state, batch, &[], blobs, admitted)
     }
@@ -248,6 +248,16 @@ impl TxnCore {
     pub(super) fn is_large(&self, write: &Write<'_>) -> bool {
         write.payload.len() >= self.engine.options.blob_bytes_min
             && matches!(write.kind, Kind::Put | Kind::InsertIfAbsent)
+    }
+
+    /// Bytes of a batch that log and level 0 take: of a large value that is what refers to it.
+    pub(super) fn level0_bytes(&self, batch: &WriteBatch) -> usize {
+        if batch.bytes() < self.engine.options.blob_bytes_min {
+            return batch.bytes();
+        }
+        let apart = |write: &Write<'_>| write.payload.len().saturating_sub(reference_bytes_max(write.payload.len()));
+        let large = batch.writes().filter(|write| self.is_large(write));
+        batch.bytes() - large.map(|write| apart(&write)).sum::<usize>()
     }
 
     /// Writes the large values of a batch.

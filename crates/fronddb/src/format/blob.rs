@@ -25,6 +25,11 @@ pub fn head_bytes(bytes: usize) -> usize {
     (bytes / HEAD_PART).min(HEAD_BYTES_MAX)
 }
 
+/// Longest that the reference to a value of this length is, but where the free space lies in very many pieces.
+pub fn reference_bytes_max(bytes: usize) -> usize {
+    head_bytes(bytes) + 64 + bytes / 2048
+}
+
 /// Where a large value is: the payload of a message with the `blob` flag.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BlobRef {

@@ -138,6 +138,22 @@ fn a_restart_without_room_for_a_segment_of_the_log_leaves_a_database_that_opens_
     eventually(&db, "with space", || put(&db, (&tree, &other), rows, 1 << 10));
 }
 
+/// What lies apart takes no space of level 0, for which none is kept then.
+#[test]
+fn a_large_value_needs_no_more_space_than_it_takes() {
+    let storage = MemoryStorage::new();
+    let options = Options::new().create_if_missing(true).memory_bytes(16 << 20).log_segment_bytes(2 << 20);
+    let db = Database::open(DIRECTORY, options.storage(Some(Arc::new(storage.clone())))).unwrap();
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    db.checkpoint().unwrap();
+    storage.set_capacity(storage.occupied_bytes() + (48 << 20));
+    db.put(&tree, b"large", &value(1, 32 << 20)).unwrap();
+    let mut batch = WriteBatch::new();
+    (0..6u8).for_each(|row| batch.put(&tree, &[row], &value(u32::from(row), 1 << 20)).unwrap());
+    db.write(&batch, TxnOptions::default()).unwrap();
+    assert_eq!(db.get(&tree, b"large").unwrap().as_deref(), Some(&value(1, 32 << 20)[..]));
+}
+
 /// However much larger it is than what level 0 has space kept for: in one record, and in several, of which the first find room.
 #[test]
 fn a_batch_that_the_disk_has_no_room_for_changes_nothing() {
