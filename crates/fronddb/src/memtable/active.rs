@@ -32,7 +32,7 @@ use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::base::sync::{ArcSwap, Mutex};
 use crate::base::{TreeId, TxnId};
 use crate::format::block::RangeLists;
-use crate::format::{Message, RangeDelete, Retention, Stamp};
+use crate::format::{Kind, Message, RangeDelete, Retention, Stamp};
 
 /// Counters that every insert touches, together on their own cache lines.
 #[derive(Debug)]
@@ -172,15 +172,15 @@ impl Memtable {
         flow
     }
 
-    /// True when there is a message of `key`, whose [`key_hash`] is `hash`, with a higher sequence number. So long as there is none, no message
-    /// of the key has left of which the reader who met that one first does not find what took it away.
-    pub fn has_newer(&self, key: &[u8], hash: u64, seq: u64) -> bool {
-        let mut is_newer = false;
+    /// True when there is a put or delete of `key`, whose [`key_hash`] is `hash`, with a higher sequence number. So long as there is none, no
+    /// message of the key has left without one that took it away and that a reader finds who met the message of that number first.
+    pub fn is_overwritten_after(&self, key: &[u8], hash: u64, seq: u64) -> bool {
+        let mut is_overwritten = false;
         let _ = self.get(key, hash, |message| {
-            is_newer = message.seq > seq;
-            ControlFlow::Break(())
+            is_overwritten = message.seq > seq && matches!(message.kind, Kind::Put | Kind::Delete);
+            if is_overwritten || message.seq <= seq { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        is_newer
+        is_overwritten
     }
 
     /// See [`super::Level0::sample`].

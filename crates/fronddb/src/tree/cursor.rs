@@ -31,10 +31,8 @@ mod undecided;
 use std::sync::Arc;
 
 use super::BeTree;
-use super::read::is_overtaken;
 use super::source::Source;
 use super::value::{Value, Wanted};
-use crate::base::checksum::key_hash;
 use crate::base::key::{KeyRange, head, successor};
 use crate::base::striped::Kept;
 use crate::base::{CommitNumber, Result, TxnId};
@@ -571,10 +569,10 @@ impl TreeCursor {
             leaf.order.pop();
             leaf.place(rank, Direction::Forward)?;
         }
-        if passed.is_some_and(|first| is_overtaken(&leaf.version, &view, &self.key, key_hash(&self.key), first)) {
-            let value = self.tree.get_with(&leaf.version, &view, &self.key, self.options.wanted, None)?;
-            self.reader.clear();
-            return self.finish_value(value.map(Value::into_vec));
+        if let Some(first) = passed
+            && let Some(is_row) = self.look_again(first)?
+        {
+            return Ok(is_row);
         }
         match found {
             Some((rank, false)) if self.reader.is_plain() => {
@@ -583,6 +581,7 @@ impl TreeCursor {
             }
             None if self.reader.is_plain() => Ok(false),
             found => {
+                let Some(leaf) = &self.leaf else { return Ok(false) };
                 let payload = found.map(|(rank, blob)| (leaf.streams[rank as usize].source.payload(), blob));
                 let older = match payload {
                     Some((stored, true)) => {

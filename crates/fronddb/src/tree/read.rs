@@ -101,11 +101,12 @@ impl PathVisitor for Getter<'_> {
     }
 }
 
-/// Whether one who sees the uncommitted, met the message numbered `first` first, and needed older ones is to look again: level 0 may have
-/// forgotten under a newer message what there was to find.
+/// Whether one who met the message numbered `first` first, and needed older ones, is to look again: what its snapshot sees it finds in any case,
+/// but of what is newer level 0 may have forgotten some under what was written since.
 #[inline]
 pub(super) fn is_overtaken(version: &Version, view: &View<'_>, key: &[u8], hash: u64, first: u64) -> bool {
-    view.uncommitted == Uncommitted::Seen && version.active.has_newer(key, hash, first)
+    let sees_newer = view.uncommitted != Uncommitted::Hidden || view.snapshot == CommitNumber::LATEST;
+    sees_newer && version.active.is_overwritten_after(key, hash, first)
 }
 
 /// Finds an undecided change of a key by one transaction.

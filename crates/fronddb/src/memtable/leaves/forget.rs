@@ -12,10 +12,10 @@
 //! The oldest message of a row stays where it says another thing than the newest whether the row is there: by the two, estimates know what
 //! the row was before them ([`super::sample`](crate::memtable::sample)).
 //!
-//! Who reads without a snapshot has to know that nobody changes the row meanwhile, by its lock, or to look again when somebody did: else a
-//! change above the place that it has come to may be committed, and take away below what it was to find there. Who sees the uncommitted is in
-//! that case too where what it meets first is rolled back: below, it is to find what was not committed when it took its snapshot. What takes that
-//! away is newer than all that it met, so it asks for such ([`has_newer`](crate::memtable::Memtable::has_newer)).
+//! Who reads the latest, or what is uncommitted, comes down to more than what its snapshot sees. Where it does not hold the row's lock, a change above
+//! the place that it has come to may be committed, and take away below what it was to find there, as when it stands at a message that is rolled
+//! back. What takes that away is newer than all that it met, so it asks for such, and looks again then
+//! ([`is_overwritten_after`](crate::memtable::Memtable::is_overwritten_after)).
 #![allow(unsafe_code, reason = "messages are reached by pointers")]
 
 use crate::base::sync::atomic::Ordering;

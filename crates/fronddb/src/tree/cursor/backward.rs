@@ -50,12 +50,13 @@ impl TreeCursor {
         if !leaf.ranges.is_empty() {
             self.reader.delete_below(leaf.ranges.newest(&self.key));
         }
-        let mut decided = false;
+        let (mut decided, mut passed) = (false, None);
         self.death = Death::new();
         let mut older = None;
         let mut look = |message: &Message<'_>| -> Result<bool> {
             match self.reader.message(&view, message) {
                 Found::Undecided { by } => {
+                    passed = passed.or(Some(message.seq));
                     self.death.undecided(&view, message);
                     self.undecided.note(by, &self.key);
                     return Ok(false);
@@ -94,6 +95,11 @@ impl TreeCursor {
                 source.seek_before(&self.key)?;
             }
             leaf.place(place.rank, Direction::Backward)?;
+        }
+        if let Some(first) = passed
+            && let Some(is_row) = self.look_again(first)?
+        {
+            return Ok(is_row);
         }
         self.finish_value(older)
     }

@@ -38,6 +38,11 @@ impl Death {
         Death { since: Some(CommitNumber(0)), is_open: true }
     }
 
+    /// Of a key about which no more is known than that it has no row.
+    pub(super) fn unknown() -> Death {
+        Death { since: None, is_open: false }
+    }
+
     /// The next older message, which says that there is no older value.
     #[inline]
     pub(super) fn absent(&mut self, view: &View<'_>, message: &Message<'_>) {

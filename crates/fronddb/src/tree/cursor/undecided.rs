@@ -1,7 +1,12 @@
-//! Undecided changes of others among the keys that a cursor passes: implicit locks, to who locks what it reads.
+//! Undecided changes of others among the keys that a cursor passes: implicit locks, to who locks what it reads. And the second look at a key
+//! that is changed just then.
 
 use super::TreeCursor;
-use crate::base::TxnId;
+use super::chain::Death;
+use crate::base::checksum::key_hash;
+use crate::base::{Result, TxnId};
+use crate::tree::Value;
+use crate::tree::read::is_overtaken;
 
 /// What a watching cursor has met since it was positioned last.
 #[derive(Debug, Default)]
@@ -46,6 +51,22 @@ impl Undecided {
 }
 
 impl TreeCursor {
+    /// Resolves the current key once more, by itself, where a change overtook the look at it that met the message numbered `first` first and
+    /// needed older ones; whether it has a row.
+    pub(super) fn look_again(&mut self, first: u64) -> Result<Option<bool>> {
+        let Some(leaf) = &self.leaf else { return Ok(None) };
+        let (version, view, key) = (&leaf.version, self.view.view(), self.key.as_slice());
+        if !is_overtaken(version, &view, key, key_hash(key), first) {
+            return Ok(None);
+        }
+        let mut undecided = None;
+        let value = self.tree.get_with(version, &view, key, self.options.wanted, Some(&mut undecided))?;
+        self.undecided.note(undecided, &self.key);
+        self.death = Death::unknown();
+        self.reader.clear();
+        self.finish_value(value.map(Value::into_vec)).map(Some)
+    }
+
     /// Takes note, from the next positioning on, of undecided changes of other transactions at the keys that it passes or
     /// stops at.
     pub fn watch_undecided(&mut self) {
