@@ -422,6 +422,9 @@ const BEHIND: f32 = 3.0;
 /// Bytes bring a leaf above this part of it only where they would be too much for the buffer of a node as well.
 const LEAF_BEHIND_MIN: f32 = 0.9;
 
+/// What a large value takes in a run, with its head, about.
+const REFERENCE_BYTES: u64 = 4 << 10;
+
 fn own_urgency(tuning: &TreeTuning, buffer: &[Arc<Run>], bytes: u64, target: &Target, totals: &Totals) -> f32 {
     if buffer.is_empty() {
         return 0.0;
@@ -445,9 +448,15 @@ fn own_urgency(tuning: &TreeTuning, buffer: &[Arc<Run>], bytes: u64, target: &Ta
         .map(|run| run.meta().kinds[Kind::Delete as usize] + run.meta().kinds[Kind::SingleDelete as usize])
         .sum();
     let by_deletes = if deletes >= 1000 { ratio(2 * deletes, totals.base_rows.max(1000)).min(2.0) } else { 0.0 };
+    // What large values take is in no run's bytes. Those that are written over or deleted lie there until the message that does it meets theirs.
+    let pending: u64 = buffer.iter().map(|run| run.meta().blobs).sum();
+    let below = totals.blobs - pending;
+    let over = pending + if 2 * below > totals.base_rows { deletes } else { 0 };
+    let least = (tuning.leaf_pending_bytes_min / REFERENCE_BYTES).max(1);
+    let by_blobs = if over >= least { ratio(2 * over, below.max(2 * least)).min(2.0) } else { 0.0 };
     // A range-delete gives space back only when it meets what it deletes.
     let by_ranges = if buffer.iter().any(|run| run.meta().range_deletes > 0) { 1.2 } else { 0.0 };
-    by_size.max(by_deletes).max(by_ranges)
+    by_size.max(by_deletes).max(by_blobs).max(by_ranges)
 }
 
 impl Target {

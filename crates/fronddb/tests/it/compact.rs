@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use fronddb::{CompactProgress, CursorOptions, Database, ErrorKind, Tree, TreeOptions, WriteBatch};
 
-use crate::support::{Random, begin, collect, fresh, open};
+use crate::support::{BLOB_BYTES_MIN, Random, begin, collect, fresh, open};
 
 fn value(random: &mut Random) -> Vec<u8> {
     (0..60).map(|_| random.next() as u8).collect()
@@ -200,4 +200,31 @@ fn what_readers_merge_again_and_again_is_moved_down() {
     }
     assert!(db.statistics().unwrap().compactions_for_reads > 0);
     assert_eq!(collect(&mut txn.cursor(&tree, CursorOptions::default()).unwrap()).unwrap(), rows);
+}
+
+/// Without a request: in the runs that say so, a value that lies apart is a few bytes.
+#[test]
+fn large_values_that_are_written_over_or_deleted_give_their_space_back_before_long() {
+    const ROWS: u32 = 300;
+    let (_storage, db, tree) = fresh();
+    let mut random = Random::new(8);
+    let settle = || {
+        for _ in 0..3 {
+            db.checkpoint().unwrap();
+            while db.step_background().unwrap() {}
+        }
+        db.statistics().unwrap().file_bytes_live
+    };
+    let mut live = Vec::new();
+    for _ in 0..5 {
+        for row in 0..ROWS {
+            db.put(&tree, &row.to_be_bytes(), &random.bytes(8 * BLOB_BYTES_MIN)).unwrap();
+        }
+        live.push(settle());
+    }
+    let once = u64::from(ROWS) * 8 * BLOB_BYTES_MIN as u64;
+    assert!(live.iter().all(|live| *live < 2 * once), "what was written over stays: {live:?}, once {once}");
+    (0..ROWS).for_each(|row| db.delete(&tree, &row.to_be_bytes()).unwrap());
+    let left = settle();
+    assert!(left < once / 4, "what was deleted stays: {left}, once {once}");
 }

@@ -227,27 +227,27 @@ fn a_load_that_lacks_space_brings_pending_deletes_down() {
     for memory_bytes in [8 << 20, 64 << 10] {
         let (storage, db, tree) = fresh();
         let other = db.create_tree("other", &TreeOptions::default()).unwrap();
-        let long = |row: u8| Random::new(u64::from(row)).bytes(200 << 10);
-        (0..60u8).for_each(|row| db.put(&other, &[row], &long(row)).unwrap());
+        let long = |row: u32| Random::new(u64::from(row)).bytes(3900);
+        (0..900u32).for_each(|row| db.put(&other, &row.to_be_bytes(), &long(row)).unwrap());
         db.compact(None, b"", b"", &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
-        (0..60u8).for_each(|row| db.delete(&other, &[row]).unwrap());
+        (0..900u32).for_each(|row| db.delete(&other, &row.to_be_bytes()).unwrap());
         for _ in 0..3 {
             db.checkpoint().unwrap();
             while db.step_background().unwrap() {}
         }
         let live = || db.statistics().unwrap().file_bytes_live;
-        assert!(live() > 11 << 20, "the deletes are not pending, live={}", live());
+        assert!(live() > 3 << 20, "the deletes are not pending, live={}", live());
         storage.set_capacity(storage.occupied_bytes() + (1 << 20));
         let txn = begin(&db);
         let load = || {
             let mut bulk = txn.bulk(&tree, &BulkOptions { memory_bytes, ..BulkOptions::default() })?;
-            rows(60_000, 1).iter().try_for_each(|(key, value)| bulk.add(key, value))?;
+            rows(30_000, 1).iter().try_for_each(|(key, value)| bulk.add(key, value))?;
             bulk.finish(&mut |_| true)
         };
         let error = load().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
         while db.step_background().unwrap() {}
-        assert!(live() < 2 << 20, "the deletes are still pending, live={} {error}", live());
+        assert!(live() < 1 << 20, "the deletes are still pending, live={} {error}", live());
         // It serves again when two publications are without it.
         for _ in 0..2 {
             db.checkpoint().unwrap();
@@ -255,7 +255,7 @@ fn a_load_that_lacks_space_brings_pending_deletes_down() {
         }
         load().unwrap_or_else(|error| panic!("memory_bytes={memory_bytes} live={}: {error}", live()));
         txn.commit().unwrap();
-        assert!(present(&db, "t") == rows(60_000, 1));
+        assert!(present(&db, "t") == rows(30_000, 1));
         assert_clean(&storage, db, "after the retry");
     }
 }
