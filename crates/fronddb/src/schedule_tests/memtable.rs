@@ -316,7 +316,8 @@ impl Table {
                 let since = before[row].saturating_sub(1);
                 let is_shown = self.past(row, |past| {
                     let value = |version: &Option<u64>| version.filter(|version| !past.deletes.contains(version));
-                    past.shown[since..].iter().any(|version| value(version) == found)
+                    let was_none = before[row] == 0 && found.is_none();
+                    was_none || past.shown[since..].iter().any(|version| value(version) == found)
                 });
                 let shown = || self.past(row, |past| format!("{:?}, deletes {:?}", &past.shown[since..], past.deletes));
                 assert!(is_shown, "row={row} {way:?}: {found:?}, not one of {}", shown());
