@@ -463,6 +463,7 @@ Table_definition alter_definition(const Table_definition &old, const TABLE *tabl
   Layout layout;
   const Layout &current= old.current();
   layout.version= current.version;
+  layout.blobs_last= current.blobs_last;
   bool changed= current.columns.size() != alter.columns.size();
   for (size_t i= 0; i < alter.columns.size(); i++) {
     Column column= alter.columns[i];
@@ -482,6 +483,7 @@ Table_definition alter_definition(const Table_definition &old, const TABLE *tabl
   }
   if (changed) {
     layout.version++;
+    layout.blobs_last= true;
     next.layouts.push_back(std::move(layout));
   } else {
     next.layouts.back()= std::move(layout);

@@ -7,7 +7,10 @@ namespace frond {
 namespace {
 
 /* 1 had no row_bytes. */
-constexpr uint64_t FORMAT_VERSION= 2;
+/* 2: with the length of rows; 3: with flags of layouts. */
+constexpr uint64_t FORMAT_VERSION= 3;
+
+constexpr uint64_t LAYOUT_BLOBS_LAST= 1, LAYOUT_FLAGS= 1;
 
 /* What one element takes at least: a count that cannot be true is refused
    before memory is taken for it. */
@@ -132,6 +135,7 @@ void Table_definition::encode(Bytes &out) const
   for (const Layout &layout : layouts)
   {
     out.append_varint(layout.version);
+    out.append_varint(flag(layout.blobs_last, LAYOUT_BLOBS_LAST));
     out.append_varint(layout.columns.size());
     for (const Column &column : layout.columns)
       put_column(out, column);
@@ -163,6 +167,8 @@ bool Table_definition::decode(const void *data, size_t size)
     layout.version= static_cast<uint32_t>(in.varint_max(UINT32_MAX));
     if (!layouts.empty() && layout.version <= layouts.back().version)
       return false;
+    if (version > 2)
+      layout.blobs_last= in.varint_max(LAYOUT_FLAGS) & LAYOUT_BLOBS_LAST;
     uint64_t columns= get_count(in, COLUMN_BYTES_MIN);
     for (uint64_t c= 0; c < columns && in.ok(); c++)
       layout.columns.push_back(get_column(in));
@@ -218,7 +224,7 @@ bool Column::operator==(const Column &other) const
 
 bool Layout::operator==(const Layout &other) const
 {
-  return version == other.version && columns == other.columns;
+  return version == other.version && blobs_last == other.blobs_last && columns == other.columns;
 }
 
 bool Index::operator==(const Index &other) const

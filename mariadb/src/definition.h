@@ -23,7 +23,7 @@
     D4  in_key of a column is the same in every layout: changing the primary key
         rebuilds the table.
 
-  Format (version 1): `format version` then the fields in the order of the
+  Format: `format version` then the fields in the order of the
   structures below, numbers as varints, strings and byte strings as varint
   length and bytes, lists as varint count and elements. Decoding is checked: a
   damaged definition is refused, never half read.
@@ -82,6 +82,9 @@ struct Column
 struct Layout
 {
   uint32_t version= 0;
+  /* Rows have their BLOB columns behind all others, so that a row's first bytes
+     have the others; before format 3, where each comes in its order. */
+  bool blobs_last= false;
   std::vector<Column> columns;
 
   bool operator==(const Layout &other) const;

@@ -360,9 +360,11 @@ frond::Scan_mode ha_frond::scan_mode() const
 {
   bool locks= locks_entries(active_index);
   uint32_t sees= locking() ? FROND_CURSOR_COMMITTED : 0;
+  bool walks_rows= active_index == MAX_KEY || is_primary(active_index);
+  bool heads= walks_rows && heads_will_do();
   /* A BLOB in a record is a pointer into the row, which the server may follow after the walk. Entries of an index are short. */
-  bool lends= table_share->blob_fields == 0 && (active_index == MAX_KEY || is_primary(active_index));
-  return {locks ? lock_mode : static_cast<frond_lock_mode>(FROND_LOCK_NONE), sees, wait_ms(), lends};
+  bool lends= walks_rows && (heads || table_share->blob_fields == 0);
+  return {locks ? lock_mode : static_cast<frond_lock_mode>(FROND_LOCK_NONE), sees, wait_ms(), lends, heads};
 }
 
 THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock_type lock_type)
@@ -1359,6 +1361,12 @@ const MY_BITMAP *ha_frond::wanted_columns() const
   return locking() || is_sequence() || compares ? nullptr : table->read_set;
 }
 
+/* Whether a plain read wants none of the columns that make a row long: then, of a row that is kept apart, its head is mostly enough. */
+bool ha_frond::heads_will_do() const
+{
+  return table_share->blob_fields > 0 && !locking() && !rows.wants_blobs(wanted_columns());
+}
+
 /* Locks and reads the row of primary_key. */
 frond_status ha_frond::get_locked_row(int64_t wait_ms, frond_slice *value, bool *skipped)
 {
@@ -1378,10 +1386,18 @@ int ha_frond::read_primary(frond_slice key, uchar *record, bool *skip, bool *bus
   bool skipped= false;
   primary_key.clear();
   primary_key.append(key.data, key.size);
+  const bool head= heads_will_do();
   if (locking())
     status= get_locked_row(waits ? wait_ms() : static_cast<int64_t>(FROND_WAIT_SKIP), &value, &skipped);
+  else if (head)
+    status= frond_txn_get_head(txn(), share->primary, slice(primary_key), &value);
   else
     status= frond_txn_get(txn(), share->primary, slice(primary_key), &value);
+  if (head && status == FROND_OK && value.data) {
+    if (rows.decode(primary_key.data(), primary_key.size(), value.data, value.size, wanted_columns(), record) == 0)
+      return 0;
+    status= frond_txn_get(txn(), share->primary, slice(primary_key), &value);
+  }
   if (status != FROND_OK)
     return failure(status);
   if (busy)
@@ -1942,6 +1958,19 @@ bool ha_frond::has_virtual_part(uint index) const
   return false;
 }
 
+/* A row of a walk over the rows themselves. Of a row's head that is not enough, because the row is of an older layout or its short columns are long, or the server
+   wants more of it than when the walk began, the row is read by its key; `skip`: it is gone, at READ UNCOMMITTED. */
+int ha_frond::decode_walked(const frond_row &row, const MY_BITMAP *wanted, uchar *record, bool *skip)
+{
+  const bool heads= scan.takes_heads();
+  if (likely(!heads || !rows.wants_blobs(wanted))) {
+    int error= rows.decode(row.key.data, row.key.size, row.value.data, row.value.size, wanted, record);
+    if (likely(!error || !heads))
+      return error;
+  }
+  return read_primary(row.key, record, skip);
+}
+
 int ha_frond::read_walked(const frond_row &row, uchar *record, bool *skip)
 {
   if (active_index != MAX_KEY && !is_primary(active_index))
@@ -1951,8 +1980,8 @@ int ha_frond::read_walked(const frond_row &row, uchar *record, bool *skip)
     primary_key.clear();
     primary_key.append(row.key.data, row.key.size);
   }
-  int error= rows.decode(row.key.data, row.key.size, row.value.data, row.value.size, wanted_columns(), record);
-  if (!error && active_index != MAX_KEY && record == table->record[0] && pushed_rowid_filter)
+  int error= decode_walked(row, wanted_columns(), record, skip);
+  if (!error && !*skip && active_index != MAX_KEY && record == table->record[0] && pushed_rowid_filter)
     error= check_pushed(skip);
   peeked= scan.is_peeked() && !error && !*skip;
   return error;
@@ -1998,8 +2027,12 @@ int ha_frond::walk(Move move, const Scan_bounds &bounds, uchar *record, bool one
 int ha_frond::step(Move move, uchar *record)
 {
   frond_row at_hand;
-  if (plain_walk && stands == Stands::at_row && !pushed_rowid_filter && scan.take_at_hand(move == Move::next, &at_hand))
-    return rows.decode(at_hand.key.data, at_hand.key.size, at_hand.value.data, at_hand.value.size, table->read_set, record);
+  if (plain_walk && stands == Stands::at_row && !pushed_rowid_filter && scan.take_at_hand(move == Move::next, &at_hand)) {
+    bool skip= false;
+    int error= decode_walked(at_hand, table->read_set, record, &skip);
+    if (likely(!skip))
+      return error;
+  }
   if (unlikely(stands == Stands::behind_search)) {
     stands= Stands::at_row;
     if (move == Move::prev) {

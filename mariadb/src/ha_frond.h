@@ -259,6 +259,8 @@ private:
   int step(Move move, uchar *record);
   frond_status onward(bool ahead, bool beyond, frond_row *row);
   int read_walked(const frond_row &row, uchar *record, bool *skip);
+  int decode_walked(const frond_row &row, const MY_BITMAP *wanted, uchar *record, bool *skip);
+  bool heads_will_do() const;
   int is_entry_seen(uint index, frond_slice entry_key, frond_slice primary, const uchar *record, bool *seen);
   int is_entry_of(uint index, frond_slice entry_key, const uchar *record, bool *its);
   int read_entry(uint index, const frond_row &entry, uchar *record, bool *skip);

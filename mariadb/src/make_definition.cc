@@ -156,6 +156,7 @@ Table_definition make_definition(const TABLE *table, uint64_t table_id, uint64_t
   definition.server_version.assign(reinterpret_cast<const char *>(version.str), version.length);
   Layout layout;
   layout.version= 1;
+  layout.blobs_last= true;
   for (uint i= 0; i < table->s->fields; i++)
   {
     Column column= make_column(table, i);

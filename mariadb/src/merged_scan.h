@@ -47,6 +47,7 @@ public:
   bool is_open() const { return own.is_open(); }
   bool is_peeked() const { return own.is_peeked(); }
   bool is_merged() const { return merges; }
+  bool takes_heads() const { return own.takes_heads(); }
   /* As of Scan. `row`: the key of the row whose entry was lent last, in an index of unique values; or none. */
   void park(frond_slice row);
   void park_at(frond_slice key, frond_slice row);

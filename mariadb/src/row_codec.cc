@@ -203,17 +203,22 @@ bool make_plan(const TABLE *table, const Table_definition &definition,
                const Layout &layout, Row_plan *plan)
 {
   plan->version= layout.version;
+  std::vector<const Column *> sources;
   for (const Column &source : layout.columns)
+    if (in_row(source))
+      sources.push_back(&source);
+  if (layout.blobs_last)
+    std::stable_partition(sources.begin(), sources.end(),
+                          [](const Column *source) { return source->storage != Storage::BLOB; });
+  for (const Column *source : sources)
   {
-    if (!in_row(source))
-      continue;
-    int index= definition.column_by_id(source.id);
+    int index= definition.column_by_id(source->id);
     Row_step step;
     if (index >= 0 && definition.current().columns[size_t(index)].storage != Storage::VIRTUAL)
     {
       step= make_target(table, index, definition.current().columns[size_t(index)]);
     }
-    if (!set_source(&step, source))
+    if (!set_source(&step, *source))
       return false;
     add_step(plan, step);
   }
@@ -506,7 +511,7 @@ int Row_codec::init(const TABLE *table, const Table_definition &definition,
                     const Key_codec *primary)
 {
   m_plans.clear();
-  m_key_columns= 0;
+  m_key_columns= m_blob_columns= 0;
   m_primary= primary;
   m_defaults= table->s->default_values;
   m_null_bytes= table->s->null_bytes;
@@ -522,7 +527,9 @@ int Row_codec::init(const TABLE *table, const Table_definition &definition,
       return HA_ERR_TABLE_DEF_CHANGED;
     if (columns[i].in_key)
       m_key_columns|= column_bit(i);
-    if (columns[i].storage != Storage::BLOB)
+    if (columns[i].storage == Storage::BLOB)
+      m_blob_columns|= column_bit(i);
+    else
       m_length_max+= columns[i].length;
     m_length_max+= VARINT_LENGTH_MAX + 1;
   }
@@ -603,6 +610,11 @@ const Row_plan *Row_codec::plan_of(uint64_t version) const
     if (plan.version == version)
       return &plan;
   return nullptr;
+}
+
+bool Row_codec::wants_blobs(const MY_BITMAP *wanted) const
+{
+  return (m_blob_columns & columns_of(wanted)) != 0;
 }
 
 int Row_codec::decode(const uchar *key, size_t key_size, const uchar *value,

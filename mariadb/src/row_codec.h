@@ -7,7 +7,8 @@
   Owns: how a record of the server becomes the value of a row and back.
 
   Row: varint layout version · null bits of the nullable columns that are in
-  the row, lowest bit first · the columns in layout order:
+  the row, lowest bit first · the columns in layout order, those of kind BLOB
+  behind all others where the layout says so:
     FIXED, INTEGER  their bytes            (nothing where NULL)
     BIT             the uneven bits as one byte where there are any, the bytes
     VARCHAR, BLOB   varint length, bytes
@@ -53,10 +54,15 @@ class Row_codec
   /* Appends the row. */
   void encode(const uchar *record, Bytes &out) const;
 
+  /* Whether one of these (null: all that are stored) is a BLOB. The others are in
+     the first bytes of a row, but of one in an older layout or of very long ones. */
+  bool wants_blobs(const MY_BITMAP *wanted) const;
+
   /* Fills the columns in `wanted` (null: all that are stored) of `record`, NULL
      bits included; others may be filled too or stay as they are. Null bytes
      and filler bits are set from the table's default record. Blobs point into
-     `value` or `key`: the caller keeps them alive. 0 or HA_ERR_CRASHED. */
+     `value` or `key`: the caller keeps them alive. 0 or HA_ERR_CRASHED, also where
+     of the row there is too little. */
   int decode(const uchar *key, size_t key_size, const uchar *value,
              size_t value_size, const MY_BITMAP *wanted, uchar *record) const;
 
@@ -65,6 +71,7 @@ class Row_codec
 
   std::vector<Row_plan> m_plans;     /* one per layout; the last is current */
   uint64_t m_key_columns= 0;         /* read from the key */
+  uint64_t m_blob_columns= 0;
   const Key_codec *m_primary= nullptr;
   const uchar *m_defaults= nullptr;  /* the table's default record */
   size_t m_null_bytes= 0;

@@ -62,7 +62,7 @@ frond_status Scan::open(const Scan_bounds &bounds)
   options.upper= bounds.upper;
   options.lock= mode.lock;
   options.wait_ms= mode.wait_ms;
-  options.flags= mode.sees;
+  options.flags= mode.sees | (mode.heads ? FROND_CURSOR_HEADS_ONLY : 0);
   bounded= (bounds.lower.data || bounds.upper.data) && !bounds.final_upper;
   rows_max= mode.lock != FROND_LOCK_NONE ? 1 : mode.lends && bounds.final_upper ? ROWS_FIRST_LENT : ROWS_FIRST;
   return frond_cursor_open(txn, tree, &options, &cursor);

@@ -42,6 +42,7 @@ struct Scan_mode {
   int64_t wait_ms= FROND_WAIT_DEFAULT;
   /* What is made of a row's value does not refer to it any more when the next row is asked for, or the walk ends. */
   bool lends= false;
+  bool heads= false; /* without lock: of a row that is kept apart its first bytes will do (FROND_CURSOR_HEADS_ONLY) */
 };
 
 class Scan {
@@ -88,6 +89,7 @@ public:
   bool is_parked() const { return parked; }
   /* Whether the last row that was lent is not locked, because another transaction holds it. */
   bool is_peeked() const { return peeked; }
+  bool takes_heads() const { return mode.heads; }
   /* Of the last row that was lent; stays until the next call. */
   frond_slice place() const { return {last_key, last_size}; }
   /* The transaction may end; the walk goes on from the last row that was lent, after resume(). */
