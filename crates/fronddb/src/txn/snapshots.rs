@@ -1,7 +1,7 @@
 //! Live snapshots, and the horizon below which compaction may forget history.
 //!
 //! A snapshot is a commit number in a *slot*, an atomic word on a cache line of its own. To acquire
-//! one is to find a free slot, near where this thread found one before, and to write the visible number into it.
+//! one is to find a free slot, first where this thread found one the last time, and to write the visible number into it.
 //!
 //! # Why the horizon is safe
 //!
@@ -21,8 +21,9 @@
 //! is handed out lies below a horizon that was computed (**N1**). A retry ends, because the visible number that
 //! was raised to is there to be read. A slot's older value during a retry only makes a horizon lower.
 //!
-//! Slots come in blocks, which are added when all are taken and never removed.
+//! Slots come in blocks, each of twice as many as the one before, which are added when all are taken and never removed.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
@@ -31,11 +32,13 @@ use crossbeam_utils::CachePadded;
 use super::status::StatusTable;
 use crate::base::CommitNumber;
 use crate::base::striped::thread_number;
-use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::format::{Retention, Statuses};
 
-/// Few in tests of schedules, so that a look at all of them is not most of the schedule.
+/// Of the first block; few in tests of schedules, so that a look at all of them is not most of the schedule.
 const BLOCK_SLOTS: usize = if cfg!(feature = "schedules") { 4 } else { 64 };
+/// For more snapshots than there is memory for.
+const BLOCKS_MAX: usize = 24;
 /// A slot's value when nobody has it; else it holds the snapshot's number plus one.
 const FREE: u64 = 0;
 
@@ -46,16 +49,46 @@ struct Slot {
     since: AtomicU64,
 }
 
+type Block = Box<[Arc<CachePadded<Slot>>]>;
+
+/// The slots of all blocks, by number.
 #[derive(Debug)]
-struct Block {
-    slots: Vec<Arc<CachePadded<Slot>>>,
-    next: OnceLock<Box<Block>>,
+struct Slots {
+    blocks: [OnceLock<Block>; BLOCKS_MAX],
+    /// How many there are.
+    count: AtomicUsize,
 }
 
-impl Block {
-    fn new() -> Block {
-        Block { slots: (0..BLOCK_SLOTS).map(|_| Arc::default()).collect(), next: OnceLock::new() }
+impl Slots {
+    fn new() -> Slots {
+        let slots = Slots { blocks: std::array::from_fn(|_| OnceLock::new()), count: AtomicUsize::new(0) };
+        slots.add(0);
+        slots
     }
+
+    /// Adds a block where there are `count` slots.
+    fn add(&self, count: usize) {
+        if let Some(block) = self.blocks.get(place(count).0) {
+            let more = count + BLOCK_SLOTS;
+            block.get_or_init(|| (0..more).map(|_| Arc::default()).collect());
+            self.count.fetch_max(count + more, Ordering::AcqRel);
+        }
+    }
+
+    fn get(&self, number: usize) -> Option<&Arc<CachePadded<Slot>>> {
+        let (block, within) = place(number);
+        self.blocks.get(block)?.get()?.get(within)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.blocks.iter().map_while(OnceLock::get).flatten().map(|slot| &***slot)
+    }
+}
+
+/// The block of a slot, and which of its slots it is.
+fn place(number: usize) -> (usize, usize) {
+    let block = (number / BLOCK_SLOTS + 1).ilog2() as usize;
+    (block, number - BLOCK_SLOTS * ((1 << block) - 1))
 }
 
 /// The registry of live snapshots.
@@ -64,7 +97,7 @@ pub struct Snapshots {
     visible: Arc<AtomicU64>,
     floor: CachePadded<AtomicU64>,
     clock_micros: CachePadded<AtomicU64>,
-    blocks: Block,
+    slots: Slots,
 }
 
 /// A live snapshot; released when dropped. Share it in an `Arc` where several need it.
@@ -89,9 +122,14 @@ impl Drop for Snapshot {
     }
 }
 
-/// Where this thread looks for a free slot first.
-fn home() -> usize {
-    thread_number() % BLOCK_SLOTS
+thread_local! {
+    /// The slot that this thread had last.
+    static LAST: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Where this thread found a slot the last time. A schedule that is tried may not depend on those before.
+fn last_slot() -> Option<usize> {
+    if cfg!(feature = "schedules") { None } else { LAST.try_with(Cell::get).ok().flatten() }
 }
 
 impl Snapshots {
@@ -101,7 +139,7 @@ impl Snapshots {
             visible: statuses.visible_cell(),
             floor: CachePadded::default(),
             clock_micros: CachePadded::default(),
-            blocks: Block::new(),
+            slots: Slots::new(),
         }
     }
 
@@ -128,30 +166,30 @@ impl Snapshots {
     }
 
     fn take_slot(&self, value: u64) -> Arc<CachePadded<Slot>> {
-        let home = home();
-        let mut block = &self.blocks;
+        let last = last_slot();
         loop {
-            for slot in block.slots[home..].iter().chain(&block.slots[..home]) {
+            let count = self.slots.count.load(Ordering::Acquire);
+            let first = last.unwrap_or_else(|| thread_number() % BLOCK_SLOTS) % count;
+            for number in (first..count).chain(0..first) {
+                let Some(slot) = self.slots.get(number) else { continue };
                 if slot.value.load(Ordering::Relaxed) == FREE
                     && slot.value.compare_exchange(FREE, value + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok()
                 {
+                    if last != Some(number) {
+                        let _ = LAST.try_with(|last| last.set(Some(number)));
+                    }
                     return slot.clone();
                 }
             }
-            block = block.next.get_or_init(|| Box::new(Block::new()));
+            self.slots.add(count);
         }
-    }
-
-    fn slots(&self) -> impl Iterator<Item = &Slot> {
-        std::iter::successors(Some(&self.blocks), |block| block.next.get().map(|next| &**next))
-            .flat_map(|block| block.slots.iter().map(|slot| &***slot))
     }
 
     /// Raises the floor, then reads the live numbers. See the header.
     fn survey(&self) -> (u64, Vec<CommitNumber>) {
         let visible = self.visible.load(Ordering::SeqCst);
         self.floor.fetch_max(visible, Ordering::SeqCst);
-        let values = self.slots().map(|slot| slot.value.load(Ordering::SeqCst));
+        let values = self.slots.iter().map(|slot| slot.value.load(Ordering::SeqCst));
         (visible, values.filter(|value| *value != FREE).map(|value| CommitNumber(value - 1)).collect())
     }
 
@@ -175,7 +213,7 @@ impl Snapshots {
 
     /// How many snapshots are live.
     pub fn live(&self) -> usize {
-        self.slots().filter(|slot| slot.value.load(Ordering::Relaxed) != FREE).count()
+        self.slots.iter().filter(|slot| slot.value.load(Ordering::Relaxed) != FREE).count()
     }
 
     /// Tells the time for [`Snapshots::oldest_age_micros`]; to be called from time to time. Ages are as coarse as the
@@ -186,7 +224,7 @@ impl Snapshots {
 
     /// The age of the oldest live snapshot, in microseconds; `None` when there is none.
     pub fn oldest_age_micros(&self) -> Option<u64> {
-        let live = self.slots().filter(|slot| slot.value.load(Ordering::Acquire) != FREE);
+        let live = self.slots.iter().filter(|slot| slot.value.load(Ordering::Acquire) != FREE);
         let oldest = live.map(|slot| slot.since.load(Ordering::Relaxed)).min()?;
         Some(self.clock_micros.load(Ordering::Relaxed).saturating_sub(oldest))
     }
@@ -196,6 +234,26 @@ impl Snapshots {
 mod tests {
     use super::*;
     use crate::base::{Lsn, Result};
+
+    #[test]
+    fn slots_have_places_in_blocks_that_double() {
+        let places: Vec<_> = [0, 1, 2, 3, 4, 6, 7].iter().map(|block| place(block * BLOCK_SLOTS)).collect();
+        let half = |block, slots| (block, slots * BLOCK_SLOTS);
+        assert_eq!(places, [half(0, 0), half(1, 0), half(1, 1), half(2, 0), half(2, 1), half(2, 3), half(3, 0)]);
+    }
+
+    #[test]
+    fn a_thread_finds_a_slot_at_once_however_many_are_taken() {
+        let snapshots = Snapshots::new(&StatusTable::new());
+        let open: Vec<Snapshot> = (0..1000).map(|_| snapshots.acquire()).collect();
+        assert_eq!((snapshots.live(), snapshots.slots.count.load(Ordering::Relaxed)), (1000, 31 * BLOCK_SLOTS));
+        let own = snapshots.acquire().slot.clone();
+        for _ in 0..10 {
+            assert!(Arc::ptr_eq(&own, &snapshots.acquire().slot), "where it was the last time");
+        }
+        drop(open);
+        assert_eq!(snapshots.live(), 0);
+    }
 
     #[test]
     fn a_horizon_computed_amid_an_acquisition_is_not_above_the_snapshot() -> Result<()> {
