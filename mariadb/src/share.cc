@@ -88,18 +88,21 @@ uint64_t big_endian(const uint8_t *bytes)
   return number;
 }
 
-/* Calls use(key) with the key of the last row of a tree, or with a higher one where very many keys without a row lie behind it; not at all when it is
-   empty. */
-template <typename Use> frond_status with_last_key(frond_txn *txn, const frond_tree *tree, bool first, Use use)
+/* Calls use(key) with the key of the last row of a tree; not at all when it is empty. Where `giving_up` (0, or FROND_CURSOR_GIVE_UP) has it give up,
+   because very many keys without a row lie behind that one, with the key that it has come to, and says so in *gave_up. */
+template <typename Use>
+frond_status with_last_key(frond_txn *txn, const frond_tree *tree, bool first, uint32_t giving_up, bool *gave_up, Use use)
 {
   frond_cursor *cursor;
   frond_cursor_options options= {};
-  options.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_READ_AHEAD | FROND_CURSOR_GIVE_UP;
+  options.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_READ_AHEAD | giving_up;
   frond_status status= frond_cursor_open(txn, tree, &options, &cursor);
   if (status != FROND_OK)
     return status;
+  Killable heard(current_thd ? Session::of(current_thd) : nullptr, txn);
   frond_row row;
   status= frond_cursor_move(cursor, first ? FROND_MOVE_FIRST : FROND_MOVE_LAST, frond_slice{nullptr, 0}, &row);
+  *gave_up= frond_cursor_gave_up(cursor);
   const frond_slice key= row.key.data ? row.key : frond_cursor_gave_up_at(cursor);
   if (status == FROND_OK && key.data)
     use(key);
@@ -329,8 +332,9 @@ int Table_share::raise_counters(frond_txn *txn, const TABLE *table)
 {
   const TABLE_SHARE *s= table->s;
   std::lock_guard<std::mutex> guard(counters->latch);
+  bool gave_up;
   if (s->primary_key == MAX_KEY) {
-    frond_status status= with_last_key(txn, primary, false, [this](frond_slice key) {
+    frond_status status= with_last_key(txn, primary, false, FROND_CURSOR_GIVE_UP, &gave_up, [this](frond_slice key) {
       if (key.size == 8)
         raise_to(&counters->hidden_key, big_endian(key.data) + 1);
     });
@@ -360,17 +364,23 @@ int Table_share::raise_counters(frond_txn *txn, const TABLE *table)
   int error= codec.init(table, &info);
   if (error)
     return error;
-  status= with_last_key(txn, tree, descending, [&](frond_slice last_key) {
+  uint64_t last= 0;
+  auto take= [&](frond_slice last_key) {
     Field *field= table->field[s->found_next_number_field[0]->field_index];
     /* The sign of a zero does not matter, nor do the columns after this one. */
     const uchar nothing[MAX_REF_PARTS]= {}, *restore= nothing;
     codec.decode(last_key.data, last_key.size, &restore, nothing + sizeof nothing, table->record[0]);
-    if (!field->is_null()) {
-      longlong last= field->val_int();
-      if (last > 0 || field->is_unsigned())
-        raise_to(&counters->next, after(static_cast<uint64_t>(last)));
-    }
-  });
+    const longlong value= field->is_null() ? 0 : field->val_int();
+    last= value > 0 || field->is_unsigned() ? static_cast<uint64_t>(value) : 0;
+  };
+  status= with_last_key(txn, tree, descending, FROND_CURSOR_GIVE_UP, &gave_up, take);
+  /* What was deleted or rolled back has raised the kept value. If it is above the counter, ALTER has lowered that since. */
+  if (status == FROND_OK && gave_up && after(last) > counters->next) {
+    last= 0;
+    status= with_last_key(txn, tree, descending, 0, &gave_up, take);
+  }
+  if (status == FROND_OK)
+    raise_to(&counters->next, after(last));
   return handler_error(status);
 }
 

@@ -5,7 +5,8 @@
 
    Counters
      S1  auto-increment values handed out in this process never repeat, whatever is rolled back. The counter starts at the
-         highest of: last key + 1, the value kept in tree "#frond/auto_increment", the AUTO_INCREMENT of CREATE or ALTER.
+         highest of: last key + 1, the value kept in tree "#frond/auto_increment", the AUTO_INCREMENT of CREATE or ALTER. (ALTER may lower it, to just
+         above the last row, however many were deleted behind that one.)
      S2  the kept value is raised to the counter before a row above it is deleted, by a commit of its own that no sync waits
          for: it lies before the deletion in the log. So a restart never hands out a deleted row's value again, and inserts
          pay nothing for that. It is raised in the same way after a rollback of inserted rows (that of a prepared transaction of
