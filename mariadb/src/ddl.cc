@@ -29,6 +29,21 @@ namespace {
 std::mutex kept_latch;
 std::vector<std::string> kept;
 
+/* The statement whose transaction this thread has committed last; 0: none. */
+thread_local query_id_t committed_for= 0;
+
+query_id_t current_statement()
+{
+  return current_thd ? current_thd->query_id : 0;
+}
+
+/* The server's next start decides about what is half done, by its log of DDL statements. */
+void kill_server(const char *why)
+{
+  sql_print_error("FROND: the server is killed, so that its next start decides by its log of DDL statements about one %s: %s", why, last_message());
+  kill(getpid(), SIGKILL);
+}
+
 /* How long others may hold the count of tables while they create one: as long as they sync, whatever the statement says of rows. */
 constexpr int64_t TABLE_ID_WAIT_MS= 50000;
 
@@ -107,11 +122,17 @@ frond_status commit_ddl(frond_txn *txn)
 {
   const bool was_sound= frond_db_poisoned(database) == FROND_OK;
   const frond_status status= frond_txn_commit(txn);
-  if (likely(status == FROND_OK) || !was_sound || frond_db_poisoned(database) == FROND_OK)
-    return status;
-  sql_print_error("FROND: the server is killed, so that its next start decides by its log of DDL statements about one whose commit failed: %s",
-                  last_message());
-  kill(getpid(), SIGKILL);
+  if (likely(status == FROND_OK))
+    committed_for= current_statement();
+  else if (was_sound && frond_db_poisoned(database) != FROND_OK)
+    kill_server("whose commit failed");
+  return status;
+}
+
+frond_status end_step(frond_status status)
+{
+  if (unlikely(status != FROND_OK) && committed_for != 0 && committed_for == current_statement() && frond_db_poisoned(database) != FROND_OK)
+    kill_server("that cannot go on or back");
   return status;
 }
 

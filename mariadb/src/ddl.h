@@ -48,6 +48,11 @@ template <typename Use> bool for_each_readable_tree(const std::string &prefix, U
    server would go back to what was before, and close its own log of DDL statements: then it is killed, and its next start finds out by that log. */
 frond_status commit_ddl(frond_txn *txn);
 
+/* After a transaction of a DDL statement that gave `status`. Where the log has failed since an earlier one of the same statement was
+   committed, this one is refused and that one cannot be taken back, and the server would close its log of DDL statements all the same:
+   it is killed for the same reason. */
+frond_status end_step(frond_status status);
+
 /* A transaction by itself of the DDL statement that `thd` runs: it waits for locks as long as the statement says, and KILL
    ends the wait. While the server starts nobody says and nobody kills, nor decides about the branch that would be waited for: it does not wait. */
 template <typename Work>
@@ -61,7 +66,9 @@ frond_status in_ddl_transaction(THD *thd, Work work, frond_durability durability
     Killable heard(session, txn);
     return work(txn);
   };
-  return in_transaction(options, heard_work, durability == FROND_DURABILITY_NONE ? frond_txn_commit : commit_ddl);
+  if (durability == FROND_DURABILITY_NONE)
+    return in_transaction(options, heard_work);
+  return end_step(in_transaction(options, heard_work, commit_ddl));
 }
 
 /* The same, which waits so long, whoever runs it. */
@@ -69,7 +76,7 @@ template <typename Work> frond_status in_ddl_transaction(Work work, int64_t lock
 {
   frond_txn_options options= {};
   options.lock_wait_ms= lock_wait_ms;
-  return in_transaction(options, work, commit_ddl);
+  return end_step(in_transaction(options, work, commit_ddl));
 }
 
 /* Whether a tree is of a table that one session alone sees. */
