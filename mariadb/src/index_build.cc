@@ -36,10 +36,6 @@ constexpr size_t NOTES_PER_TRANSACTION= 500;
 /* So few bytes of notes are left to finish(), or what comes in during so many passes over all that there is, each hardly shorter than the last. */
 constexpr size_t NOTES_LEFT= 64 << 10;
 constexpr uint PASSES_MAX= 50;
-/* A pass is to leave no more than so much of what the one before left; where it does, writers may note so much of what is set right meanwhile. */
-constexpr double SHRINKS_TO= 0.8, NOTED_PART= 0.7;
-/* A writer rests so long at a time at most. */
-constexpr uint64_t REST_NANOS_MAX= 100000000;
 
 constexpr frond_slice NOTHING= {nullptr, 0};
 
@@ -210,28 +206,7 @@ uint64_t Index_build::touch(const TABLE *its_table, const Row_codec &its_rows, c
     return 0;
   if (!touched.add(notes))
     notes_lost.store(true, std::memory_order_release);
-  return take_turn(notes.size());
-}
-
-/* How long a writer rests that has noted so much. */
-uint64_t Index_build::take_turn(size_t bytes)
-{
-  const double each= nanos_per_byte.load(std::memory_order_relaxed);
-  if (likely(each == 0))
-    return 0;
-  const uint64_t now= my_interval_timer(), takes= static_cast<uint64_t>(each * bytes);
-  uint64_t next= next_turn.load(std::memory_order_relaxed), turn;
-  do
-    turn= std::min(std::max(next, now), now + REST_NANOS_MAX);
-  while (!next_turn.compare_exchange_weak(next, turn + takes, std::memory_order_relaxed));
-  return turn - now;
-}
-
-/* After a pass over `before` pieces of notes, which has set so many bytes right in so much time, so many pieces are left. */
-void Index_build::pace(size_t before, size_t left, uint64_t bytes, uint64_t nanos)
-{
-  if (left > 1 && left > SHRINKS_TO * before && bytes > 0)
-    nanos_per_byte.store(nanos / (NOTED_PART * bytes), std::memory_order_relaxed);
+  return likely(pace.is_free()) ? 0 : pace.take_turn(my_interval_timer(), notes.size());
 }
 
 /* The row, for indexes on virtual columns (B6). An update that changes nothing that they are made from does not touch them. */
@@ -498,6 +473,9 @@ public:
   /* Sets notes right from number *done on and counts them there. FROND_LOCK_TIMEOUT: somebody holds a row still; after
      FROND_KEY_EXISTS the row is in record[0]. */
   frond_status run(const std::vector<Note> &notes, size_t *done);
+  /* For rows that others held, in nanoseconds. */
+  uint64_t waited() const { return waited_nanos; }
+
 private:
   frond_status set(const Note &note);
   frond_status set_row(const Note &note);
@@ -511,6 +489,7 @@ private:
   Index_build *build;
   frond_txn *txn= nullptr;
   Bytes awaited; /* the row that somebody held: locked first by the next transaction, the only one that waits (B5) */
+  uint64_t waited_nanos= 0;
   std::vector<Bytes> locked; /* rows of the note that is being set right (B4) */
   Bytes row_key, entry_key, entry_value;
 };
@@ -583,7 +562,9 @@ frond_status Index_build::Setting::run(const std::vector<Note> &notes, size_t *d
     frond_status set_right= FROND_OK;
     if (!awaited.empty()) {
       frond_slice value;
+      const uint64_t begun_at= my_interval_timer();
       set_right= lock_row(slice(awaited), BUILDER_WAIT_MS, &value);
+      waited_nanos+= my_interval_timer() - begun_at;
       if (set_right == FROND_OK)
         awaited.clear();
     }
@@ -701,8 +682,8 @@ frond_status Index_build::Setting::set(const Note &note)
 
 /* Sets the entries of some notes right; 0 or an HA_ERR_*. In the `last` pass whoever holds a row is a prepared transaction,
    which may never be decided: it is waited for as long as for a lock. Before that it is also any other, for which the statement
-   would wait in the end: as long as for a lock of the table. */
-int Index_build::set_right(THD *thd, const std::vector<Note> &notes, bool last)
+   would wait in the end: as long as for a lock of the table. Adds what it has waited to *waited_nanos. */
+int Index_build::set_right(THD *thd, const std::vector<Note> &notes, bool last, uint64_t *waited_nanos)
 {
   Setting setting(this);
   int64_t waited= 0, waits_max= last ? std::max<int64_t>(lock_wait_ms(thd), 0) : int64_t(thd->variables.lock_wait_timeout) * 1000;
@@ -714,14 +695,22 @@ int Index_build::set_right(THD *thd, const std::vector<Note> &notes, bool last)
     if (status != FROND_OK && (status != FROND_LOCK_TIMEOUT || waited > waits_max))
       return build_error(status);
   }
+  *waited_nanos+= setting.waited();
   return 0;
 }
 
 int Index_build::catch_up(THD *thd, bool last)
 {
+  const int error= set_all_right(thd, last);
+  pace.lift();
+  return error;
+}
+
+int Index_build::set_all_right(THD *thd, bool last)
+{
   Bytes taken;
   size_t left= touched.pieces(), pass_pieces= left;
-  uint64_t begun= my_interval_timer(), bytes= 0;
+  uint64_t begun= my_interval_timer(), waited= 0, bytes= 0;
   for (uint passes= 0; last || passes < PASSES_MAX;) {
     if (notes_lost.load(std::memory_order_acquire) || !touched.take(&taken))
       return tell_notes_lost();
@@ -729,7 +718,7 @@ int Index_build::catch_up(THD *thd, bool last)
       return 0;
     std::vector<Note> notes= Note::parse(taken);
     Note::put_in_order(&notes);
-    int error= set_right(thd, notes, last);
+    int error= set_right(thd, notes, last, &waited);
     if (error)
       return error;
     if (!last && taken.size() < NOTES_LEFT)
@@ -739,10 +728,10 @@ int Index_build::catch_up(THD *thd, bool last)
       left--;
     } else {
       left= touched.pieces();
-      pace(pass_pieces, left, bytes, my_interval_timer() - begun);
+      pace.passed(pass_pieces, left, bytes, my_interval_timer() - begun - waited);
       pass_pieces= left;
       begun= my_interval_timer();
-      bytes= 0;
+      waited= bytes= 0;
       passes++;
     }
   }

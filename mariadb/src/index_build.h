@@ -15,7 +15,7 @@
      B3  setting an entry right depends on the row as it is now and on the tree alone: it may be done twice, in any order.
      B4  nothing that happens here fails a writer: what fails, a duplicate among others, fails the ALTER. Rows are locked one or two at a time,
          from being read until the entry is written: whoever changes one later notes it again. NOWAIT and SKIP LOCKED may meet that moment.
-         Where entries are noted faster than they are set right, writers take turns, so that it ends.
+         Where entries are noted faster than they are set right, writers take turns, so that it ends (pace.h).
      B5  the builder waits for a lock only while it holds none: it is nobody's deadlock.
      B6  virtual columns are computed by the builder, in its own TABLE: a writer has not those that are in none of its indexes. So where an
          index has one, a writer notes the row and what it was, and the builder sets right the entry of that and the one that the row has now.
@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "entry.h"
+#include "pace.h"
 #include "share.h"
 #include "virtual_columns.h"
 
@@ -125,21 +126,19 @@ private:
   frond_status load(THD *thd, uint64_t rows_about);
   frond_status gather(THD *thd, frond_txn *txn, Bulk_load *all, uint64_t rows_about);
   int catch_up(THD *thd, bool last);
-  int set_right(THD *thd, const std::vector<Note> &notes, bool last);
+  int set_all_right(THD *thd, bool last);
+  int set_right(THD *thd, const std::vector<Note> &notes, bool last, uint64_t *waited_nanos);
   /* The row with this primary key, into record[0]. */
   frond_status show_row(frond_txn *txn, frond_slice key);
   int decode(frond_slice key, frond_slice value);
   void touch_row(const TABLE *its_table, const Row_codec &its_rows, const uchar *old_record, const Bytes &old_key,
                  const uchar *new_record, const Bytes &new_key, Bytes *notes) const;
   int build_error(frond_status status) const;
-  void pace(size_t before, size_t left, uint64_t bytes, uint64_t nanos);
-  uint64_t take_turn(size_t bytes);
 
   Table_share *share;
   Touched_entries touched;
   std::atomic<bool> notes_lost{false};
-  std::atomic<double> nanos_per_byte{0}; /* of notes, that writers take at least; 0: they need not rest */
-  std::atomic<uint64_t> next_turn{0};    /* of a writer that notes */
+  Pace pace;
   uint duplicate_key_number= 0;
   bool lacks_temporary_space= false; /* so the load ended */
   bool entry_too_long= false; /* of a row that was met; nothing else is wrong with what the engine was given */
