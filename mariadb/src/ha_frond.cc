@@ -255,9 +255,14 @@ int ha_frond::info(uint flag)
 {
   if (flag & HA_STATUS_VARIABLE) {
     uint64_t count, data_bytes, index_bytes;
-    share->statistics(ha_thd()->start_utime * 1000, flag & (HA_STATUS_TIME | HA_STATUS_OPEN), &count, &data_bytes, &index_bytes);
-    /* The optimizer takes 0 for a fact. It asks without these flags; who asks with them counts (history partitions). */
-    stats.records= count == 0 && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN)) ? 1 : count;
+    /* The optimizer asks without these flags, an opening with HA_STATUS_CONST too; who else asks with them counts (history partitions). */
+    using Precision= Table_share::Precision;
+    Precision precision= Precision::recent;
+    if (flag & (HA_STATUS_TIME | HA_STATUS_OPEN))
+      precision= (flag & HA_STATUS_OPEN) && (flag & HA_STATUS_CONST) ? Precision::present : Precision::counted;
+    share->statistics(ha_thd()->start_utime * 1000, precision, &count, &data_bytes, &index_bytes);
+    /* The optimizer takes 0 for a fact. */
+    stats.records= count == 0 && precision == Precision::recent ? 1 : count;
     stats.deleted= 0;
     stats.data_file_length= std::max<uint64_t>(data_bytes, static_cast<uint64_t>(PAGE_BYTES));
     stats.index_file_length= index_bytes;
@@ -923,7 +928,7 @@ bool ha_frond::fills_empty_table() const
   if (!alone && !said)
     return false;
   uint64_t rows_now, data_bytes, index_bytes;
-  share->statistics(my_interval_timer(), true, &rows_now, &data_bytes, &index_bytes);
+  share->statistics(my_interval_timer(), Table_share::Precision::counted, &rows_now, &data_bytes, &index_bytes);
   return rows_now == 0;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <unordered_map>
 
@@ -36,6 +37,8 @@ constexpr uint64_t OTHER_TABLE_FACTOR= 8;
 /* Tables of fewer rows are counted: the engine's estimate takes rewritten and rolled back rows for rows until it forgets
    them. */
 constexpr uint64_t COUNTED_ROWS= 1000;
+/* Who waits for another's measurement. */
+constexpr std::chrono::milliseconds LOOK_WHETHER_KILLED(100);
 
 std::mutex trees_latch;
 std::unordered_map<uint64_t, uint64_t> trees_times; /* by table id; under trees_latch */
@@ -110,10 +113,12 @@ frond_status with_last_key(frond_txn *txn, const frond_tree *tree, bool first, u
   return status;
 }
 
-/* The rows of a tree, undecided ones too, counted as far as `most`. */
-frond_status count_rows(const frond_tree *tree, uint64_t most, uint64_t *rows)
+/* The rows of a tree, undecided ones too, counted as far as `most`; fewer, and says so in *gave_up, where `giving_up` (0, or
+   FROND_CURSOR_GIVE_UP) has it do so. */
+frond_status count_rows(const frond_tree *tree, uint64_t most, uint32_t giving_up, uint64_t *rows, bool *gave_up)
 {
   *rows= 0;
+  *gave_up= false;
   frond_txn_options options= {};
   options.isolation= FROND_ISOLATION_READ_UNCOMMITTED;
   frond_txn *txn;
@@ -122,7 +127,7 @@ frond_status count_rows(const frond_tree *tree, uint64_t most, uint64_t *rows)
     return status;
   frond_cursor *cursor;
   frond_cursor_options walk= {};
-  walk.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_READ_AHEAD;
+  walk.flags= FROND_CURSOR_KEYS_ONLY | FROND_CURSOR_NO_READ_AHEAD | giving_up;
   status= frond_cursor_open(txn, tree, &walk, &cursor);
   if (status == FROND_OK) {
     Killable heard(current_thd ? Session::of(current_thd) : nullptr, txn);
@@ -130,6 +135,7 @@ frond_status count_rows(const frond_tree *tree, uint64_t most, uint64_t *rows)
     status= frond_cursor_move(cursor, FROND_MOVE_FIRST, frond_slice{nullptr, 0}, &row);
     while (status == FROND_OK && row.key.data && ++*rows < most)
       status= frond_cursor_move(cursor, FROND_MOVE_NEXT, frond_slice{nullptr, 0}, &row);
+    *gave_up= frond_cursor_gave_up(cursor);
     frond_cursor_close(cursor);
   }
   frond_txn_rollback(txn);
@@ -391,12 +397,13 @@ uint64_t Table_share::Size::rows_now(uint64_t inserted_now, uint64_t deleted_now
 }
 
 /* Asks the engine. What it does not answer stays as it was. */
-Table_share::Size Table_share::measure(const Size &last, bool unknown) const
+Table_share::Size Table_share::measure(const Size &last, bool unknown, Precision precision) const
 {
   Size now= last;
   now.inserted= inserted.load(std::memory_order_relaxed);
   now.deleted= deleted.load(std::memory_order_relaxed);
-  now.rows= last.rows_now(now.inserted, now.deleted);
+  const uint64_t known= last.rows_now(now.inserted, now.deleted);
+  now.rows= known;
   const frond_slice everything= {nullptr, 0};
   frond_estimate estimate;
   bool small= unknown || now.rows < COUNTED_ROWS;
@@ -412,20 +419,34 @@ Table_share::Size Table_share::measure(const Size &last, bool unknown) const
     now.data_bytes= estimate.bytes;
     small|= now.rows < COUNTED_ROWS;
   }
-  uint64_t counted;
-  if (small && count_rows(primary, COUNTED_ROWS, &counted) == FROND_OK)
-    now.rows= counted < COUNTED_ROWS ? counted : std::max(counted, now.rows);
   now.index_bytes= bytes;
+  now.rows_are= Size::ESTIMATED;
+  if (!small)
+    return now;
+  uint64_t counted;
+  bool gave_up;
+  const uint32_t giving_up= precision == Precision::counted ? 0 : FROND_CURSOR_GIVE_UP;
+  if (count_rows(primary, COUNTED_ROWS, giving_up, &counted, &gave_up) == FROND_OK && !gave_up) {
+    now.rows_are= counted < COUNTED_ROWS ? Size::COUNTED : Size::ESTIMATED;
+    now.rows= counted < COUNTED_ROWS ? counted : std::max(counted, now.rows);
+  } else if (!unknown && last.rows_are == Size::COUNTED) {
+    /* And what has come and gone since. */
+    now.rows_are= Size::COUNTED;
+    now.rows= known;
+  } else {
+    now.rows_are= Size::GUESSED;
+    now.rows= std::max(counted, now.rows);
+  }
   return now;
 }
 
-bool Table_share::is_measuring_due(const Size &last, const Times &times, uint64_t now, bool exactly) const
+bool Table_share::is_measuring_due(const Size &last, const Times &times, uint64_t now, Precision precision) const
 {
   uint64_t inserts= inserted.load(std::memory_order_relaxed), deletes= deleted.load(std::memory_order_relaxed);
   uint64_t change= inserts - last.inserted + deletes - last.deleted;
   bool moved= (change > COUNTED_ROWS / 4 && change > last.rows / 16) || counters->miscounted.load(std::memory_order_relaxed);
-  if (exactly)
-    return moved || now > times.after;
+  if (precision != Precision::recent)
+    return moved || now > times.after || (precision == Precision::counted && guessed.load(std::memory_order_relaxed));
   return now > times.rest && (moved || now > times.after + (change > 0 ? 0 : IDLE_REFRESH_NANOS));
 }
 
@@ -452,6 +473,7 @@ bool Table_share::read_size(Size *found, Times *times) const
 void Table_share::write_size(const Size &found, const Times &times)
 {
   size= found;
+  guessed.store(found.rows_are == Size::GUESSED, std::memory_order_relaxed);
   uint64_t version= published.version.load(std::memory_order_relaxed);
   published.version.store(version + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
@@ -465,23 +487,27 @@ void Table_share::write_size(const Size &found, const Times &times)
   published.version.store(version + 2, std::memory_order_release);
 }
 
-void Table_share::statistics(uint64_t now, bool exactly, uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes)
+void Table_share::statistics(uint64_t now, Precision precision, uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes)
 {
   Size known;
   Times times;
-  if (unlikely(!read_size(&known, &times) || is_measuring_due(known, times, now, exactly))) {
+  if (unlikely(!read_size(&known, &times) || is_measuring_due(known, times, now, precision))) {
     std::unique_lock<std::mutex> guard(statistics_latch);
-    /* Of a table of which nothing is known yet, all wait for the first who asks: nobody is to take it for an empty one. */
-    measured.wait(guard, [this] { return !measuring || published.version.load(std::memory_order_relaxed) > 0; });
+    /* Of a table of which nothing is known yet, all wait for the first who asks, unless they are killed: nobody is to take it for
+       an empty one. */
+    auto is_known= [this] { return !measuring || published.version.load(std::memory_order_relaxed) > 0; };
+    while (!measured.wait_for(guard, LOOK_WHETHER_KILLED, is_known) &&
+           !(current_thd && thd_kill_level(current_thd) != THD_IS_NOT_KILLED)) {
+    }
     /* Another one may have measured meanwhile, who is not done yet, or is. */
     const bool is_first= published.version.load(std::memory_order_relaxed) == 0;
-    if (!measuring && (is_first || is_measuring_due(size, measuring_times(), now, exactly))) {
+    if (!measuring && (is_first || is_measuring_due(size, measuring_times(), now, precision))) {
       bool unknown= counters->miscounted.exchange(false, std::memory_order_relaxed);
       const Size last= size;
       measuring= true;
       guard.unlock();
       const uint64_t begun= my_interval_timer();
-      const Size found= measure(last, unknown);
+      const Size found= measure(last, unknown || last.rows_are == Size::GUESSED, precision);
       const uint64_t ended= my_interval_timer();
       guard.lock();
       measuring= false;

@@ -102,8 +102,13 @@ public:
   /* Statistics of the whole table, from memory: what the engine said last, and what was inserted and deleted since. The engine
      is asked when much has changed or some time has passed, by one caller while others go on with what there is. It estimates
      in logarithmic time; a table that looks small, or of which nothing is known, is counted as far as a large one begins.
-     `exactly`: for who shows them, or acts on a table without rows; others take what is a moment old. `now`: of my_interval_timer, or not much older. */
-  void statistics(uint64_t now, bool exactly, uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes);
+     `now`: of my_interval_timer, or not much older. */
+  enum class Precision {
+    recent,  /* a moment old will do; and where very many keys without a row are met, rows are not counted */
+    present, /* as it is now; counted no more than that */
+    counted  /* for who shows them, or acts on a table without rows */
+  };
+  void statistics(uint64_t now, Precision precision, uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes);
   void row_inserted() { inserted.fetch_add(1, std::memory_order_relaxed); }
   void row_deleted() { deleted.fetch_add(1, std::memory_order_relaxed); }
   void all_changed()
@@ -175,8 +180,11 @@ private:
   std::atomic<uint64_t> inserted{0}, deleted{0}, replaced{0}; /* rows */
   /* What the engine said, and how many rows had been inserted and deleted when it was asked. */
   struct Size {
+    /* A guess is the engine's estimate where they should have been counted. */
+    enum Rows_are { ESTIMATED, COUNTED, GUESSED };
     uint64_t rows= 0, data_bytes= 0, index_bytes= 0;
     uint64_t inserted= 0, deleted= 0;
+    Rows_are rows_are= GUESSED; /* not published with the rest */
     uint64_t rows_now(uint64_t inserted_now, uint64_t deleted_now) const;
   };
   /* When to measure again, in nanoseconds: for no statement before the one, because that would take too much of the time; after the other even if
@@ -184,8 +192,8 @@ private:
   struct Times {
     uint64_t rest, after;
   };
-  Size measure(const Size &last, bool unknown) const;
-  bool is_measuring_due(const Size &size, const Times &times, uint64_t now, bool exactly) const;
+  Size measure(const Size &last, bool unknown, Precision precision) const;
+  bool is_measuring_due(const Size &size, const Times &times, uint64_t now, Precision precision) const;
   Times measuring_times() const;
   bool read_size(Size *size, Times *times) const;
   void write_size(const Size &size, const Times &times);
@@ -204,6 +212,7 @@ private:
     std::atomic<uint64_t> rest{0}, after{0}; /* as in Times */
   };
   Published published;
+  std::atomic<bool> guessed{false}; /* size.rows_are, for who asks for more */
 
   void load_index_statistics();
   void put_statistics(const Key_statistics &statistics, Table_definition *target) const;
