@@ -172,6 +172,8 @@ impl Engine {
         let next = Memtable::new(0, &self.chunk_pool);
         let _gate = self.gate.write();
         self.check_open()?;
+        // Others may have been prepared until the gate was had.
+        let is_later = is_later || self.is_prepared_logged_later(log);
         let has_prepared = self.has_prepared_to_log(log)?;
         let start = self.logged(log.rotate(has_prepared))?;
         let guard = self.poison_on_panic();
@@ -421,7 +423,9 @@ mod tests {
     use crate::db::database::Database;
     use crate::db::options::{Durability, Options, TreeOptions, TxnOptions};
     use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
+    use crate::lock::{HeldLock, Mode};
     use crate::memtable::ChunkPool;
+    use crate::txn::Prepared;
 
     /// Poisoned before it begins, and while it waits for the log's sync: by another thread, which panicked or met what is fatal.
     #[test]
@@ -455,6 +459,39 @@ mod tests {
             }
             assert_eq!(db.statistics().expect("open").generation, generation, "while_it_waits={while_it_waits}");
         }
+    }
+
+    /// They came after it had looked how many there are.
+    #[test]
+    fn a_seal_that_has_waited_for_the_gate_leaves_very_many_locks_for_later() -> Result<()> {
+        const XID: &[u8] = b"xid";
+        let options = Options::new().create_if_missing(true).storage(Some(Arc::new(MemoryStorage::new())));
+        let db = Database::open("/db", options.manual_background(true).memory_bytes(8 << 20))?;
+        let (engine, tree) = (db.engine(), db.create_tree("t", &TreeOptions::default())?);
+        let txn = db.begin(TxnOptions::default())?;
+        txn.put(&tree, b"key", b"value")?;
+        txn.prepare(XID)?;
+        let prepared = Prepared { txn: db.prepared()?[0].txn, xid: XID.to_vec() };
+        let lock = |row: u32| HeldLock {
+            tree: tree.id(),
+            low: [&row.to_be_bytes()[..], &[7; 1000]].concat(),
+            high: None,
+            mode: Mode::Exclusive,
+        };
+        let locks: Vec<_> = (0..4_000).map(lock).collect();
+        let gate = engine.gate.read();
+        std::thread::scope(|scope| {
+            let sealing = scope.spawn(|| engine.seal_active(0, CheckpointCause::Size));
+            while engine.gate.try_read().is_some() {
+                std::thread::yield_now();
+            }
+            engine.prepared.recovered(&prepared, &locks);
+            drop(gate);
+            assert!(sealing.join().expect("no panic").expect("seals"));
+        });
+        assert!(engine.tree.holds_memtables(), "they were written while everybody waited");
+        db.commit_prepared(XID)?;
+        db.close()
     }
 
     #[test]

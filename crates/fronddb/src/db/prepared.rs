@@ -2,7 +2,7 @@
 //!
 //! A prepared transaction has no session. It keeps its id, its locks and its place in the status table until it is
 //! decided by its external id, across restarts too: its prepare record carries its locks; where they are many, most are in records before that one,
-//! behind the same gate or the same hold of `switching`, so that no checkpoint parts them. Because the log in front
+//! within the same hold of `switching` or of the gate, so that no checkpoint parts them. Because the log in front
 //! of a checkpoint is thrown away, the log behind each seal repeats the prepare records of all undecided
 //! transactions: mostly at its very beginning, while the gate is held exclusively ([`Engine::log_prepared_again`]).
 //!
@@ -17,8 +17,9 @@
 //!
 //! # Many locks
 //!
-//! Of a branch with millions of locks these are more than 100 MiB. Where they are more than the log's ring takes at once, the seal leaves
-//! them for later, and the next flush writes them first, beside writers ([`Engine::log_prepared_later`]):
+//! Of a branch with millions of locks these are more than 100 MiB. When it prepares, all but the last record are written beside writers
+//! (Z2, Z4). Where they are more than the log's ring takes at once, a seal leaves them for later, and the next flush writes them first, beside
+//! writers again ([`Engine::log_prepared_later`]):
 //!
 //! - Z1: until they are written the memtable that was sealed stays in level 0 ([`crate::tree::BeTree::hold_memtables_before`]). So no
 //!   publication begins replay behind the records before, a crash finds those, and what there is of the new ones says nothing else.
@@ -323,13 +324,14 @@ impl Engine {
         let bytes = locks.iter().map(bytes_of).sum();
         let mut records: Vec<_> = records(log, writer.txn, xid, &locks).collect();
         let last = records.pop().unwrap_or_default();
-        let _gate = self.pass_gate()?;
-        if !records.is_empty() {
+        let switching = (!records.is_empty()).then(|| self.switching.lock());
+        if switching.is_some() {
             expect_unused(&self.prepared.entries.lock(), xid)?;
             for record in &records {
-                self.logged(log.append(record))?;
+                self.log_beside_writers(log, record)?;
             }
         }
+        let _gate = self.pass_gate()?;
         let mut entries = self.prepared.entries.lock();
         expect_unused(&entries, xid)?;
         self.prepared.is_used.store(true, Ordering::Relaxed);
@@ -408,15 +410,21 @@ impl Engine {
             let locks = self.locks.export(txn);
             let is_undecided = |_: &Vec<u8>| self.prepared.is_undecided(&xid, txn);
             for record in records(log, txn, &xid, &locks).take_while(is_undecided) {
-                let gate = self.pass_gate()?;
-                let appended = self.logged(log.append(&record))?;
-                drop(gate);
-                self.note_repeated_bytes(appended.end.0 - appended.lsn.0);
-                self.logged(log.wait_written(appended.end))?;
+                let bytes = self.log_beside_writers(log, &record)?;
+                self.note_repeated_bytes(bytes);
             }
         }
         self.tree.let_memtables_go();
         Ok(())
+    }
+
+    /// Appends one of many records of locks, and waits until it is written out (Z4). Returns its bytes in the log. `switching` is held (Z2).
+    fn log_beside_writers(&self, log: &Log, record: &[u8]) -> Result<u64> {
+        let gate = self.pass_gate()?;
+        let appended = self.logged(log.append(record))?;
+        drop(gate);
+        self.logged(log.wait_written(appended.end))?;
+        Ok(appended.end.0 - appended.lsn.0)
     }
 
     /// Writes the prepare records of all undecided transactions again; those that are `made` need not be made. The gate is held

@@ -36,8 +36,8 @@ fn key(row: u32) -> Vec<u8> {
     [&row.to_be_bytes()[..], &Random::new(u64::from(row)).bytes(100)].concat()
 }
 
-/// Prepares a transaction of so many locks. Another one has locks between them, as long as it is there, or they would become a few ranges.
-fn prepare(db: &Database, locks: u32) -> (Tree, Transaction) {
+/// A transaction of so many locks. Another one has locks between them, as long as it is there, or they would become a few ranges.
+fn lock(db: &Database, locks: u32) -> (Tree, Transaction, Transaction) {
     let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
     let (between, txn) = (begin(db), begin(db));
     for row in 0..locks {
@@ -47,6 +47,12 @@ fn prepare(db: &Database, locks: u32) -> (Tree, Transaction) {
             txn.put(&tree, &key(row), b"prepared").unwrap();
         }
     }
+    (tree, between, txn)
+}
+
+/// Prepares such a transaction.
+fn prepare(db: &Database, locks: u32) -> (Tree, Transaction) {
+    let (tree, between, txn) = lock(db, locks);
     txn.prepare(XID).unwrap();
     (tree, between)
 }
@@ -55,6 +61,16 @@ fn put(db: &Database, tree: &Tree, key: &[u8]) -> Result<()> {
     let txn = db.begin(TxnOptions { durability: Durability::None, ..TxnOptions::default() })?;
     txn.put(tree, key, b"beside")?;
     txn.commit()
+}
+
+/// Outcomes of so many writes, as far as they do not wait for what is held just now.
+fn put_beside(db: &Database, tree: &Tree, rows: u32) -> Vec<Result<()>> {
+    let (told, heard) = mpsc::channel();
+    let (db, tree) = (db.clone(), tree.clone());
+    std::thread::spawn(move || {
+        (0..rows).for_each(|row| _ = told.send(put(&db, &tree, &[b"beside", &row.to_be_bytes()[..]].concat())));
+    });
+    (0..rows).map_while(|_| heard.recv_timeout(Duration::from_secs(10)).ok()).collect()
 }
 
 fn locked(db: &Database, rows: u32) -> usize {
@@ -94,17 +110,32 @@ fn writers_go_on_while_a_checkpoint_writes_down_very_many_locks() {
     std::thread::scope(|scope| {
         let checkpoint = scope.spawn(|| db.checkpoint());
         let held = plan.wait_held();
-        let (told, heard) = mpsc::channel();
-        let (db, tree) = (&db, &tree);
-        scope.spawn(move || {
-            (0..100u32).for_each(|row| _ = told.send(put(db, tree, &[b"beside", &row.to_be_bytes()[..]].concat())));
-        });
-        let passed: Vec<_> = (0..100).map_while(|_| heard.recv_timeout(Duration::from_secs(10)).ok()).collect();
+        let passed = put_beside(&db, &tree, 100);
         drop(held);
         assert_eq!(passed.iter().filter(|passed| passed.is_ok()).count(), 100, "{passed:?}");
         checkpoint.join().unwrap().unwrap();
     });
     assert_whole(&memory.crash(1), MANY, "after the checkpoint");
+}
+
+#[test]
+fn and_while_one_with_very_many_locks_prepares_and_a_checkpoint_waits_for_that() {
+    let (memory, plan, db) = faulty();
+    let (tree, _between, txn) = lock(&db, MANY);
+    db.sync_log().unwrap();
+    plan.add(FaultRule::once(CallClass::Write, 2, Fault::Hold).on("log"));
+    std::thread::scope(|scope| {
+        let preparing = scope.spawn(|| txn.prepare(XID));
+        let held = plan.wait_held();
+        let checkpoint = scope.spawn(|| db.checkpoint());
+        std::thread::sleep(Duration::from_millis(100));
+        let passed = put_beside(&db, &tree, 100);
+        drop(held);
+        assert_eq!(passed.iter().filter(|passed| passed.is_ok()).count(), 100, "{passed:?}");
+        preparing.join().unwrap().unwrap();
+        checkpoint.join().unwrap().unwrap();
+    });
+    assert_whole(&memory.crash(1), MANY, "after both");
 }
 
 #[test]
