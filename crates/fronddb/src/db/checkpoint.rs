@@ -103,6 +103,11 @@ impl Ledger {
         }
     }
 
+    /// How long a restart takes that replays so many bytes.
+    fn restart_micros(&self, bytes: u64) -> u64 {
+        RESTART_MICROS + bytes * 1_000_000 / self.replay_bytes_per_s
+    }
+
     /// The publication of this version, whose replay begins at `start`, is durable; returns below where the log is needed no more (K2).
     fn published(&self, version: u64, start: Lsn, now: u64) -> Lsn {
         let mut state = self.state.lock();
@@ -358,8 +363,16 @@ impl Engine {
         let bytes = self.log_end().0.saturating_sub(self.checkpoints.state.lock().newest_start.0);
         let version = self.tree.version_guard();
         let messages = version.active.messages() + version.sealed.iter().map(Level0::messages).sum::<u64>();
-        let micros = RESTART_MICROS + bytes * 1_000_000 / self.checkpoints.replay_bytes_per_s;
-        RecoveryEstimate { bytes, messages, micros }
+        RecoveryEstimate { bytes, messages, micros: self.checkpoints.restart_micros(bytes) }
+    }
+
+    /// How long a restart would take now, but for what a checkpoint would only write down again.
+    fn estimated_avoidable_micros(&self) -> u64 {
+        let active = self.tree.version_guard().active.id();
+        let repeated = self.checkpoints.repeated_end.load(Ordering::Relaxed).saturating_sub(active);
+        let repeated_again = repeated.min(self.prepared.bytes() as u64);
+        let bytes = self.log_end().0.saturating_sub(self.checkpoints.state.lock().newest_start.0);
+        self.checkpoints.restart_micros(bytes.saturating_sub(repeated_again))
     }
 
     /// Begins the checkpoint that time or the recovery target ask for; says whether one is due.
@@ -381,7 +394,7 @@ impl Engine {
         let target = self.recovery_target_ms.load(Ordering::Relaxed).saturating_mul(1000);
         let bytes = version.active.bytes().max(logged as usize);
         let worth_it = bytes >= self.level0_bytes() / 8 && version.sealed.is_empty();
-        if target > 0 && worth_it && self.estimated_recovery().micros > target.max(2 * RESTART_MICROS) {
+        if target > 0 && worth_it && self.estimated_avoidable_micros() > target.max(2 * RESTART_MICROS) {
             return Some(CheckpointCause::Target);
         }
         None
@@ -420,8 +433,9 @@ mod tests {
     use super::*;
     use crate::base::Error;
     use crate::base::memory::MemoryBudget;
+    use crate::base::random::Random;
     use crate::db::database::Database;
-    use crate::db::options::{Durability, Options, TreeOptions, TxnOptions};
+    use crate::db::options::{Durability, LockMode, Options, TreeOptions, TxnOptions, Wait};
     use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
     use crate::lock::{HeldLock, Mode};
     use crate::memtable::ChunkPool;
@@ -491,6 +505,43 @@ mod tests {
         });
         assert!(engine.tree.holds_memtables(), "they were written while everybody waited");
         db.commit_prepared(XID)?;
+        db.close()
+    }
+
+    #[test]
+    fn the_recovery_target_asks_for_no_checkpoint_that_would_only_repeat_the_locks_of_prepared_transactions()
+    -> Result<()> {
+        let options = Options::new().create_if_missing(true).storage(Some(Arc::new(MemoryStorage::new())));
+        let options = options.manual_background(true).memory_bytes(32 << 20).level0_bytes(4 << 20);
+        let db = Database::open("/db", options.checkpoint_interval_ms(0).recovery_target_ms(1))?;
+        let (engine, tree) = (db.engine(), db.create_tree("t", &TreeOptions::default())?);
+        // Others have locks between these, or they would become a few ranges.
+        let (between, txn) = (db.begin(TxnOptions::default())?, db.begin(TxnOptions::default())?);
+        for row in 0..3_000u64 {
+            let key = Random(row).bytes(500);
+            between.get_locked(&tree, &[&key[..], b"+"].concat(), LockMode::Exclusive, Wait::NoWait)?;
+            txn.put(&tree, &key, b"")?;
+        }
+        txn.prepare(b"xid")?;
+        drop(between);
+        db.checkpoint()?;
+        let target = engine.recovery_target_ms.load(Ordering::Relaxed) * 1000;
+        assert!(
+            engine.estimated_recovery().micros > target.max(2 * RESTART_MICROS),
+            "{:?}",
+            engine.estimated_recovery()
+        );
+        let value = Random(0).bytes(10_000);
+        let put = |rows: u32| (0..rows).try_for_each(|row| db.put(&tree, &row.to_be_bytes(), &value));
+        put(60)?;
+        assert!(engine.logged_since_seal() >= (engine.level0_bytes() / 8) as u64);
+        assert_eq!(engine.due_checkpoint(), None);
+        put(60)?;
+        assert_eq!(engine.due_checkpoint(), Some(CheckpointCause::Target), "of what is new it can be rid");
+        db.checkpoint()?;
+        db.rollback_prepared(b"xid")?;
+        put(60)?;
+        assert_eq!(engine.due_checkpoint(), Some(CheckpointCause::Target), "the locks are no more");
         db.close()
     }
 

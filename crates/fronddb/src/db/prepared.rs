@@ -85,7 +85,8 @@ impl PreparedTable {
         self.entries.lock().insert(prepared.xid.clone(), entry);
     }
 
-    fn bytes(&self) -> usize {
+    /// Bytes of the records of all undecided transactions, about: as they are before the log compresses them.
+    pub(crate) fn bytes(&self) -> usize {
         self.entries.lock().values().map(|entry| entry.bytes).sum()
     }
 
