@@ -8,6 +8,9 @@
 //! rate at which they wrote lately. Above the middle they slow down, below it they speed up, until the urgency stays in the
 //! middle because they write as much as the tree takes.
 //!
+//! A writer who finds the active memtable full seals it, unless somebody else is about that or keeps it from being sealed just now (very many locks of
+//! prepared transactions take a while to be written). Then it goes on, and the next writer looks again; at twice the limit it waits.
+//!
 //! What becomes of writes while the disk is full says [`super::full_disk`].
 //!
 //! Pacing is a leaky bucket that all writers share: each takes its bytes' worth of time out of it and waits until
@@ -43,6 +46,8 @@ const SLEEP_MIN: u64 = 500;
 const EARLY_SEAL_PART: usize = 4;
 /// But not sooner after the one before, in microseconds: who writes fast needs the room to write less.
 const EARLY_SEAL_MICROS: u64 = 8_000_000;
+/// A memtable that cannot be sealed just now grows to so many times the limit before writers wait.
+const UNSEALED_LIMITS: usize = 2;
 /// Level 0 grows by so many bytes at once: the cache makes room for them before.
 const LEVEL0_STEP: usize = 2 << 20;
 /// Longest wait before the pace is looked at again, in microseconds.
@@ -239,7 +244,7 @@ impl Engine {
         if active >= limit / EARLY_SEAL_PART && version.sealed.len() < SEALED_MAX {
             drop(version);
             if active >= limit || self.is_early_seal_due() {
-                self.seal_full(active.min(limit));
+                self.seal_full(active, limit);
             }
         }
         if self.budget.lacks(LEVEL0_STEP) {
@@ -255,9 +260,16 @@ impl Engine {
             && self.admission.micros_since_seal(self.clock.micros()) >= EARLY_SEAL_MICROS
     }
 
+    /// Where somebody keeps it from being sealed for a while, writers go on, but not without end.
     #[cold]
-    fn seal_full(&self, bytes_min: usize) {
-        match self.seal_active(bytes_min, CheckpointCause::Size) {
+    fn seal_full(&self, active: usize, limit: usize) {
+        let bytes_min = active.min(limit);
+        let sealed = if active < UNSEALED_LIMITS * limit {
+            self.try_seal_active(bytes_min, CheckpointCause::Size)
+        } else {
+            self.seal_active(bytes_min, CheckpointCause::Size)
+        };
+        match sealed {
             Ok(true) => self.count_full(),
             Ok(false) => {}
             Err(error) if error.kind() == ErrorKind::NoSpace => self.disk_is_full(&error),
@@ -274,6 +286,8 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::thread::ScopedJoinHandle;
     use std::time::Instant;
 
     use super::*;
@@ -314,6 +328,46 @@ mod tests {
         });
         assert!(why.as_ref().is_some_and(|why| why.is_passing() && why.message().contains("level 0")), "{why:?}");
         put(0)?;
+        db.close()
+    }
+
+    /// As while very many locks are written down, or others seal.
+    #[test]
+    fn who_fills_level_0_while_it_cannot_be_sealed_goes_on_until_it_is_twice_as_full() -> Result<()> {
+        let options = Options::new().create_if_missing(true).storage(Some(Arc::new(MemoryStorage::new())));
+        let options = options.memory_bytes(8 << 20).level0_bytes(64 << 10).checkpoint_interval_ms(0);
+        let db = Database::open("/db", options.recovery_target_ms(0).manual_background(true))?;
+        let (engine, tree) = (db.engine(), db.create_tree("t", &TreeOptions::default())?);
+        let active = || engine.tree.version_guard().active.bytes();
+        let (limit, is_over) = (engine.level0_bytes(), AtomicBool::new(false));
+        let fill = |until: usize| {
+            let mut rows = (0..u64::MAX).take_while(|_| active() < until && !is_over.load(Ordering::Relaxed));
+            rows.try_for_each(|row| db.put(&tree, &[row, until as u64].map(u64::to_be_bytes).concat(), &[7; 3000]))
+        };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let wait_until = |is_so: &dyn Fn() -> bool| {
+            while !is_so() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let switching = engine.switching.lock();
+        std::thread::scope(|scope| -> Result<()> {
+            let writer = scope.spawn(|| fill(limit * 3 / 2));
+            wait_until(&|| writer.is_finished());
+            let has_passed = writer.is_finished();
+            let other: ScopedJoinHandle<'_, Result<()>> = scope.spawn(|| fill(limit * 5 / 2));
+            wait_until(&|| active() >= 2 * limit);
+            std::thread::sleep(Duration::from_millis(50));
+            let reached = active();
+            is_over.store(true, Ordering::Relaxed);
+            drop(switching);
+            writer.join().expect("no panic")?;
+            other.join().expect("no panic")?;
+            assert!(has_passed);
+            assert!((2 * limit..2 * limit + 10_000).contains(&reached), "{reached}");
+            assert_eq!(engine.tree.version_guard().sealed.len(), 1);
+            Ok(())
+        })?;
         db.close()
     }
 

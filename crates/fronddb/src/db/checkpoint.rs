@@ -164,8 +164,19 @@ impl Engine {
 
     /// Makes the active memtable a sealed one if it holds at least `bytes_min` bytes of messages; for a checkpoint of this cause.
     pub(crate) fn seal_active(&self, bytes_min: usize, cause: CheckpointCause) -> Result<bool> {
-        let log = self.log()?;
         let _switching = self.switching.lock();
+        self.seal_switching(bytes_min, cause)
+    }
+
+    /// The same for who can go on as well without: false where somebody else is sealing it, or writes very many locks, which takes a while.
+    pub(crate) fn try_seal_active(&self, bytes_min: usize, cause: CheckpointCause) -> Result<bool> {
+        let Some(_switching) = self.switching.try_lock() else { return Ok(false) };
+        self.seal_switching(bytes_min, cause)
+    }
+
+    /// The same by who holds `switching`.
+    fn seal_switching(&self, bytes_min: usize, cause: CheckpointCause) -> Result<bool> {
+        let log = self.log()?;
         let active = self.tree.version_guard().active.clone();
         // Transactions that only lock, and are prepared, leave no messages, but records.
         if active.bytes() < bytes_min || (active.is_empty() && (bytes_min > 0 || self.logged_since_seal() == 0)) {
