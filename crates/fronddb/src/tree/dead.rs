@@ -8,7 +8,7 @@
 //!
 //! A marker `[lower, upper)` with commit number `since` promises: no snapshot at or above `since` sees a
 //! row in the interval. A write into the interval takes the written key out of the marker: two are left, or the one below it where there are many.
-//! Markers that touch are joined where that makes none of them much younger ([`Pieces`]).
+//! Markers that touch each other in a row are joined where that makes none of them much younger ([`Pieces`]).
 //!
 //! How a scan makes a marker while others write:
 //! 1. it registers a *watch* from the key where it stands, in its direction, then checks that the active memtable is still
@@ -33,6 +33,7 @@
 //! what is not committed yet.
 //!
 //! - D1: the bits of the word are those of the watches and markers, as they are whenever the latch is free.
+//! - D2: at most [`PIECES_MAX`] markers touch each other in a row: a row gets longer where one is added, and is joined then.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -53,13 +54,18 @@ const WATCHES_MAX: usize = 64;
 struct Marker {
     upper: Vec<u8>,
     since: CommitNumber,
-    /// Of those that were joined to it the oldest one's `since`.
+    /// Of those that were joined to it the oldest one's `since`; those that hold for every snapshot, whose `since` is 0, do not count.
     oldest: CommitNumber,
 }
 
 impl Marker {
     fn new(upper: &[u8], since: CommitNumber) -> Marker {
         Marker { upper: upper.to_vec(), since, oldest: since }
+    }
+
+    /// Whether it holds for every snapshot.
+    fn is_for_all(&self) -> bool {
+        self.since.0 == 0
     }
 }
 
@@ -350,14 +356,35 @@ impl Inner {
         }
     }
 
-    /// Adds a marker. What others have promised stays as it is where that is more; neighbours that promise about the same are joined.
+    /// Where the markers begin that touch `[lower, upper)`, and those that touch these, and so on, ascending.
+    fn touching(&self, lower: &[u8], upper: &[u8]) -> Vec<Vec<u8>> {
+        let (mut low, mut high) = (lower, upper);
+        let mut row = Vec::new();
+        for (from, other) in self.markers.range::<[u8], _>((Bound::Unbounded, Bound::Included(upper))).rev() {
+            if other.upper.as_slice() < low {
+                break;
+            }
+            low = low.min(from);
+            high = high.max(&other.upper);
+            row.push(from.clone());
+        }
+        row.reverse();
+        for (from, other) in self.markers.range::<[u8], _>((Bound::Excluded(upper), Bound::Unbounded)) {
+            if from.as_slice() > high {
+                break;
+            }
+            high = &other.upper;
+            row.push(from.clone());
+        }
+        row
+    }
+
+    /// Adds a marker. What others have promised stays as it is where that is more; of the row that it lies in then, those that promise about
+    /// the same are joined (D2).
     fn add(&mut self, lower: Vec<u8>, marker: Marker) {
-        let reach = (Bound::Unbounded, Bound::Included(marker.upper.as_slice()));
-        let touched = self.markers.range::<[u8], _>(reach).rev().take_while(|(_, other)| other.upper >= lower);
-        let touched: Vec<Vec<u8>> = touched.map(|(from, _)| from.clone()).collect();
         let upper = &marker.upper;
         let (mut pieces, mut at) = (Pieces::default(), lower.clone());
-        for from in touched.into_iter().rev() {
+        for from in self.touching(&lower, upper) {
             let Some(other) = self.remove(&from) else { continue };
             let shared = (&other.upper).min(upper);
             pieces.push(&from, (&other.upper).min(&lower), &other);
@@ -377,7 +404,8 @@ impl Inner {
 ///
 /// A reader jumps over a marker only when its snapshot is not older than `since`. Where scan after scan adds to one end, as in a queue, a single
 /// marker would be younger than the snapshots of nearly all who read beside others. So neighbours are joined when what that makes of the older
-/// one is little beside its age: who is some commits behind misses the rows of ten times as many commits at most, or of 64.
+/// one is little beside its age: who is some commits behind misses the rows of ten times as many commits at most, or of 64. One that holds for
+/// every snapshot is joined to others only where there are too many pieces.
 #[derive(Debug, Default)]
 struct Pieces(Vec<(Vec<u8>, Marker)>);
 
@@ -397,22 +425,34 @@ impl Pieces {
 
     fn join(self) -> Vec<(Vec<u8>, Marker)> {
         let newest = self.0.iter().map(|(_, marker)| marker.since.0).max().unwrap_or_default();
-        let joined = join_if(self.0, |joined| {
+        let is_little = |joined: &Marker| {
             let age = newest - joined.since.0;
             joined.since.0 - joined.oldest.0 <= JOINED_MIN.max(age.saturating_mul(JOINED_AGES))
-        });
-        if joined.len() <= PIECES_MAX { joined } else { join_if(joined, |_| true) }
+        };
+        let mut joined =
+            join_if(self.0, |last, next, joined| last.is_for_all() == next.is_for_all() && is_little(joined));
+        if joined.len() > PIECES_MAX {
+            joined = join_if(joined, |_, _, joined| is_little(joined));
+        }
+        if joined.len() <= PIECES_MAX { joined } else { join_if(joined, |_, _, _| true) }
     }
 }
 
-/// Joins each piece with those before it that it touches, where the whole `may_be`.
-fn join_if(pieces: Vec<(Vec<u8>, Marker)>, may_be: impl Fn(&Marker) -> bool) -> Vec<(Vec<u8>, Marker)> {
+/// Joins each piece with those before it that it touches, where these, it and the whole `may_be`.
+fn join_if(
+    pieces: Vec<(Vec<u8>, Marker)>,
+    may_be: impl Fn(&Marker, &Marker, &Marker) -> bool,
+) -> Vec<(Vec<u8>, Marker)> {
     let mut joined: Vec<(Vec<u8>, Marker)> = Vec::with_capacity(pieces.len());
     for (lower, marker) in pieces {
         if let Some((_, last)) = joined.last_mut().filter(|(_, last)| last.upper == lower) {
-            let (since, oldest) = (last.since.max(marker.since), last.oldest.min(marker.oldest));
-            let whole = Marker { upper: marker.upper.clone(), since, oldest };
-            if may_be(&whole) {
+            let oldest = match (last.is_for_all(), marker.is_for_all()) {
+                (true, _) => marker.oldest,
+                (_, true) => last.oldest,
+                _ => last.oldest.min(marker.oldest),
+            };
+            let whole = Marker { upper: marker.upper.clone(), since: last.since.max(marker.since), oldest };
+            if may_be(last, &marker, &whole) {
                 *last = whole;
                 continue;
             }

@@ -169,6 +169,49 @@ fn of_what_scan_after_scan_adds_to_a_reader_misses_the_newest_only() {
     }
 }
 
+/// As cursors add to it: what lies behind the markers that they have jumped over; in a queue, and in a stack. Where others insert and roll back
+/// beside it, every other marker holds for every snapshot.
+#[test]
+fn nor_does_it_where_each_scan_adds_only_what_is_new() {
+    const FIRST: u64 = 1_000_000;
+    let ways = [(Way::Up, false), (Way::Up, true), (Way::Down, false), (Way::Down, true)];
+    for (way, are_some_rolled_back) in ways {
+        let dead = DeadRanges::default();
+        let key = |number: u64| if way == Way::Up { number } else { u64::MAX - number }.to_be_bytes().to_vec();
+        // The end of what a reader jumps over from there on.
+        let behind = |number: u64, snapshot: u64| {
+            let range = dead.around(&key(number + u64::from(way == Way::Down)), CommitNumber(snapshot));
+            range.map_or(key(number), |range| if way == Way::Up { range.upper } else { range.lower })
+        };
+        for number in 1..=10_000 {
+            let since = if are_some_rolled_back && number % 2 == 0 { 0 } else { FIRST + number };
+            let watch = dead.watch(way, &behind(0, FIRST + number), None).expect("room");
+            dead.end_watch(watch, Some((&key(number), CommitNumber(since))));
+            let most = if are_some_rolled_back { PIECES_MAX } else { 10 };
+            assert!(markers(&dead) <= most, "{way:?} {number}: {}", markers(&dead));
+        }
+        for late in [0, 1, 10, 100, 1000] {
+            let reached = u64::from_be_bytes(behind(0, FIRST + 10_000 - late).try_into().expect("a key"));
+            let reached = if way == Way::Up { reached } else { u64::MAX - reached };
+            let missed = if late == 0 { 0 } else { 64.max(10 * late) };
+            let expected = 10_000u64.saturating_sub(missed)..=10_000 - late + 1;
+            assert!(expected.contains(&reached), "{way:?} rolled_back={are_some_rolled_back} {late}: {reached}");
+        }
+    }
+}
+
+/// Of old readers those pass over what was rolled back who pass over none of the rest.
+#[test]
+fn what_holds_for_every_snapshot_does_so_beside_what_does_not() {
+    let dead = marked(b"b", b"f");
+    for (lower, upper, since) in [(b"f", b"m", 0), (b"m", b"p", 9)] {
+        let watch = dead.watch(Way::Up, lower, None).expect("room");
+        dead.end_watch(watch, Some((upper, CommitNumber(since))));
+    }
+    assert_eq!(bounds(&dead, b"g", CommitNumber(1)), Some((b"f".to_vec(), b"m".to_vec())));
+    assert_eq!(bounds(&dead, b"c", CommitNumber(9)), Some((b"b".to_vec(), b"p".to_vec())));
+}
+
 #[test]
 fn markers_promise_what_was_promised_of_each_key_and_no_more() {
     const KEYS: u8 = 40;
