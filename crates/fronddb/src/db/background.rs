@@ -263,11 +263,15 @@ impl Engine {
     /// The turn of a thread that flushes and compacts.
     fn move_down(&self) -> Result<()> {
         self.begin_once()?;
+        self.move_down_after(None)
+    }
+
+    /// The same after something else has lacked space: what lacks space must not keep from their turn those that make some.
+    fn move_down_after(&self, lack: Option<Error>) -> Result<()> {
         let since = self.wake.announced();
-        // What lacks space must not keep from their turn those that make some.
         let (worked, lack) = match self.move_down_step(self.work_threshold()) {
-            Err(error) if error.kind() == ErrorKind::NoSpace => (false, Some(error)),
-            worked => (worked?, None),
+            Err(error) if error.kind() == ErrorKind::NoSpace => (false, lack.or(Some(error))),
+            worked => (worked?, lack),
         };
         if worked
             || self.clean_grafts_step()?
@@ -330,13 +334,10 @@ impl Engine {
         match self.flush_step() {
             Ok(true) => Ok(()),
             Ok(false) => self.move_down(),
-            // What moves down may make the space that is lacking (B1).
+            // What moves down, or is cleaned up, may make the space that is lacking (B1).
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 self.work_lacked_space(&error);
-                if !self.move_down_step(self.work_threshold())? {
-                    return Err(error);
-                }
-                self.publish()
+                self.move_down_after(Some(error))
             }
             Err(error) => Err(error),
         }
@@ -355,18 +356,14 @@ impl Engine {
         let tended = self.tend();
         self.chunk_pool.prepare();
         let warms_on = self.warm_step();
-        if let Some(cause) = self.due_checkpoint() {
-            // The rest is for the thread that seals.
-            let begun = self.begin_checkpoint(cause);
-            if begun.is_err() && self.due_publication() {
-                // What waits for it may be the space that is lacking.
-                self.publish()?;
-            }
-            if begun? && cause == CheckpointCause::Time {
-                self.keep_hot();
-            }
-        } else if self.due_publication() {
+        // The rest of it is for the thread that seals.
+        let begun = self.due_checkpoint().map_or(Ok(None), |cause| Ok(self.begin_checkpoint(cause)?.then_some(cause)));
+        // Where none could begin, what waits for a publication may be the space that is lacking for the one before.
+        if !matches!(begun, Ok(Some(_))) && self.due_publication() {
             self.publish()?;
+        }
+        if begun? == Some(CheckpointCause::Time) {
+            self.keep_hot();
         }
         tended.map(|_| warms_on)
     }
@@ -509,7 +506,7 @@ mod tests {
     use crate::base::clock::Clock;
     use crate::base::random::Random;
     use crate::db::database::Database;
-    use crate::db::options::{Options, TreeOptions};
+    use crate::db::options::{Options, TreeOptions, TxnOptions};
     use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage};
 
     /// It stays due, and what gives space back is what may make it pass.
@@ -541,6 +538,51 @@ mod tests {
         assert!(engine.due_publication() && given_back() > before);
         plan.clear();
         while db.step_background()? {}
+        db.close()
+    }
+
+    /// Space that it would give back may be what the memtable waits for.
+    #[test]
+    fn a_memtable_that_cannot_be_written_keeps_no_publication_from_its_turn() -> Result<()> {
+        let clock = Clock::manual();
+        let options = Options::new().create_if_missing(true).storage(Some(Arc::new(MemoryStorage::new())));
+        let options = options.clock(Some(clock.clone())).manual_background(true).checkpoint_interval_ms(0);
+        let db = Database::open("/db", options)?;
+        let (engine, tree) = (db.engine(), db.create_tree("t", &TreeOptions::default())?);
+        db.put(&tree, b"sealed", b"")?;
+        assert!(engine.seal_active(0, CheckpointCause::Size)?);
+        db.put(&tree, b"active", b"")?;
+        engine.work_lacked_space(&Error::new(ErrorKind::NoSpace, "for the memtable"));
+        clock.advance_micros(500_000);
+        assert_eq!(engine.due_checkpoint(), Some(CheckpointCause::Size));
+        let generation = db.statistics()?.generation;
+        engine.tick()?;
+        assert_eq!(db.statistics()?.generation, generation + 1);
+        while db.step_background()? {}
+        db.close()
+    }
+
+    #[test]
+    fn where_one_thread_moves_all_what_cleans_up_has_its_turn_while_a_memtable_lacks_space() -> Result<()> {
+        let plan = FaultPlan::new();
+        let storage = FaultStorage::new(Arc::new(MemoryStorage::new()), plan.clone());
+        let options = Options::new().create_if_missing(true).storage(Some(Arc::new(storage)));
+        let db = Database::open("/db", options.manual_background(true).checkpoint_interval_ms(0))?;
+        let (engine, tree) = (db.engine(), db.create_tree("t", &TreeOptions::default())?);
+        let txn = db.begin(TxnOptions::default())?;
+        (0..100u8).try_for_each(|row| txn.put(&tree, &[row], &[7; 1000]))?;
+        db.checkpoint()?;
+        while engine.move_down_step(0.0)? {}
+        txn.rollback()?;
+        let held = || engine.statuses.aborted_in_runs(1).len();
+        assert_eq!(held(), 1);
+        db.put(&tree, b"sealed", b"")?;
+        assert!(engine.seal_active(0, CheckpointCause::Size)?);
+        plan.add(FaultRule::once(CallClass::Write, 1, Fault::NoSpace).on("data.frond"));
+        engine.move_anything()?;
+        assert!(engine.is_disk_full() && engine.tree.version_guard().sealed.len() == 1);
+        while db.step_background()? {}
+        assert_eq!(held(), 0);
         db.close()
     }
 

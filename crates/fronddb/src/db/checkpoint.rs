@@ -320,8 +320,8 @@ impl Engine {
             }
         }
         match self.write_sealed() {
-            // What the log lacks for the locks of prepared transactions may be had from its old segments.
-            Err(error) if error.kind() == ErrorKind::NoSpace && self.tree.holds_memtables() => {
+            // What is lacking may be had from what waits for the next publications: replaced extents, and old segments of the log.
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
                 self.publish()?;
                 self.publish()?;
                 self.write_sealed()?;
@@ -553,6 +553,22 @@ mod tests {
         db.rollback_prepared(b"xid")?;
         put(60)?;
         assert_eq!(engine.due_checkpoint(), Some(CheckpointCause::Target), "the locks are no more");
+        db.close()
+    }
+
+    #[test]
+    fn a_checkpoint_that_lacks_space_goes_on_with_what_waits_for_the_next_publications() -> Result<()> {
+        let plan = FaultPlan::new();
+        let storage = FaultStorage::new(Arc::new(MemoryStorage::new()), plan.clone());
+        let options = Options::new().create_if_missing(true).storage(Some(Arc::new(storage)));
+        let db = Database::open("/db", options.manual_background(true).checkpoint_interval_ms(0))?;
+        let tree = db.create_tree("t", &TreeOptions::default())?;
+        db.put(&tree, b"key", b"value")?;
+        let generation = db.statistics()?.generation;
+        plan.add(FaultRule::once(CallClass::Write, 1, Fault::NoSpace).on("data.frond"));
+        db.checkpoint()?;
+        let statistics = db.statistics()?;
+        assert!(statistics.sealed_memtables == 0 && statistics.generation >= generation + 3, "{statistics:?}");
         db.close()
     }
 
