@@ -78,7 +78,7 @@ pub(crate) struct FullDisk {
     seals: Mutex<FailedSeals>,
     /// Level 0 may grow to so many bytes: for them space is kept (F1).
     backed: AtomicUsize,
-    /// The same for who only looks at this; none while space is given back.
+    /// The same for who only looks at this; none while space is given back. Both are written by who holds `backing`.
     passes_to: AtomicUsize,
     /// So large are writes at most that are not counted (F6).
     uncounted_max: AtomicUsize,
@@ -266,10 +266,15 @@ impl Engine {
     /// Keeps space for what level 0 holds and was admitted to it and `ahead` bytes more, and gives back what is kept beyond that.
     fn back_level0(&self, ahead: usize) -> Result<()> {
         let _backing = self.full_disk.backing.lock();
+        self.back_backing(ahead)
+    }
+
+    /// The same by who holds `backing`.
+    fn back_backing(&self, ahead: usize) -> Result<()> {
         let stored = (self.admitted_level0() + ahead) as u64;
         let stored = stored + stored / STORED_MORE_PART + STORED_MORE_BYTES;
         let outcome = self.store.reserve_level0(stored);
-        self.note_backed();
+        self.note_backing();
         outcome.map_err(|error| error.context("no space is left to write level 0 to"))
     }
 
@@ -280,8 +285,14 @@ impl Engine {
         self.store.set_compaction_reserve(wanted);
     }
 
-    /// Looks how much space is kept for level 0.
+    /// Looks how much space is kept for level 0, when nobody is changing that.
     pub(crate) fn note_backed(&self) {
+        let _backing = self.full_disk.backing.lock();
+        self.note_backing();
+    }
+
+    /// The same by who holds `backing`.
+    fn note_backing(&self) {
         let stored = self.store.level0_reserve_bytes().saturating_sub(STORED_MORE_BYTES);
         let backed = stored * STORED_MORE_PART / (STORED_MORE_PART + 1);
         let uncounted_max = self.backed_ahead() / UNCOUNTED_PART / UNCOUNTED_WRITES;
@@ -300,9 +311,11 @@ impl Engine {
         let wanted = self.admitted_level0() + ahead;
         let backed = self.full_disk.backed();
         if at_rest && backed > 2 * wanted {
+            let backing = self.full_disk.backing.lock();
             // Who is not counted below does not pass on what is given back, but asks for space itself.
             self.full_disk.passes_to.store(0, Ordering::SeqCst);
-            self.back_level0(ahead)?;
+            self.back_backing(ahead)?;
+            drop(backing);
             // It may have done so before this gave back.
             let is_short = self.full_disk.backed() < self.admitted_level0();
             return if is_short { self.back_level0(ahead) } else { Ok(()) };
@@ -521,6 +534,40 @@ mod tests {
             drop(backing);
             let _admitted = other.join().expect("no panic")?;
             assert!(engine.store.level0_reserve_bytes() >= LARGE as u64);
+            Ok(())
+        })?;
+        db.close()
+    }
+
+    /// It may be giving back what level 0 would be said to be kept.
+    #[test]
+    fn what_is_kept_for_level_0_is_said_by_nobody_while_another_changes_it() -> Result<()> {
+        let db = open(&MemoryStorage::new())?;
+        let engine = db.engine();
+        let tree = db.create_tree("t", &TreeOptions::default())?;
+        engine.back_level0(8 << 20)?;
+        db.put(&tree, b"key", b"value")?;
+        engine.seal_active(0, CheckpointCause::Size)?;
+        let passes_to = || engine.full_disk.passes_to.load(Ordering::SeqCst);
+        let backing = engine.full_disk.backing.lock();
+        std::thread::scope(|scope| -> Result<()> {
+            engine.full_disk.passes_to.store(0, Ordering::SeqCst);
+            let flush = scope.spawn(|| engine.flush_step());
+            while !engine.tree.version_guard().sealed.is_empty() {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            let by_flush = passes_to();
+            engine.note_backing();
+            let kept = passes_to();
+            let back = scope.spawn(|| engine.back_ahead(true));
+            std::thread::sleep(Duration::from_millis(50));
+            let by_other = passes_to();
+            drop(backing);
+            assert!(flush.join().expect("no panic")?);
+            back.join().expect("no panic")?;
+            assert_eq!((by_flush, by_other), (0, kept));
+            assert!((1..kept).contains(&passes_to()), "the rest was given back");
             Ok(())
         })?;
         db.close()
