@@ -106,6 +106,10 @@ impl Allocator {
     /// Gives back what was just taken; what of it was hollow is so again.
     pub(super) fn free_again(&mut self, taken: &Taken) {
         self.free(taken.extent, false);
+        for unknown in &taken.unknown {
+            // Others may have found none there meanwhile.
+            self.unknown_from = self.unknown_from.min(place(*unknown).0);
+        }
         for hollow in taken.empty.iter().chain(&taken.unknown) {
             let (index, start) = place(*hollow);
             if let Some(loaded) = &mut self.regions[index].loaded {

@@ -440,6 +440,24 @@ fn long_runs_that_the_disk_holds_are_found_on_a_full_disk_after_a_start() {
 }
 
 #[test]
+fn free_space_of_which_nothing_is_known_is_found_again_when_who_had_taken_it_gives_it_back() {
+    let (_, storage) = memory();
+    let store = create(&storage);
+    let taken: Vec<_> = (0..5).map(|_| store.allocate(4000, Urgency::Ordinary).unwrap()).collect();
+    publish(&store, &[], &SpaceChanges { added: taken, removed: vec![] }).unwrap();
+    drop(store);
+    let store = open(&storage).unwrap().store;
+    let mut allocator = store.allocator.lock();
+    let mut taken = std::iter::from_fn(|| allocator.take_unknown(1, &store.data)).collect::<Vec<_>>().into_iter();
+    let (known, last) = (taken.next().unwrap(), taken.next().unwrap());
+    assert_eq!((known.unknown.len(), last.unknown.len()), (1, 1));
+    allocator.free(known.extent, false);
+    assert!(allocator.take_unknown(1, &store.data).is_none());
+    allocator.free_again(&last);
+    assert!(allocator.take_unknown(1, &store.data).is_some());
+}
+
+#[test]
 fn small_holes_are_given_back_only_where_what_must_be_kept_finds_no_space() {
     let (memory, storage) = memory();
     let store = create(&storage);
