@@ -630,8 +630,8 @@ typedef struct frond_operation {
   uint32_t flags; /* FROND_OPERATION_* */
 } frond_operation;
 
-/* All writes as one, in order, in one log record, whatever their number and trees: the fast way, meant for a row and
- * all its index entries. On an error none of them has happened; *failed (may be NULL) is then the index of the one at
+/* All writes as one, in order, in one log record (one for each MiB), whatever their number and trees: the fast way, meant
+ * for a row and all its index entries. On an error none of them has happened; *failed (may be NULL) is then the index of the one at
  * fault, or FROND_NONE when it was no single one. Where one is at fault, the keys of those before it are locked no more
  * than they were (at FROND_ISOLATION_SERIALIZABLE they stay locked shared); its own key is, unless it was waited for in vain. */
 #define FROND_NONE SIZE_MAX

@@ -1,4 +1,4 @@
-//! Many writes at once: one log record, whatever their number and trees.
+//! Many writes at once: one log record, whatever their number and trees, up to 1 MiB.
 //!
 //! A batch is one buffer: each write is a header of [`HEADER_BYTES`] and its inner key and payload, so that
 //! locking, logging and level 0 read it without another copy. It remembers which trees it names, once each.

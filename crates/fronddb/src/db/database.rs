@@ -245,7 +245,8 @@ impl Database {
         })
     }
 
-    /// A whole batch as one transaction: one log record, one wait.
+    /// A whole batch as one transaction: one wait, and up to 4 KiB one log record, which the commit is in. A longer batch has one for each MiB,
+    /// and the commit another.
     ///
     /// # Errors
     /// As [`Transaction::write`] and [`Transaction::commit`].
