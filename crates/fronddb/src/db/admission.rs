@@ -46,6 +46,9 @@ const SLEEP_MIN: u64 = 500;
 const EARLY_SEAL_PART: usize = 4;
 /// But not sooner after the one before, in microseconds: who writes fast needs the room to write less.
 const EARLY_SEAL_MICROS: u64 = 8_000_000;
+/// Large values that lie apart take so many times the limit of level 0 at most before the memtable that refers to them is sealed: what is written over among
+/// them is given back no sooner.
+const APART_LIMITS: u64 = 8;
 /// A memtable that cannot be sealed just now grows to so many times the limit before writers wait.
 const UNSEALED_LIMITS: usize = 2;
 /// Level 0 grows by so many bytes at once: the cache makes room for them before.
@@ -63,6 +66,8 @@ pub(crate) struct Admission {
     /// Of the memtable sealed last: when that was, on the database's clock, in microseconds, and its bytes.
     sealed_at: AtomicU64,
     sealed_bytes: AtomicUsize,
+    /// Bytes of large values that were written since then.
+    apart: AtomicU64,
     /// When the next writer's turn is, on the database's clock, in microseconds.
     turn: AtomicU64,
 }
@@ -74,6 +79,7 @@ impl Default for Admission {
             intake: AtomicU64::new(32 << 20),
             sealed_at: AtomicU64::new(0),
             sealed_bytes: AtomicUsize::new(0),
+            apart: AtomicU64::new(0),
             turn: AtomicU64::new(0),
         }
     }
@@ -83,8 +89,14 @@ impl Admission {
     /// A memtable of `bytes` was sealed.
     pub(crate) fn sealed(&self, now: u64, bytes: usize) {
         self.sealed_bytes.store(bytes, Ordering::Relaxed);
+        self.apart.store(0, Ordering::Relaxed);
         let before = self.sealed_at.swap(now, Ordering::Relaxed);
         blend(&self.intake, bytes, now.saturating_sub(before));
+    }
+
+    /// A large value that takes so many bytes was written.
+    pub(crate) fn wrote_apart(&self, bytes: u64) {
+        self.apart.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn micros_since_seal(&self, now: u64) -> u64 {
@@ -241,9 +253,10 @@ impl Engine {
     pub(crate) fn after_write(&self) {
         let version = self.tree.version_guard();
         let (limit, active) = (self.level0_bytes(), version.active.bytes());
-        if active >= limit / EARLY_SEAL_PART && version.sealed.len() < SEALED_MAX {
+        let is_heavy = self.admission.apart.load(Ordering::Relaxed) >= APART_LIMITS * limit as u64;
+        if (active >= limit / EARLY_SEAL_PART || is_heavy) && version.sealed.len() < SEALED_MAX {
             drop(version);
-            if active >= limit || self.is_early_seal_due() {
+            if active >= limit || is_heavy || self.is_early_seal_due() {
                 self.seal_full(active, limit);
             }
         }

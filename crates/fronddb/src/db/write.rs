@@ -273,6 +273,7 @@ impl TxnCore {
                 let reference = engine.noting_lack(write_blob(&engine.store, codec, write.payload))?;
                 let stored = reference.stored_bytes();
                 engine.counters.here().blob_bytes.add(stored);
+                engine.admission.wrote_apart(stored);
                 engine.tree.env().codecs.count_blob(write.tree(), write.payload.len() as u64, stored);
                 let mut payload = Vec::new();
                 reference.encode(&mut payload);
