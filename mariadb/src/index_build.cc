@@ -113,6 +113,15 @@ size_t Touched_entries::pieces()
   return spilled.size() + (recent.empty() ? 0 : 1);
 }
 
+size_t Touched_entries::bytes()
+{
+  std::lock_guard<std::mutex> guard(latch);
+  size_t sum= recent.size();
+  for (const auto &piece : spilled)
+    sum+= piece.second;
+  return sum;
+}
+
 /* An entry that was touched: 1 + (index << 1 | whether its key alone says that there is one such row) · key · primary key of the row.
    Or a row, for computed indexes: 0 · the row as it was, nothing where there was none · primary key. */
 struct Index_build::Note {
@@ -721,7 +730,8 @@ int Index_build::set_all_right(THD *thd, bool last)
     int error= set_right(thd, notes, last, &waited);
     if (error)
       return error;
-    if (!last && taken.size() < NOTES_LEFT)
+    /* Where a row was waited for there may be much again. */
+    if (!last && taken.size() < NOTES_LEFT && touched.bytes() < NOTES_LEFT)
       return 0;
     bytes+= taken.size();
     if (left > 1) {

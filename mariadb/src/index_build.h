@@ -58,6 +58,8 @@ public:
   bool take(Bytes *notes);
   /* How often there is something to take, as of now. */
   size_t pieces();
+  /* Of what there is to take, as of now. */
+  size_t bytes();
 
 private:
   bool spill();
