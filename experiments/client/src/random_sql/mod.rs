@@ -50,6 +50,9 @@ pub(crate) struct RandomSql {
     /// Connections that take turns
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=2))]
     connections: u64,
+    /// Tables with rows that FROND stores apart
+    #[arg(long)]
+    long_rows: bool,
     /// Go on after a difference
     #[arg(long)]
     keep_going: bool,
@@ -150,7 +153,7 @@ impl RandomSql {
 
     fn case(&self, seed: u64, server: &Server) -> Result<Verdict, String> {
         let mut random = Random::new(seed);
-        let tables = schema::tables(&mut random);
+        let tables = schema::tables(&mut random, self.long_rows);
         let statements = statement::statements(&mut random, &tables, self.statements, self.connections as usize);
         let mut case = Case { tables: tables.iter().map(schema::Table::definition).collect(), statements };
         if self.verbose {

@@ -31,6 +31,9 @@ const TYPES: [Type; 24] = [
     Type("BIT(10)", Pool::Natural),
 ];
 
+/// Of rows that lie apart.
+const LONG: Type = Type("LONGTEXT", Pool::Long);
+
 #[derive(Clone, Copy, Debug)]
 struct Type(&'static str, Pool);
 
@@ -44,6 +47,7 @@ enum Pool {
     Year,
     Text,
     Member,
+    Long,
 }
 
 impl Pool {
@@ -65,6 +69,18 @@ impl Pool {
                 &["''", "'a'", "'A'", "'b'", "'ab'", "'aB '", "'a '", "'ä'", "'zz'", "'abc'", "'ABCD'", "' '"],
             ),
             Pool::Member => of(random, &["'a'", "'b'", "'zz'", "''"]),
+            // Different where they are compared for an order.
+            Pool::Long => of(
+                random,
+                &[
+                    "''",
+                    "'a'",
+                    "REPEAT('a', 70000)",
+                    "REPEAT('ab', 70000)",
+                    "REPEAT('AbC', 100000)",
+                    "REPEAT('zz', 20000)",
+                ],
+            ),
         }
     }
 }
@@ -88,7 +104,7 @@ impl Column {
     }
 
     pub(crate) fn is_text(&self) -> bool {
-        self.kind.1 == Pool::Text
+        matches!(self.kind.1, Pool::Text | Pool::Long)
     }
 
     pub(crate) fn is_number(&self) -> bool {
@@ -98,7 +114,7 @@ impl Column {
     /// As a part of a key.
     fn part(&self, random: &mut Random) -> String {
         let length = match self.kind.0 {
-            "TEXT" => "(7)",
+            "TEXT" | "LONGTEXT" => "(7)",
             name if name.starts_with("VARCHAR") && random.chance(25) => "(2)",
             _ => "",
         };
@@ -153,17 +169,25 @@ impl Table {
     }
 }
 
-pub(crate) fn tables(random: &mut Random) -> Vec<Table> {
+/// With `long` rows in each.
+pub(crate) fn tables(random: &mut Random, long: bool) -> Vec<Table> {
     let count = random.between(1, 2);
-    (0..count).map(|number| table(random, format!("t{number}"))).collect()
+    (0..count).map(|number| table(random, format!("t{number}"), long)).collect()
 }
 
-fn table(random: &mut Random, name: String) -> Table {
+fn table(random: &mut Random, name: String, long: bool) -> Table {
     let mut columns = vec![Column { name: "id".into(), kind: Type("INT", Pool::Integer), is_nullable: false }];
     for number in 0..random.between(2, 6) {
         let kind = *random.pick(&TYPES);
         let is_nullable = kind.0.ends_with("NULL") || random.chance(60);
         columns.push(Column { name: format!("c{number}"), kind, is_nullable });
+    }
+    if long {
+        // Before and behind others.
+        for number in 0..random.between(1, 2) {
+            let at = random.between(2, columns.len() as i64) as usize;
+            columns.insert(at, Column { name: format!("long{number}"), kind: LONG, is_nullable: random.chance(50) });
+        }
     }
     let mut table =
         Table { name, columns, key: Vec::new(), indexes: Vec::new(), clauses: Vec::new(), tail: String::new() };
