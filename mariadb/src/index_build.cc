@@ -259,9 +259,10 @@ int Index_build::add(const TABLE *present, const KEY *key, uint key_number, bool
   index.id= id;
   index.key_number= key_number;
   index.unique= key->flags & HA_NOSAME;
-  index.clustering= clustering;
+  index.clustering= index.of_blobs= clustering;
   for (uint part= 0; part < key->user_defined_key_parts; part++) {
     Field *field= present->field[key->key_part[part].fieldnr - 1];
+    index.of_blobs|= (field->flags & BLOB_FLAG) || !field->stored_in_db();
     if (field->stored_in_db())
       continue;
     index.computed= true;
@@ -409,11 +410,19 @@ frond_status Index_build::load(THD *thd, uint64_t rows_about)
   });
 }
 
-/* Reads the table and adds the entries of its rows to the load. */
+/* Reads the table and adds the entries of its rows to the load. Of long rows it reads the first bytes where entries are made of no BLOB. */
 frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint64_t rows_about)
 {
+  MY_BITMAP short_columns;
+  my_bitmap_map bits[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
+  my_bitmap_init(&short_columns, bits, table->s->fields);
+  for (uint column= 0; column < table->s->fields; column++)
+    if (!(table->field[column]->flags & BLOB_FLAG))
+      bitmap_set_bit(&short_columns, column);
+  const bool of_blobs= std::any_of(indexes.begin(), indexes.end(), [](const Index &index) { return index.of_blobs; });
+  const MY_BITMAP *wanted= of_blobs || rows->wants_blobs(&short_columns) ? nullptr : &short_columns;
   frond_cursor_options range= {};
-  range.flags= FROND_CURSOR_NO_FILL_CACHE;
+  range.flags= FROND_CURSOR_NO_FILL_CACHE | (wanted ? FROND_CURSOR_HEADS_ONLY : 0);
   frond_cursor *cursor;
   frond_status status= frond_cursor_open(txn, share->primary, &range, &cursor);
   if (status != FROND_OK)
@@ -427,10 +436,9 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint6
     status= frond_cursor_move(cursor, move, NOTHING, &row);
     if (status != FROND_OK || !row.key.data)
       break;
-    if (decode(row.key, row.value))
-      status= FROND_CORRUPTION;
     key.clear();
     key.append(row.key.data, row.key.size);
+    status= decode_gathered(txn, row, wanted);
     for (size_t i= 0; i < indexes.size() && status == FROND_OK; i++) {
       Entry_form entry= form(indexes[i]);
       entry_key.clear();
@@ -451,9 +459,17 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint6
   return status;
 }
 
-int Index_build::decode(frond_slice key, frond_slice value)
+/* A row of the cursor, or where of its first bytes that is not enough, the row itself. */
+frond_status Index_build::decode_gathered(frond_txn *txn, const frond_row &row, const MY_BITMAP *wanted)
 {
-  int error= rows->decode(key.data, key.size, value.data, value.size, nullptr, table->record[0]);
+  if (!decode(row.key, row.value, wanted))
+    return FROND_OK;
+  return wanted ? show_row(txn, row.key) : FROND_CORRUPTION;
+}
+
+int Index_build::decode(frond_slice key, frond_slice value, const MY_BITMAP *wanted)
+{
+  int error= rows->decode(key.data, key.size, value.data, value.size, wanted, table->record[0]);
   return error || virtual_parts.compute(table->in_use) ? error : HA_ERR_GENERIC;
 }
 

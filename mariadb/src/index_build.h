@@ -113,6 +113,7 @@ public:
     bool unique= false;
     bool clustering= false;
     bool computed= false; /* has virtual columns (B6) */
+    bool of_blobs= false; /* an entry may be made of any column, or of one that makes rows long */
   };
   std::vector<Index> indexes;
 
@@ -132,7 +133,8 @@ private:
   int set_right(THD *thd, const std::vector<Note> &notes, bool last, uint64_t *waited_nanos);
   /* The row with this primary key, into record[0]. */
   frond_status show_row(frond_txn *txn, frond_slice key);
-  int decode(frond_slice key, frond_slice value);
+  int decode(frond_slice key, frond_slice value, const MY_BITMAP *wanted= nullptr);
+  frond_status decode_gathered(frond_txn *txn, const frond_row &row, const MY_BITMAP *wanted);
   void touch_row(const TABLE *its_table, const Row_codec &its_rows, const uchar *old_record, const Bytes &old_key,
                  const uchar *new_record, const Bytes &new_key, Bytes *notes) const;
   int build_error(frond_status status) const;
