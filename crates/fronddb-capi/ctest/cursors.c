@@ -165,7 +165,7 @@ static void bounds(frond_txn *txn, frond_tree *tree)
   OK(frond_cursor_move(cursor, FROND_MOVE_FIRST, none(), &row));
   CHECK(is(row.key, "key0010") && row.value.size == 0);
   frond_cursor_close(cursor);
-  options.flags = 2048;
+  options.flags = 4096;
   WRONG(frond_cursor_open(txn, tree, &options, &cursor));
   options.flags = 0;
   options.lock = 3;
