@@ -175,12 +175,20 @@ impl Memtable {
     /// True when there is a put or delete of `key`, whose [`key_hash`] is `hash`, with a higher sequence number. So long as there is none, no
     /// message of the key has left without one that took it away and that a reader finds who met the message of that number first.
     pub fn is_overwritten_after(&self, key: &[u8], hash: u64, seq: u64) -> bool {
-        let mut is_overwritten = false;
-        let _ = self.get(key, hash, |message| {
-            is_overwritten = message.seq > seq && matches!(message.kind, Kind::Put | Kind::Delete);
-            if is_overwritten || message.seq <= seq { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        is_overwritten
+        // Of one that came first on the way down the rest may be forgotten under another that came meanwhile: then it goes down again.
+        let mut newest = None;
+        loop {
+            let (before, mut is_overwritten) = (newest.take(), false);
+            let _ = self.get(key, hash, |message| {
+                newest = newest.or(Some(message.seq));
+                is_overwritten = message.seq > seq && matches!(message.kind, Kind::Put | Kind::Delete);
+                let is_done = is_overwritten || message.seq <= seq || before == newest;
+                if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            if is_overwritten || newest.is_none_or(|newest| newest <= seq) || before == newest {
+                return is_overwritten;
+            }
+        }
     }
 
     /// See [`super::Level0::sample`].
