@@ -13,7 +13,8 @@
 //! It differs in what follows: for blocks that left the line, one clock hand (CLOCK, Corbató 1968) goes through all shards in
 //! turn, so that a shard full of blocks in use does not pay for what goes in there. A hit raises a block's count to its
 //! priority; the hand lowers counts and evicts at zero. Indexes and filters, and blocks that take over from others in
-//! use, skip the line; what scans bring in leaves no ghost.
+//! use, skip the line; what scans bring in leaves no ghost. Pieces of large values count by their bytes in this, and leave no ghost either: they
+//! stay if they are used while they are in the line.
 //!
 //! # Packed blocks
 //!
@@ -252,10 +253,10 @@ impl Cache {
     }
 
     /// Puts in what was read of a large value because [`Cache::chunk`] did not have it, on probation as any block.
-    pub fn add_chunk(&self, offset: u64, raw: &[u8]) {
+    pub fn add_chunk(&self, offset: u64, raw: &[u8], priority: Priority) {
         let chunk = CachedBlock::Chunk(Arc::new(self.pool.copy(raw)));
         self.misses[chunk.cause()].fetch_add(1, Ordering::Relaxed);
-        self.insert(offset, chunk, Priority::Normal);
+        self.insert(offset, chunk, priority);
     }
 
     /// The block at `offset`, if it is here.

@@ -24,6 +24,9 @@ const GHOSTS_MIN: usize = 16;
 /// Tickets of blocks that are gone are dropped from the line when they are more than the others and this.
 const STALE_TICKETS_MAX: usize = 64;
 
+/// A piece of a large value counts as so many blocks as it has of these bytes: in their number, they would be most of the cache.
+const BLOCK_BYTES_USUAL: usize = 16 << 10;
+
 /// How a block is held.
 #[derive(Debug, Clone)]
 pub(super) enum Form {
@@ -46,6 +49,14 @@ impl Form {
         match self {
             Form::Decoded(block) => entry_bytes(block),
             Form::Packed(_) | Form::Recent(_) => size_of::<Piece>() + ENTRY_BYTES,
+        }
+    }
+
+    /// As how many blocks it counts.
+    fn weight(&self) -> usize {
+        match self {
+            Form::Decoded(CachedBlock::Chunk(piece)) => (piece.len() / BLOCK_BYTES_USUAL).max(1),
+            _ => 1,
         }
     }
 
@@ -94,6 +105,7 @@ const _: () = assert!(size_of::<Option<(u64, Held)>>() == 32, "a slot of the tab
 struct Entry {
     offset: u64,
     bytes: usize,
+    weight: u32,
     /// Its number in the line, while it is on probation.
     ticket: Option<u64>,
 }
@@ -138,6 +150,9 @@ struct Table {
     /// Tickets and entries of blocks on probation, oldest first. Some may be gone: the ticket tells.
     line: VecDeque<(u64, u32)>,
     on_probation: usize,
+    /// Weights of the entries, and of those on probation.
+    weight: usize,
+    line_weight: usize,
     ghosts: Ghosts,
     hand: usize,
     loading: NumberSet<u64>,
@@ -165,7 +180,7 @@ pub(super) struct Shard {
     oldest_ticket: AtomicU64,
 }
 
-/// What a shard holds, without its latch: as it was a moment ago.
+/// What a shard holds, by weight, without its latch: as it was a moment ago.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Standing {
     pub(super) blocks: usize,
@@ -235,8 +250,8 @@ impl Shard {
     }
 
     fn tell_standing(&self, table: &Table) {
-        self.blocks.store(table.by_offset.len(), Ordering::Relaxed);
-        self.on_probation.store(table.on_probation, Ordering::Relaxed);
+        self.blocks.store(table.weight, Ordering::Relaxed);
+        self.on_probation.store(table.line_weight, Ordering::Relaxed);
         self.oldest_ticket.store(table.line.front().map_or(u64::MAX, |(ticket, _)| *ticket), Ordering::Relaxed);
     }
 
@@ -295,10 +310,13 @@ impl Shard {
             table.counts.push(0);
             (table.entries.len() - 1) as u32
         });
-        table.entries[at as usize] = Some(Entry { offset, bytes, ticket });
+        let weight = form.weight();
+        table.entries[at as usize] = Some(Entry { offset, bytes, weight: weight as u32, ticket });
         table.counts[at as usize] = if ticket.is_some() { 0 } else { priority as u8 };
+        table.weight += weight;
         if let Some(ticket) = ticket {
             table.add_to_line(ticket, at);
+            table.line_weight += weight;
         }
         if matches!(form, Form::Recent(_)) {
             table.add_recent(at);
@@ -373,10 +391,13 @@ impl Shard {
                 *count = (*count & !ROUNDS) | 1;
                 entry.ticket = None;
                 table.on_probation -= 1;
+                table.line_weight -= entry.weight as usize;
                 continue;
             }
             let offset = entry.offset;
-            if table.by_offset.get(offset).is_some_and(|held| held.priority > Priority::Low) {
+            // The places of many large values are soon remembered that would not all fit.
+            let is_large = entry.weight > 1;
+            if !is_large && table.by_offset.get(offset).is_some_and(|held| held.priority > Priority::Low) {
                 table.ghosts.add(offset, (table.by_offset.len() / BLOCKS_PER_GHOST).max(GHOSTS_MIN));
             }
             table.evictions += 1;
@@ -425,8 +446,17 @@ impl Shard {
         let line: Vec<_> = table.line.iter().copied().filter(standing).collect();
         assert_eq!((line, table.on_probation), (tickets.clone(), tickets.len()));
         assert!(table.line.len() <= 2 * table.on_probation.max(STALE_TICKETS_MAX) + STALE_TICKETS_MAX + 1);
-        assert_eq!(self.standing().on_probation, tickets.len());
-        assert_eq!(self.standing().blocks, table.by_offset.len());
+        let weight = |is_counted: &dyn Fn(&Entry) -> bool| {
+            table
+                .entries
+                .iter()
+                .flatten()
+                .filter(|entry| is_counted(entry))
+                .map(|entry| entry.weight as usize)
+                .sum::<usize>()
+        };
+        assert_eq!(self.standing().on_probation, weight(&|entry| entry.ticket.is_some()));
+        assert_eq!(self.standing().blocks, weight(&|_| true));
     }
 
     #[cfg(test)]
@@ -509,7 +539,11 @@ impl Table {
     fn remove(&mut self, at: u32) -> usize {
         let Some(entry) = self.entries[at as usize].take() else { return 0 };
         self.by_offset.remove(entry.offset);
-        self.on_probation -= usize::from(entry.ticket.is_some());
+        self.weight -= entry.weight as usize;
+        if entry.ticket.is_some() {
+            self.on_probation -= 1;
+            self.line_weight -= entry.weight as usize;
+        }
         let mebibyte = mebibyte(entry.offset);
         if let Some(all) = self.by_mebibyte.get_mut(&mebibyte) {
             all.retain(|other| *other != at);

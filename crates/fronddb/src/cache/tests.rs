@@ -246,6 +246,21 @@ fn blocks_that_are_read_now_and_then_outlast_those_read_once() {
 }
 
 #[test]
+fn blocks_in_use_outlast_large_values_that_are_read_now_and_then() {
+    for priority in [Priority::Low, Priority::Normal] {
+        let cache = Cache::new(leaving(8 << 20));
+        loads(&cache, (0..300).chain(0..300));
+        for _ in 0..3 {
+            (0..64).for_each(|number| cache.add_chunk((1 << 40) + number * (300 << 10), &[7; 256 << 10], priority));
+        }
+        let left = (0..300).filter(|slot| cache.contains(slot * 40_000)).count();
+        assert!(left >= 270, "{left} of 300, {priority:?}");
+        assert!(cache.is_full() && cache.chunk((1 << 40) + 63 * (300 << 10)).is_some());
+        cache.shards.iter().for_each(|shard| shard.check_line());
+    }
+}
+
+#[test]
 fn a_block_that_comes_back_soon_skips_the_line_and_one_of_a_scan_does_not() {
     let cache = Cache::new(leaving(896 << 10));
     loads(&cache, (0..60).chain(0..60)); // in use, so that the line is short

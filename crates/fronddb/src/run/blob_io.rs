@@ -7,7 +7,7 @@ use crate::base::compress::{Codec, Compressor};
 use crate::base::page_buf::PageBuf;
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Error, Result};
-use crate::cache::Cache;
+use crate::cache::{Cache, Priority};
 use crate::format::blob::{BlobRef, head_bytes};
 use crate::format::block::{self, BlockKind, Opened, open_with};
 use crate::store::Urgency;
@@ -62,11 +62,11 @@ pub fn read_blob(store: &Store, blob: &BlobRef) -> Result<Vec<u8>> {
     read_with(store, blob, |chunks, take| read_chunks(store, chunks, take))
 }
 
-/// The same, of what the cache does not have; with `keeps`, it has that, too, from now on.
+/// The same, of what the cache does not have; where it `keeps` that, it has it from now on.
 ///
 /// # Errors
 /// As there.
-pub fn read_cached_blob(store: &Store, cache: &Cache, keeps: bool, blob: &BlobRef) -> Result<Vec<u8>> {
+pub fn read_cached_blob(store: &Store, cache: &Cache, keeps: Option<Priority>, blob: &BlobRef) -> Result<Vec<u8>> {
     read_with(store, blob, |mut chunks, take| {
         while let [first, others @ ..] = chunks {
             if let Some(piece) = cache.chunk(first.offset) {
@@ -77,8 +77,8 @@ pub fn read_cached_blob(store: &Store, cache: &Cache, keeps: bool, blob: &BlobRe
             let missing = others.iter().take_while(|chunk| !cache.contains(chunk.offset)).count() + 1;
             let mut offsets = chunks.iter().map(|chunk| chunk.offset);
             read_chunks(store, &chunks[..missing], &mut |raw| {
-                if let Some(offset) = offsets.next().filter(|_| keeps) {
-                    cache.add_chunk(offset, raw);
+                if let (Some(offset), Some(priority)) = (offsets.next(), keeps) {
+                    cache.add_chunk(offset, raw, priority);
                 }
                 take(raw)
             })?;

@@ -17,7 +17,7 @@ use crate::base::memory::{MemoryBudget, Purpose};
 use crate::base::random::{Random, mix};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{ErrorKind, RunId, TreeId, TxnId, key};
-use crate::cache::Cache;
+use crate::cache::{Cache, Priority};
 use crate::format::block::samples::{CpuTime, Sample, iibench, mixed};
 use crate::format::message::Kind;
 use crate::format::{Message, RangeDelete, RunMeta, Stamp, SuperblockBody};
@@ -282,7 +282,10 @@ proptest! {
         let value: Vec<u8> = if compressible { b"frond ".iter().copied().cycle().take(bytes).collect() } else { random.bytes(bytes) };
         let blob = write_blob(&world.store, Codec::default(), &value)?;
         prop_assert_eq!(&read_blob(&world.store, &blob)?, &value);
-        let read = |keeps| read_cached_blob(&world.store, &world.cache, keeps, &blob);
+        let read = |keeps: bool| {
+            let keeps = keeps.then_some(Priority::Normal);
+            read_cached_blob(&world.store, &world.cache, keeps, &blob)
+        };
         prop_assert_eq!(&read(false)?, &value);
         prop_assert_eq!(world.cache.statistics().blocks, 0);
         // Some pieces are there, and others not.

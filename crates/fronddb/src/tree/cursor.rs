@@ -22,6 +22,7 @@
 
 mod backward;
 mod chain;
+mod large;
 mod leaf;
 mod passing;
 mod ranges;
@@ -41,6 +42,7 @@ use crate::format::resolve::{Found, KeyReader};
 use crate::format::visibility::{Statuses, Uncommitted, View};
 use crate::run::CursorMode;
 use chain::{Chain, Death};
+use large::LargeValues;
 use leaf::{Direction, Leaf, Place, Stream};
 use passing::Passing;
 pub use passing::check_stop;
@@ -147,6 +149,7 @@ pub struct TreeCursor {
     /// Set by resolving a key.
     death: Death,
     undecided: Undecided,
+    large: LargeValues,
     /// Blocks that [`TreeCursor::keep_value`] keeps.
     kept: Vec<Arc<EntryBlock>>,
 }
@@ -187,6 +190,7 @@ impl TreeCursor {
             long: None,
             death: Death::new(),
             undecided: Undecided::default(),
+            large: LargeValues::default(),
             kept: Vec::new(),
         }
     }
@@ -212,7 +216,7 @@ impl TreeCursor {
     pub fn last(&mut self) -> Result<bool> {
         self.end_chain(false);
         self.undecided.clear();
-        (self.direction, self.leaves) = (Direction::Backward, 0);
+        (self.direction, self.leaves, self.large) = (Direction::Backward, 0, LargeValues::default());
         let range = self.range.clone();
         self.open(range.upper.as_deref())?;
         self.find_backward()
@@ -225,7 +229,7 @@ impl TreeCursor {
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.end_chain(false);
         self.undecided.clear();
-        (self.direction, self.leaves) = (Direction::Forward, 0);
+        (self.direction, self.leaves, self.large) = (Direction::Forward, 0, LargeValues::default());
         let range = self.range.clone();
         let key = key.max(range.lower.as_slice());
         if range.upper.as_deref().is_some_and(|upper| key >= upper) {
@@ -245,7 +249,7 @@ impl TreeCursor {
     pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
         self.end_chain(false);
         self.undecided.clear();
-        (self.direction, self.leaves) = (Direction::Backward, 0);
+        (self.direction, self.leaves, self.large) = (Direction::Backward, 0, LargeValues::default());
         let range = self.range.clone();
         let bound = range.upper.as_deref().map_or(key, |upper| key.min(upper));
         if bound <= range.lower.as_slice() {
@@ -586,7 +590,7 @@ impl TreeCursor {
                 let older = match payload {
                     Some((stored, true)) => {
                         let wanted = self.options.wanted.of_older(self.reader.is_plain());
-                        Some(self.tree.load_blob(&self.key, stored, wanted, self.options.fill_cache)?)
+                        Some(self.large.load(&self.tree, &self.key, stored, wanted, self.options.fill_cache)?)
                     }
                     Some((value, false)) => Some(value.to_vec()),
                     None => None,

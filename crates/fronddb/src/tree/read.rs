@@ -13,6 +13,7 @@ use super::value::{Value, Wanted};
 use super::{BeTree, Version};
 use crate::base::checksum::key_hash;
 use crate::base::{CommitNumber, Result, TxnId, key};
+use crate::cache::Priority;
 use crate::format::block::RangeList;
 use crate::format::message::{Message, RangeDelete};
 use crate::format::resolve::{Found, KeyReader};
@@ -37,6 +38,9 @@ trait PathVisitor {
     /// Looks at one place; breaks when no older one matters.
     fn stop(&mut self, stop: Stop<'_>) -> Result<ControlFlow<()>>;
 }
+
+/// How large values that are read by key stay in the cache.
+const KEEPS: Option<Priority> = Some(Priority::Normal);
 
 /// What the older value of a key is.
 enum Base {
@@ -209,7 +213,7 @@ impl BeTree {
     /// # Errors
     /// `Corruption` and `Io` from reading blocks.
     pub fn get(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
-        self.get_with(version, view, key, Wanted::Whole, None)
+        self.get_with(version, view, key, Wanted::Whole, KEEPS, None)
     }
 
     /// As [`BeTree::get`]; of a value that is kept apart no more than its head.
@@ -217,7 +221,7 @@ impl BeTree {
     /// # Errors
     /// As there.
     pub fn get_head(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
-        self.get_with(version, view, key, Wanted::Heads, None)
+        self.get_with(version, view, key, Wanted::Heads, KEEPS, None)
     }
 
     /// As [`BeTree::get`]; also says which other transaction has a change of `key` that is not decided. `wanted` of a value that is kept
@@ -233,7 +237,7 @@ impl BeTree {
         wanted: Wanted,
     ) -> Result<(Option<Value>, Option<TxnId>)> {
         let mut undecided = None;
-        let value = self.get_with(version, view, key, wanted, Some(&mut undecided))?;
+        let value = self.get_with(version, view, key, wanted, KEEPS, Some(&mut undecided))?;
         Ok((value, undecided))
     }
 
@@ -242,10 +246,10 @@ impl BeTree {
     /// # Errors
     /// As [`BeTree::get`].
     pub fn contains(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<bool> {
-        Ok(self.get_with(version, view, key, Wanted::Nothing, None)?.is_some())
+        Ok(self.get_with(version, view, key, Wanted::Nothing, KEEPS, None)?.is_some())
     }
 
-    /// As [`BeTree::get`]; says to `undecided`, if that is given, what [`BeTree::get_watching`] says.
+    /// As [`BeTree::get`]; says to `undecided`, if that is given, what [`BeTree::get_watching`] says. `keeps`: as of [`BeTree::load_blob`].
     #[inline]
     pub(super) fn get_with(
         &self,
@@ -253,6 +257,7 @@ impl BeTree {
         view: &View<'_>,
         key: &[u8],
         wanted: Wanted,
+        keeps: Option<Priority>,
         undecided: Option<&mut Option<TxnId>>,
     ) -> Result<Option<Value>> {
         let (hash, reader) = (key_hash(key), KeyReader::new());
@@ -267,7 +272,7 @@ impl BeTree {
             Base::Unknown | Base::Absent => None,
             Base::Value(value) => Some(value),
             Base::Blob(reference) => {
-                Some(Value::from(self.load_blob(key, &reference, wanted.of_older(reader.is_plain()), true)?))
+                Some(Value::from(self.load_blob(key, &reference, wanted.of_older(reader.is_plain()), keeps)?))
             }
         };
         if reader.is_plain() {
@@ -276,12 +281,18 @@ impl BeTree {
         Ok(reader.finish(base.map(Value::into_vec))?.map(Value::from))
     }
 
-    /// Reads what is wanted of the value of `key` that an encoded blob reference stands for; `keeps`: what has to be read goes to the cache. The
-    /// caller holds a version that has it.
+    /// Reads what is wanted of the value of `key` that an encoded blob reference stands for; `keeps`: how what has to be read stays in the cache, if
+    /// it does. The caller holds a version that has it.
     ///
     /// # Errors
     /// `Corruption` and `Io` from reading blocks.
-    pub(super) fn load_blob(&self, key: &[u8], reference: &[u8], wanted: Wanted, keeps: bool) -> Result<Vec<u8>> {
+    pub(super) fn load_blob(
+        &self,
+        key: &[u8],
+        reference: &[u8],
+        wanted: Wanted,
+        keeps: Option<Priority>,
+    ) -> Result<Vec<u8>> {
         if wanted == Wanted::Nothing {
             return Ok(Vec::new());
         }

@@ -64,7 +64,9 @@ impl TreeCursor {
                 Found::Absent => self.death.absent(&view, message),
                 Found::Here if message.blob => {
                     let wanted = self.options.wanted.of_older(self.reader.is_plain());
-                    older = Some(self.tree.load_blob(&self.key, message.payload, wanted, self.options.fill_cache)?);
+                    let value =
+                        self.large.load(&self.tree, &self.key, message.payload, wanted, self.options.fill_cache)?;
+                    older = Some(value);
                 }
                 Found::Here => {
                     self.buffer.clear();

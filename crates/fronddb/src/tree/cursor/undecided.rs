@@ -60,7 +60,8 @@ impl TreeCursor {
             return Ok(None);
         }
         let mut undecided = None;
-        let value = self.tree.get_with(version, &view, key, self.options.wanted, Some(&mut undecided))?;
+        let keeps = self.large.priority(&self.tree, self.options.fill_cache);
+        let value = self.tree.get_with(version, &view, key, self.options.wanted, keeps, Some(&mut undecided))?;
         self.undecided.note(undecided, &self.key);
         self.death = Death::unknown();
         self.reader.clear();
