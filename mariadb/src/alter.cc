@@ -703,7 +703,10 @@ frond_status ha_frond::commit_alter(frond_txn *txn, const Alter &alter, const TA
   if (info->create_info->used_fields & HA_CREATE_USED_AUTO) {
     next.auto_increment_start= info->create_info->auto_increment_value;
     std::string counter= auto_increment_key(next.table_id);
-    status= frond_txn_delete(txn, auto_increment_tree, frond_bytes(counter.data(), counter.size()));
+    const frond_slice key= frond_bytes(counter.data(), counter.size());
+    const std::string kept= changed->kept_when_lowered(next.auto_increment_start);
+    status= kept.empty() ? frond_txn_delete(txn, auto_increment_tree, key)
+                         : frond_txn_put(txn, auto_increment_tree, key, frond_bytes(kept.data(), kept.size()));
   } else if (table->found_next_number_field) {
     next.auto_increment_start= std::max(next.auto_increment_start, changed->next_auto_increment());
   }

@@ -172,6 +172,13 @@ std::string auto_increment_key(uint64_t table_id)
   return key;
 }
 
+/* What the tree of counters has of a table. */
+static std::string kept_value(uint64_t kept, uint64_t lowered_from)
+{
+  std::string value= auto_increment_key(kept);
+  return lowered_from > kept ? value + auto_increment_key(lowered_from) : value;
+}
+
 uint64_t trees_clock()
 {
   return trees_now.load(std::memory_order_acquire);
@@ -331,6 +338,8 @@ int Table_share::start_counters(const TABLE *table)
     if (error)
       return error;
   }
+  std::lock_guard<std::mutex> guard(counters->latch);
+  counters->searched= true;
   return 0;
 }
 
@@ -355,11 +364,14 @@ int Table_share::raise_counters(frond_txn *txn, const TABLE *table)
   frond_status status= frond_txn_get(txn, auto_increment_tree, frond_bytes(key.data(), key.size()), &value);
   if (status != FROND_OK)
     return handler_error(status);
-  if (value.data && value.size == 8) {
+  if (value.data && value.size >= 8) {
     uint64_t kept= big_endian(value.data);
     raise_to(&counters->kept, kept);
-    raise_to(&counters->next, after(kept));
+    if (kept > 0)
+      raise_to(&counters->next, after(kept));
   }
+  if (value.data && value.size == 16)
+    counters->lowered_from= std::max(counters->lowered_from, big_endian(value.data + 8));
   if (s->next_number_keypart != 0)
     return 0;
   uint number_index= s->next_number_index;
@@ -380,10 +392,10 @@ int Table_share::raise_counters(frond_txn *txn, const TABLE *table)
     last= value > 0 || field->is_unsigned() ? static_cast<uint64_t>(value) : 0;
   };
   status= with_last_key(txn, tree, descending, FROND_CURSOR_GIVE_UP, &gave_up, take);
-  /* What was deleted or rolled back has raised the kept value. If it is above the counter, ALTER has lowered that since. */
-  if (status == FROND_OK && gave_up && after(last) > counters->next) {
+  if (status == FROND_OK && gave_up && after(last) > counters->next && last <= counters->lowered_from) {
     last= 0;
-    status= with_last_key(txn, tree, descending, 0, &gave_up, take);
+    if (!counters->searched)
+      status= with_last_key(txn, tree, descending, 0, &gave_up, take);
   }
   if (status == FROND_OK)
     raise_to(&counters->next, after(last));
@@ -671,8 +683,23 @@ uint64_t Table_share::next_auto_increment()
 void Table_share::set_auto_increment(uint64_t value)
 {
   std::lock_guard<std::mutex> guard(counters->latch);
+  counters->lowered_from= lowered_from(value);
+  counters->searched= false;
   counters->next= std::max<uint64_t>(value, 1);
   counters->kept= 0;
+}
+
+uint64_t Table_share::lowered_from(uint64_t value) const
+{
+  const uint64_t highest= counters->next - 1;
+  return highest >= value ? std::max(counters->lowered_from, highest) : counters->lowered_from;
+}
+
+std::string Table_share::kept_when_lowered(uint64_t value)
+{
+  std::lock_guard<std::mutex> guard(counters->latch);
+  const uint64_t from= lowered_from(value);
+  return from ? kept_value(0, from) : std::string();
 }
 
 frond_status Table_share::keep_auto_increment(uint64_t value)
@@ -688,7 +715,7 @@ frond_status Counters::keep(uint64_t value, int64_t lock_wait_ms)
   uint64_t value_kept= std::max<uint64_t>(value, next - 1);
   if (value_kept <= kept)
     return FROND_OK;
-  std::string key= auto_increment_key(table_id), bytes= auto_increment_key(value_kept);
+  std::string key= auto_increment_key(table_id), bytes= kept_value(value_kept, lowered_from);
   frond_operation operation= {};
   operation.tree= auto_increment_tree;
   operation.op= FROND_OP_PUT;

@@ -6,7 +6,7 @@
    Counters
      S1  auto-increment values handed out in this process never repeat, whatever is rolled back. The counter starts at the
          highest of: last key + 1, the value kept in tree "#frond/auto_increment", the AUTO_INCREMENT of CREATE or ALTER. (ALTER may lower it, to just
-         above the last row, however many were deleted behind that one.)
+         above the last row, however many were deleted behind that one; the tree keeps then what it was lowered from.)
      S2  the kept value is raised to the counter before a row above it is deleted, by a commit of its own that no sync waits
          for: it lies before the deletion in the log. So a restart never hands out a deleted row's value again, and inserts
          pay nothing for that. It is raised in the same way after a rollback of inserted rows (that of a prepared transaction of
@@ -82,6 +82,10 @@ struct Counters {
   /* Written under the latch; read without it to see that there is nothing to do. */
   std::atomic<uint64_t> next{1}; /* auto-increment value */
   std::atomic<uint64_t> kept{0}; /* in the tree */
+  /* Under the latch: the highest value that the counter was above when ALTER lowered it, 0: it never did, and whether the last row below has been
+     looked for since, however many keys without a row lie behind it. What else lies behind the last row a crash has rolled back. */
+  uint64_t lowered_from= 0;
+  bool searched= false;
 };
 
 /* Statistics of a table's indexes. */
@@ -142,6 +146,8 @@ public:
   /* A row was written with this value. */
   void saw_auto_increment(uint64_t value);
   uint64_t next_auto_increment();
+  /* What the tree is to keep where ALTER says that the counter starts at `value`; empty: nothing. */
+  std::string kept_when_lowered(uint64_t value);
   /* Sets the counter, as TRUNCATE and ALTER do. */
   void set_auto_increment(uint64_t value);
   /* Before a row with this value is deleted (S2). */
@@ -168,6 +174,7 @@ private:
   int open_indexes(frond_txn *txn, const TABLE *table);
   int start_counters(const TABLE *table);
   int raise_counters(frond_txn *txn, const TABLE *table);
+  uint64_t lowered_from(uint64_t value) const; /* once the counter starts at `value`; under its latch */
 
   std::shared_ptr<Counters> counters;
 
