@@ -2196,6 +2196,9 @@ int ha_frond::rnd_next(uchar *record)
 {
   if (scan.is_open())
     return step(Move::next, record);
+  /* The server may have said since rnd_init that it wants less of a row: for the first pass of a sort, say. */
+  if (heads_will_do())
+    scan.prepare(txn(), share->primary, scan_mode(), false);
   return walk(Move::first, Scan_bounds(), record);
 }
 
