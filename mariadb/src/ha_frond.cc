@@ -1963,8 +1963,8 @@ bool ha_frond::has_virtual_part(uint index) const
   return false;
 }
 
-/* A row of a walk over the rows themselves. Of a row's head that is not enough, because the row is of an older layout or its short columns are long, or the server
-   wants more of it than when the walk began, the row is read by its key; `skip`: it is gone, at READ UNCOMMITTED. */
+/* A row of a walk over the rows themselves. Where its head is not enough, because it is of an older layout, or its short columns are long, or the
+   server wants more of it than when the walk began, it is read by its key; `skip`: it is gone, at READ UNCOMMITTED. */
 int ha_frond::decode_walked(const frond_row &row, const MY_BITMAP *wanted, uchar *record, bool *skip)
 {
   const bool heads= scan.takes_heads();
