@@ -81,14 +81,7 @@ impl Engine {
 
     #[inline]
     fn find(&self, view: &View<'_>, key: &[u8], wanted: Wanted) -> Result<Option<Value>> {
-        let version = self.tree.version_guard();
-        let found = match wanted {
-            Wanted::Whole => self.tree.get(&version, view, key),
-            Wanted::Heads => self.tree.get_head(&version, view, key),
-            Wanted::Nothing => {
-                self.tree.contains(&version, view, key).map(|found| found.then(|| Value::from(Vec::new())))
-            }
-        };
+        let found = self.tree.get_wanted(&self.tree.version_guard(), view, key, wanted);
         found.inspect_err(|error| self.events.damage(error))
     }
 

@@ -213,15 +213,15 @@ impl BeTree {
     /// # Errors
     /// `Corruption` and `Io` from reading blocks.
     pub fn get(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
-        self.get_with(version, view, key, Wanted::Whole, KEEPS, None)
+        self.get_wanted(version, view, key, Wanted::Whole)
     }
 
-    /// As [`BeTree::get`]; of a value that is kept apart no more than its head.
+    /// As [`BeTree::get`]; `wanted` of a value that is kept apart.
     ///
     /// # Errors
     /// As there.
-    pub fn get_head(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<Option<Value>> {
-        self.get_with(version, view, key, Wanted::Heads, KEEPS, None)
+    pub fn get_wanted(&self, version: &Version, view: &View<'_>, key: &[u8], wanted: Wanted) -> Result<Option<Value>> {
+        self.get_with(version, view, key, wanted, KEEPS, None)
     }
 
     /// As [`BeTree::get`]; also says which other transaction has a change of `key` that is not decided. `wanted` of a value that is kept
@@ -246,7 +246,7 @@ impl BeTree {
     /// # Errors
     /// As [`BeTree::get`].
     pub fn contains(&self, version: &Version, view: &View<'_>, key: &[u8]) -> Result<bool> {
-        Ok(self.get_with(version, view, key, Wanted::Nothing, KEEPS, None)?.is_some())
+        Ok(self.get_wanted(version, view, key, Wanted::Nothing)?.is_some())
     }
 
     /// As [`BeTree::get`]; says to `undecided`, if that is given, what [`BeTree::get_watching`] says. `keeps`: as of [`BeTree::load_blob`].

@@ -176,6 +176,19 @@ fn stacks_that_threads_share_lose_no_row() {
     });
 }
 
+/// Of how many pages of the data file, the one damaged alone, `holds` is true. The database is closed.
+fn damaged_pages(storage: &MemoryStorage, holds: impl Fn(&Database, &Tree) -> bool) -> usize {
+    let file = Path::new(DIRECTORY).join("data.frond");
+    let length = storage.files().iter().find(|(path, _)| *path == file).unwrap().1;
+    let pages = (64 << 10..length).step_by(4 << 10).filter(|page| {
+        let damaged = storage.snapshot();
+        damaged.flip_bit(&file, page + 100, 1).unwrap();
+        let Ok(db) = Database::open(DIRECTORY, options(&damaged)) else { return false };
+        db.open_tree("t").is_ok_and(|tree| holds(&db, &tree))
+    });
+    pages.count()
+}
+
 #[test]
 fn reading_keys_loads_no_blob() {
     let (storage, db, tree) = fresh();
@@ -192,22 +205,14 @@ fn reading_keys_loads_no_blob() {
     assert_eq!(read_keys(&db, &tree).unwrap(), [3; 15]);
     db.checkpoint().unwrap();
     db.close().unwrap();
-    let file = Path::new(DIRECTORY).join("data.frond");
-    let length = storage.files().iter().find(|(path, _)| *path == file).unwrap().1;
     // Pages whose damage keeps the values from being read, and the keys not.
-    let kept_apart = (64 << 10..length).step_by(4 << 10).filter(|page| {
-        let damaged = storage.snapshot();
-        damaged.flip_bit(&file, page + 100, 1).unwrap();
-        let Ok(db) = Database::open(DIRECTORY, crate::support::options(&damaged)) else { return false };
-        let Ok(tree) = db.open_tree("t") else { return false };
-        let values = [&b"large"[..], b"changed"].map(|key| db.get(&tree, key));
-        if values.iter().all(|value| value.as_ref().is_ok_and(Option::is_some)) {
-            return false;
-        }
-        read_keys(&db, &tree).is_ok_and(|found| found == [3; 15])
+    let kept_apart = damaged_pages(&storage, |db, tree| {
+        let values = [&b"large"[..], b"changed"].map(|key| db.get(tree, key));
+        let are_read = values.iter().all(|value| value.as_ref().is_ok_and(Option::is_some));
+        !are_read && read_keys(db, tree).is_ok_and(|found| found == [3; 15])
     });
     let pages = 2 * large.len() / (4 << 10);
-    assert!(kept_apart.count() >= pages - 2, "pages={pages}");
+    assert!(kept_apart >= pages - 2, "pages={pages}");
 }
 
 /// What heads-only reads find of each row: by key, and by cursors forward and backward.
@@ -233,19 +238,11 @@ fn reading_heads_loads_no_blob() {
     assert!(read_heads(&db, &tree).unwrap().iter().all(|rows| *rows == [head, &b"v"[..]]));
     db.checkpoint().unwrap();
     db.close().unwrap();
-    let file = Path::new(DIRECTORY).join("data.frond");
-    let length = storage.files().iter().find(|(path, _)| *path == file).unwrap().1;
-    let kept_apart = (64 << 10..length).step_by(4 << 10).filter(|page| {
-        let damaged = storage.snapshot();
-        damaged.flip_bit(&file, page + 100, 1).unwrap();
-        let Ok(db) = Database::open(DIRECTORY, crate::support::options(&damaged)) else { return false };
-        let Ok(tree) = db.open_tree("t") else { return false };
-        if db.get(&tree, b"large").is_ok() {
-            return false;
-        }
-        read_heads(&db, &tree).is_ok_and(|found| found.iter().all(|rows| *rows == [head, &b"v"[..]]))
+    let kept_apart = damaged_pages(&storage, |db, tree| {
+        db.get(tree, b"large").is_err()
+            && read_heads(db, tree).is_ok_and(|found| found.iter().all(|rows| *rows == [head, &b"v"[..]]))
     });
-    assert!(kept_apart.count() >= large.len() / (4 << 10) - 1);
+    assert!(kept_apart >= large.len() / (4 << 10) - 1);
 
     // What an update changes, and what is locked, is whole.
     let db = open(&storage);
