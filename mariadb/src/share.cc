@@ -367,8 +367,7 @@ int Table_share::raise_counters(frond_txn *txn, const TABLE *table)
   if (value.data && value.size >= 8) {
     uint64_t kept= big_endian(value.data);
     raise_to(&counters->kept, kept);
-    if (kept > 0)
-      raise_to(&counters->next, after(kept));
+    raise_to(&counters->next, after(kept));
   }
   if (value.data && value.size == 16)
     counters->lowered_from= std::max(counters->lowered_from, big_endian(value.data + 8));
