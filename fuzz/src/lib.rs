@@ -131,7 +131,7 @@ pub fn entry_block(raw: &[u8]) {
 pub fn index_block(raw: &[u8]) {
     let Ok(block) = IndexBlock::decode(raw) else { return };
     for entry in 0..block.count() {
-        let _ = (block.entry(entry), block.totals_after(entry));
+        let _ = (block.entry(entry), block.held_until(entry));
         let separator = block.separator(entry).to_vec();
         assert!(block.find(&separator) <= entry);
     }

@@ -104,11 +104,14 @@ static void blobs(void)
 {
   static const uint8_t value[5000];
   frond_db *db = manual("blobs", FROND_OPTION_BLOB_BYTES_MIN, 4096);
+  frond_estimate estimate;
   frond_tree *tree = new_tree(db);
   OK(frond_db_put(db, tree, text("short"), frond_bytes(value, 4095)));
   CHECK(now_of(db).blob_bytes == 0);
   OK(frond_db_put(db, tree, text("long"), frond_bytes(value, 4096)));
   CHECK(now_of(db).blob_bytes >= 4096);
+  OK(frond_db_estimate(db, tree, text(""), text(""), &estimate));
+  CHECK(estimate.rows == 2 && estimate.blob_bytes >= 4096 && estimate.bytes >= estimate.blob_bytes + 4095);
   frond_tree_close(tree);
   OK(frond_db_close(db));
 }

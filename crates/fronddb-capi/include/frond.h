@@ -441,7 +441,8 @@ frond_status frond_txn_lock_range(frond_txn *txn, const frond_tree *tree, frond_
 
 typedef struct frond_estimate {
   uint64_t rows;
-  uint64_t bytes; /* as stored; what is in memory alone, as it was given */
+  uint64_t bytes;      /* as stored; what is in memory alone, as it was given */
+  uint64_t blob_bytes; /* of bytes: of values kept apart as blobs; of such as are gone, until they are given back */
 } frond_estimate;
 
 /* About how much lies from lower (included) to upper (excluded; empty: to the end), without reading it. */

@@ -172,7 +172,7 @@ pub extern "C" fn frond_txn_estimate(
     enter("frond_txn_estimate", || {
         let (txn, tree, out) = (need(txn, "txn")?, need(tree, "tree")?, need(estimate, "estimate")?);
         let estimate = txn.inner.estimate(&tree.inner, lower.get()?, upper.get()?)?;
-        out.write(frond_estimate { rows: estimate.rows, bytes: estimate.bytes });
+        out.write(estimate.into());
         Ok(())
     })
 }
@@ -205,7 +205,7 @@ pub extern "C" fn frond_db_estimate(
     enter("frond_db_estimate", || {
         let (db, tree, out) = (need(db, "db")?, need(tree, "tree")?, need(estimate, "estimate")?);
         let estimate = db.inner.estimate(&tree.inner, lower.get()?, upper.get()?)?;
-        out.write(frond_estimate { rows: estimate.rows, bytes: estimate.bytes });
+        out.write(estimate.into());
         Ok(())
     })
 }

@@ -45,7 +45,7 @@ c_structs! {
     frond_row { key: frond_slice, value: frond_slice, }
     frond_tree_options<'a> { codec: u32, codec_level: i32, metadata: Bytes<'a>, }
     frond_txn_options { isolation: u32, durability: u32, flags: u32, reserved: u32, lock_wait_ms: i64, }
-    frond_estimate { rows: u64, bytes: u64, }
+    frond_estimate { rows: u64, bytes: u64, blob_bytes: u64, }
     frond_cursor_options<'a> {
         lower: Bytes<'a>,
         upper: Bytes<'a>,
@@ -90,6 +90,12 @@ pub(crate) fn lock_timeout(lock_wait_ms: i64) -> Result<Option<Duration>> {
         FROND_WAIT_DEFAULT => Ok(None),
         FROND_WAIT_NONE => Ok(Some(Duration::ZERO)),
         ms => Ok(Some(Duration::from_millis(u64::try_from(ms).map_err(|_| unknown("lock_wait_ms", ms))?))),
+    }
+}
+
+impl From<engine::RangeEstimate> for frond_estimate {
+    fn from(from: engine::RangeEstimate) -> frond_estimate {
+        frond_estimate { rows: from.rows, bytes: from.bytes, blob_bytes: from.blob_bytes }
     }
 }
 

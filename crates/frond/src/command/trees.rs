@@ -68,6 +68,7 @@ impl Trees {
                 list.push(serde_json::json!({
                     "name": info.name, "id": info.id.0,
                     "rows": size.map(|size| size.rows), "bytes": size.map(|size| size.bytes),
+                    "blob_bytes": size.map(|size| size.blob_bytes),
                     "codec": show_codec(info.codec), "metadata_bytes": info.metadata_bytes,
                 }));
             } else {

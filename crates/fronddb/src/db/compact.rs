@@ -37,9 +37,11 @@ impl Engine {
         self.checkpoint(CheckpointCause::Request)?;
         let whole = self.tree.estimate(&self.tree.version(), &lower, upper.as_deref())?;
         let mut pass = self.tree.compact_pass(lower, upper, self.log_end().0);
+        // Large values stay where they are.
+        let bytes_to_do = whole.bytes - whole.blob_bytes;
         let mut bytes_done = 0;
         let mut tell = |bytes_done: u64| {
-            let progress = CompactProgress { bytes_done, bytes_total: whole.bytes.max(bytes_done) };
+            let progress = CompactProgress { bytes_done, bytes_total: bytes_to_do.max(bytes_done) };
             match told(progress) {
                 ControlFlow::Continue(()) => Ok(()),
                 ControlFlow::Break(()) => Err(Error::new(ErrorKind::Cancelled, "compaction ended by its caller")),
@@ -71,7 +73,7 @@ impl Engine {
         while !self.shrink_step(ShrinkLimits::default())?.is_done {
             self.check_writable()?;
         }
-        tell(whole.bytes.max(pass.bytes_done()))
+        tell(bytes_to_do.max(pass.bytes_done()))
     }
 
     /// Lets regular work go first for a while, if it is behind. Returns how often it has waited for it.

@@ -107,7 +107,7 @@ impl Engine {
     pub(crate) fn estimate(&self, tree: TreeId, lower: &[u8], upper: &[u8]) -> Result<RangeEstimate> {
         with_inner_range(tree, lower, upper, |lower, upper| {
             let found = self.tree.estimate(&self.tree.version_guard(), lower, upper)?;
-            Ok(RangeEstimate { rows: found.rows, bytes: found.bytes })
+            Ok(RangeEstimate { rows: found.rows, bytes: found.bytes, blob_bytes: found.blob_bytes })
         })
     }
 }

@@ -83,6 +83,8 @@ pub struct TreeInfo {
 pub struct RangeEstimate {
     /// Rows.
     pub rows: u64,
-    /// Bytes as stored.
+    /// Bytes as stored; what is in memory alone, as it was given.
     pub bytes: u64,
+    /// Of these, what values take that are kept apart, also such as are gone and not given back yet.
+    pub blob_bytes: u64,
 }

@@ -43,6 +43,17 @@ pub struct BlobRef {
     pub head: Vec<u8>,
 }
 
+/// Bytes that the large value of this reference takes in the data file; of a malformed one, none: who follows it is told.
+pub fn stored_bytes(reference: &[u8]) -> u64 {
+    let decoder = &mut Decoder::new(reference);
+    let add = |decoder: &mut Decoder<'_>| -> Result<u64> {
+        decoder.varint()?;
+        let count = decoder.count(2)?;
+        (0..count).try_fold(0u64, |sum, _| Ok(sum.saturating_add(Extent::decode(decoder)?.bytes())))
+    };
+    add(decoder).unwrap_or_default()
+}
+
 impl BlobRef {
     /// Bytes that it takes in the data file.
     pub fn stored_bytes(&self) -> u64 {
@@ -100,12 +111,14 @@ mod tests {
             };
             let mut out = Vec::new();
             blob.encode(&mut out);
+            prop_assert_eq!(stored_bytes(&out), blob.stored_bytes());
             prop_assert_eq!(BlobRef::decode(&mut Decoder::new(&out))?, blob);
         }
 
         #[test]
         fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
             let _ = BlobRef::decode(&mut Decoder::new(&bytes));
+            stored_bytes(&bytes);
         }
     }
 }

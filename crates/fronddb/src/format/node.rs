@@ -8,9 +8,9 @@
 //! | slots | varint count, then each: |
 //! | · lower | bytes: lowest inner key of the slot; empty for the first slot of the leftmost node |
 //! | · buffer | varint count, then run descriptions, newest first |
-//! | · target | u8: 0 leaf, 1 node |
+//! | · target | u8: 0 leaf, 1 node, 2 node below which there are large values |
 //! | · leaf | u8 0 or 1, then that many run descriptions: its base |
-//! | · node | block address, then totals: rows, stored bytes, pending messages, pending bytes (varints), urgency (f32) |
+//! | · node | block address, then totals: rows, stored bytes, pending messages, pending bytes, blobs (varints), urgency (f32), of target 2 bytes of blobs (varint) |
 
 use super::run_meta::RunMeta;
 use crate::base::codec::{Decoder, put_bytes, put_varint};
@@ -31,6 +31,8 @@ pub struct Totals {
     pub pending_bytes: u64,
     /// Messages with blobs, anywhere below.
     pub blobs: u64,
+    /// Bytes of the data file that these take.
+    pub blob_bytes: u64,
     /// The highest urgency of a slot below: 1 asks for a flush.
     pub urgency: f32,
 }
@@ -44,6 +46,7 @@ impl Totals {
         self.pending_deletes += other.pending_deletes;
         self.pending_bytes += other.pending_bytes;
         self.blobs += other.blobs;
+        self.blob_bytes += other.blob_bytes;
         self.urgency = self.urgency.max(other.urgency);
     }
 }
@@ -97,7 +100,7 @@ impl NodeImage {
                     }
                 }
                 TargetImage::Node(ptr, totals) => {
-                    out.push(1);
+                    out.push(if totals.blob_bytes > 0 { 2 } else { 1 });
                     ptr.encode(out);
                     for number in [
                         totals.base_rows,
@@ -110,6 +113,9 @@ impl NodeImage {
                         put_varint(out, number);
                     }
                     out.extend_from_slice(&totals.urgency.to_le_bytes());
+                    if totals.blob_bytes > 0 {
+                        put_varint(out, totals.blob_bytes);
+                    }
                 }
             }
         }
@@ -138,6 +144,10 @@ impl NodeImage {
                     other => return Err(Error::corruption(format!("leaf with too many bases, count={other}"))),
                 },
                 1 => TargetImage::Node(BlockPtr::decode(&mut decoder)?, decode_totals(&mut decoder)?),
+                2 => {
+                    let (ptr, totals) = (BlockPtr::decode(&mut decoder)?, decode_totals(&mut decoder)?);
+                    TargetImage::Node(ptr, Totals { blob_bytes: decoder.varint()?, ..totals })
+                }
                 other => return Err(Error::corruption(format!("unknown child kind, number={other}"))),
             };
             slots.push(SlotImage { lower, buffer, target });
@@ -158,6 +168,7 @@ fn decode_totals(decoder: &mut Decoder<'_>) -> Result<Totals> {
         pending_deletes: decoder.varint()?,
         pending_bytes: decoder.varint()?,
         blobs: decoder.varint()?,
+        blob_bytes: 0,
         urgency: f32::from_bits(decoder.u32()?),
     })
 }

@@ -1,8 +1,8 @@
 //! What a node knows about a run: where it is, what it holds.
 //!
 //! Stored inside nodes (`format/node.rs`). Layout: a version byte, then the fields in the
-//! order of [`RunMeta`], integers as varints, byte strings and lists preceded by their length. Version 1 has no `clip`; it is still
-//! written for runs that are whole.
+//! order of [`RunMeta`], integers as varints, byte strings and lists preceded by their length. Version 1 has neither `clip` nor `blob_bytes`
+//! and version 2 no `blob_bytes`; they are still written for runs that need no more.
 
 use super::message::Kind;
 use crate::base::codec::{Decoder, put_bytes, put_varint};
@@ -11,9 +11,11 @@ use crate::base::{BlockPtr, CommitNumber, Error, ErrorKind, Extent, Result, RunI
 /// Number of message kinds plus one: `RunMeta::kinds` is indexed by kind number.
 pub const KIND_COUNT: usize = 6;
 
-/// Of whole runs.
+/// Of whole runs without large values.
 const VERSION_WHOLE: u8 = 1;
-const VERSION: u8 = 2;
+/// Of clipped runs without large values.
+const VERSION_CLIPPED: u8 = 2;
+const VERSION: u8 = 3;
 
 /// Description of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -57,6 +59,8 @@ pub struct RunMeta {
     /// What lay below this key has gone elsewhere, and its space with it; all else here speaks of what is left. Empty for a
     /// whole run.
     pub clip: Vec<u8>,
+    /// Bytes of the data file that the large values of its messages take; 0 where it was written before that was counted.
+    pub blob_bytes: u64,
 }
 
 /// The rows that messages of these kinds make at the bottom of the tree: an update stands there above the put that it changes,
@@ -99,7 +103,12 @@ impl RunMeta {
 
     /// Appends the stored form to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(if self.is_clipped() { VERSION } else { VERSION_WHOLE });
+        let version = match (self.blob_bytes, self.is_clipped()) {
+            (0, false) => VERSION_WHOLE,
+            (0, true) => VERSION_CLIPPED,
+            _ => VERSION,
+        };
+        out.push(version);
         put_varint(out, self.id.0);
         put_varint(out, self.extents.len() as u64);
         for extent in &self.extents {
@@ -128,8 +137,11 @@ impl RunMeta {
         }
         put_varint(out, self.blobs);
         put_varint(out, self.range_deletes);
-        if self.is_clipped() {
+        if version > VERSION_WHOLE {
             put_bytes(out, &self.clip);
+        }
+        if version > VERSION_CLIPPED {
+            put_varint(out, self.blob_bytes);
         }
     }
 
@@ -180,8 +192,9 @@ impl RunMeta {
         let blobs = decoder.varint()?;
         let range_deletes = decoder.varint()?;
         let clip = if version == VERSION_WHOLE { Vec::new() } else { decoder.bytes()?.to_vec() };
+        let blob_bytes = if version > VERSION_CLIPPED { decoder.varint()? } else { 0 };
         let is_below = messages > 0 && first_key < clip;
-        if is_below || (clip.is_empty() && version != VERSION_WHOLE) {
+        if is_below || (clip.is_empty() && version == VERSION_CLIPPED) {
             return Err(Error::corruption(format!("impossible clip in a run description, run={id}")));
         }
         Ok(RunMeta {
@@ -204,6 +217,7 @@ impl RunMeta {
             blobs,
             range_deletes,
             clip,
+            blob_bytes,
         })
     }
 }
@@ -241,12 +255,16 @@ mod tests {
                 blobs: 1,
                 range_deletes: number(1),
                 clip,
+                blob_bytes: number(4) << 12,
             };
-            let mut out = Vec::new();
-            meta.encode(&mut out);
-            let mut decoder = Decoder::new(&out);
-            prop_assert_eq!(&RunMeta::decode(&mut decoder)?, &meta);
-            decoder.finish()?;
+            for blob_bytes in [0, meta.blob_bytes] {
+                let meta = RunMeta { blob_bytes, ..meta.clone() };
+                let mut out = Vec::new();
+                meta.encode(&mut out);
+                let mut decoder = Decoder::new(&out);
+                prop_assert_eq!(&RunMeta::decode(&mut decoder)?, &meta);
+                decoder.finish()?;
+            }
             prop_assert!(meta.memory_bytes() > size_of::<RunMeta>());
         }
 

@@ -18,7 +18,7 @@ use super::leaf::{Leaf, Link, next_of};
 use super::leaves::LeafList;
 use super::node::{self, Target};
 use super::order::{self, SLOTS};
-use crate::format::{Kind, Message};
+use crate::format::{Kind, Message, blob};
 
 /// Ways down from the nodes between the two searches, where these part, at most.
 const WAYS: usize = 64;
@@ -33,6 +33,8 @@ pub(crate) struct RangeSample {
     pub(crate) kinds: [u64; 6],
     /// Bytes of keys and payloads of those that count.
     pub(crate) bytes: u64,
+    /// Bytes of the data file that their large values take; 0 for a range over several trees.
+    pub(crate) blob_bytes: u64,
 }
 
 impl RangeSample {
@@ -42,6 +44,7 @@ impl RangeSample {
         self.kinds[number] += 1;
         if number > 0 {
             self.bytes += (message.key.len() + message.payload.len()) as u64;
+            self.blob_bytes += if message.blob { blob::stored_bytes(message.payload) } else { 0 };
         }
     }
 

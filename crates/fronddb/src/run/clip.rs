@@ -15,9 +15,9 @@ use super::path::IndexPath;
 use super::{CursorMode, Run};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Extent, Result};
-use crate::format::RangeDelete;
 use crate::format::block::RangeList;
 use crate::format::run_meta::KIND_COUNT;
+use crate::format::{RangeDelete, blob};
 
 /// What [`Run::clipped`] leaves.
 #[derive(Debug)]
@@ -44,7 +44,10 @@ impl Run {
         while valid && cursor.key() < from {
             let message = cursor.message();
             gone[message.kind as usize] += 1;
-            meta.blobs = meta.blobs.saturating_sub(u64::from(message.blob));
+            if message.blob {
+                meta.blobs = meta.blobs.saturating_sub(1);
+                meta.blob_bytes = meta.blob_bytes.saturating_sub(blob::stored_bytes(message.payload));
+            }
             valid = cursor.next()?;
         }
         for (kept, gone) in meta.kinds.iter_mut().zip(gone) {
@@ -89,7 +92,7 @@ impl Run {
     /// Stored bytes of the blocks of messages before the one where `key` is found.
     fn entry_bytes_before(&self, key: &[u8]) -> Result<u64> {
         // A whole run begins with its first block, wherever its first key's messages lie.
-        IndexPath::seek(self, key).map(|path| path.entry().bytes_before)
+        IndexPath::seek(self, key).map(|path| path.entry().before.bytes)
     }
 
     /// True when the block lies in one of its extents.

@@ -1,8 +1,9 @@
 //! How much of a run lies in a range of keys.
 //!
-//! The index says how many messages and stored bytes lie before each block, so only the two blocks at the ends of the range are in
+//! The index says how much lies before each block ([`Held`]), so only the two blocks at the ends of the range are in
 //! doubt. They are looked into where they are cached; else half of them counts. A range of whole trees is counted to the
-//! row: blocks at borders of trees are read, as are the few that hold something else than one put for each row. A damaged block
+//! row: blocks at borders of trees are read, as are the few that hold something else than one put for each row. So are those at borders of
+//! trees in which large values are referred to: they may weigh more than all else in the range. A damaged block
 //! counts half too: who reads its rows is told of it.
 
 use super::Run;
@@ -10,7 +11,8 @@ use super::counters::Event;
 use super::path::{Access, IndexPath, Way};
 use crate::base::Result;
 use crate::base::key::PREFIX_BYTES;
-use crate::format::block::EntryBlock;
+use crate::format::blob;
+use crate::format::block::{EntryBlock, Held};
 use crate::format::run_meta::{KIND_COUNT, rows_of};
 use std::sync::Arc;
 
@@ -26,53 +28,52 @@ enum Border {
 }
 
 impl Run {
-    /// About how many (messages, stored bytes) lie in `lo <= key < hi` (empty `hi`: no bound). Exact to
+    /// About how much lies in `lo <= key < hi` (empty `hi`: no bound). Exact to
     /// half a block at each end, and to a message where the blocks at the ends are cached or are one block.
     ///
     /// # Errors
     /// `Io`, `Corruption`.
-    pub fn estimate(&self, lo: &[u8], hi: &[u8]) -> Result<(u64, u64)> {
+    pub fn estimate(&self, lo: &[u8], hi: &[u8]) -> Result<Held> {
         self.within(lo, hi, Border::Guess)
     }
 
-    /// About how many (rows, stored bytes) lie in `lo <= key < hi` (empty `hi`: no bound). Exact where both are borders of trees
+    /// The same, and how many of the messages are rows. Exact where both are borders of trees
     /// and either each message is a put or few blocks lie between them; else as [`Run::estimate`] says.
     ///
     /// # Errors
     /// `Io`, `Corruption`.
-    pub fn rows(&self, lo: &[u8], hi: &[u8]) -> Result<(u64, u64)> {
-        let is_border = |key: &[u8]| key.len() <= PREFIX_BYTES;
+    pub fn rows(&self, lo: &[u8], hi: &[u8]) -> Result<(u64, Held)> {
         let whole = is_border(lo) && is_border(hi);
-        let (messages, bytes) = self.within(lo, hi, if whole { Border::Read } else { Border::Guess })?;
+        let held = self.within(lo, hi, if whole { Border::Read } else { Border::Guess })?;
         let all = (self.meta.rows(), self.meta.messages.max(1));
-        if messages == 0 || all.0 == all.1 {
-            return Ok((messages, bytes));
+        if held.messages == 0 || all.0 == all.1 {
+            return Ok((held.messages, held));
         }
         if whole && let Some(kinds) = self.kinds(lo, hi)? {
-            return Ok((rows_of(&kinds), bytes));
+            return Ok((rows_of(&kinds), held));
         }
-        Ok(((u128::from(messages) * u128::from(all.0) / u128::from(all.1)) as u64, bytes))
+        Ok((part(all.0, held.messages, all.1), held))
     }
 
-    fn within(&self, lo: &[u8], hi: &[u8], border: Border) -> Result<(u64, u64)> {
+    fn within(&self, lo: &[u8], hi: &[u8], border: Border) -> Result<Held> {
         let lo = self.within_clip(lo);
         if self.meta.messages == 0 || (!hi.is_empty() && lo >= hi) {
-            return Ok((0, 0));
+            return Ok(Held::default());
         }
         let low = self.path_to(lo)?;
         let rank_at = |path: &IndexPath, key: &[u8]| self.rank(path, key, || self.block_at(path, key, border));
-        let span = |low: (u64, u64), high: (u64, u64)| (high.0.saturating_sub(low.0), high.1.saturating_sub(low.1));
         if hi.is_empty() {
             let top = self.top_index(Access::Scan)?;
-            return Ok(span(rank_at(&low, lo)?, top.totals_after(top.count())));
+            return Ok(top.held_until(top.count()).saturating_sub(rank_at(&low, lo)?));
         }
         if low.reaches(hi) {
             // Both ends in one block: worth reading it.
             let block = self.sound(&low)?;
-            return Ok(span(self.rank(&low, lo, || Ok(block.clone()))?, self.rank(&low, hi, || Ok(block.clone()))?));
+            let rank = |key| self.rank(&low, key, || Ok(block.clone()));
+            return Ok(rank(hi)?.saturating_sub(rank(lo)?));
         }
         let high = IndexPath::seek_by(self, Way { access: Access::Scan, from: Some(&low) }, hi)?;
-        Ok(span(rank_at(&low, lo)?, rank_at(&high, hi)?))
+        Ok(rank_at(&high, hi)?.saturating_sub(rank_at(&low, lo)?))
     }
 
     /// `key` or, where that has gone from a clipped run, the first that is left.
@@ -101,27 +102,36 @@ impl Run {
         match border {
             // What has gone is in no estimate.
             _ if self.is_clipped() && key == self.meta.first_key => self.sound(path),
+            Border::Guess if is_border(key) && path.held_until().blob_bytes > path.entry().before.blob_bytes => {
+                self.sound(path)
+            }
             Border::Read => self.sound(path),
             Border::Guess => self.entries_in_memory(path),
         }
     }
 
-    /// Messages and stored bytes before `key`, which falls into the block at `path`. That is asked for where it matters; half of it counts
+    /// What the run holds before `key`, which falls into the block at `path`. That is asked for where it matters; half of it counts
     /// where it is not known.
     fn rank(
         &self,
         path: &IndexPath,
         key: &[u8],
         block: impl FnOnce() -> Result<Option<Arc<EntryBlock>>>,
-    ) -> Result<(u64, u64)> {
-        let (entry, after) = (path.entry(), path.totals_after());
+    ) -> Result<Held> {
+        let before = path.entry().before;
         if key <= path.separator() || (key <= self.meta.first_key.as_slice() && !self.is_clipped()) {
-            return Ok((entry.messages_before, entry.bytes_before));
+            return Ok(before);
         }
-        let (messages, bytes) = (after.0 - entry.messages_before, after.1 - entry.bytes_before);
-        let below = block()?.map_or(messages / 2, |block| block.lower_bound(key) as u64);
-        let bytes_below = (u128::from(bytes) * u128::from(below) / u128::from(messages.max(1))) as u64;
-        Ok((entry.messages_before + below, entry.bytes_before + bytes_below))
+        let held = path.held_until().saturating_sub(before);
+        let block = block()?;
+        let messages = block.as_ref().map_or(held.messages / 2, |block| block.lower_bound(key) as u64);
+        let blob_bytes = match block {
+            Some(block) if held.blob_bytes > 0 => blob_bytes_of(&block, messages as usize),
+            _ => held.blob_bytes / 2,
+        };
+        let mut below = before;
+        below += Held { messages, bytes: part(held.bytes, messages, held.messages), blob_bytes };
+        Ok(below)
     }
 
     /// Messages in `lo <= key < hi` by kind; none where they lie in many blocks, or in damaged ones.
@@ -144,4 +154,20 @@ impl Run {
         }
         Ok(None)
     }
+}
+
+/// True for the lowest key of a tree.
+fn is_border(key: &[u8]) -> bool {
+    key.len() <= PREFIX_BYTES
+}
+
+/// That part of `all` that `some` is of `whole`.
+fn part(all: u64, some: u64, whole: u64) -> u64 {
+    (u128::from(all) * u128::from(some) / u128::from(whole.max(1))) as u64
+}
+
+/// Bytes that the large values of the first `count` messages of a block take.
+fn blob_bytes_of(block: &EntryBlock, count: usize) -> u64 {
+    let large = (0..count.min(block.count())).filter(|index| block.is_blob(*index));
+    large.map(|index| blob::stored_bytes(block.payload_bytes(index))).sum()
 }

@@ -5,7 +5,7 @@ use super::counters::Event;
 use crate::base::key::KeyRange;
 use crate::base::{BlockPtr, Error, Result, TreeId, key};
 use crate::cache::Priority;
-use crate::format::block::{EntryBlock, IndexBlock, IndexEntry};
+use crate::format::block::{EntryBlock, Held, IndexBlock, IndexEntry};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -207,9 +207,9 @@ impl IndexPath {
         key::tree_of(self.separator())
     }
 
-    /// Messages and stored bytes up to the end of its block.
-    pub(super) fn totals_after(&self) -> (u64, u64) {
-        self.leaf.totals_after(self.at)
+    /// What the run holds up to the end of its block.
+    pub(super) fn held_until(&self) -> Held {
+        self.leaf.held_until(self.at)
     }
 
     /// True when `key`, which is not below its block, is not above it either, as far as this index block can tell.

@@ -75,8 +75,8 @@ impl Run {
 fn entries_of(index: &IndexBlock, last: TreeId) -> impl Iterator<Item = Block> + '_ {
     (0..index.count()).map(move |at| {
         let entry = index.entry(at);
-        let messages = index.totals_after(at).0.saturating_sub(entry.messages_before);
-        (entry.ptr, trees_of(index, at, last), messages)
+        let held = index.held_until(at).saturating_sub(entry.before);
+        (entry.ptr, trees_of(index, at, last), held.messages)
     })
 }
 

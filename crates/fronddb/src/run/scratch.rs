@@ -101,8 +101,9 @@ pub(super) struct Waiting {
     pub(super) stored: u32,
     pub(super) raw_bytes: usize,
     pub(super) is_heir: bool,
-    /// Entry blocks: end of the separator in `separators`, number of messages, first key is the last one before.
+    /// Entry blocks: end of the separator in `separators`, number of messages, bytes of their large values, first key is the last one before.
     pub(super) separator_end: usize,
     pub(super) messages: u64,
+    pub(super) blob_bytes: u64,
     pub(super) continues: bool,
 }

@@ -18,9 +18,10 @@ use crate::base::random::{Random, mix};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{ErrorKind, RunId, TreeId, TxnId, key};
 use crate::cache::{Cache, Priority};
+use crate::format::block::Held;
 use crate::format::block::samples::{CpuTime, Sample, iibench, mixed};
 use crate::format::message::Kind;
-use crate::format::{Message, RangeDelete, RunMeta, Stamp, SuperblockBody};
+use crate::format::{Message, RangeDelete, RunMeta, Stamp, SuperblockBody, blob};
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
 use crate::store::{DATA_FILE, Store, StoreOptions, Urgency};
 use proptest::prelude::*;
@@ -95,6 +96,12 @@ fn mode(number: u64) -> CursorMode {
         is_long: number / 6 % 2 == 1,
         asks_ahead: number / 12 % 2 == 1,
     }
+}
+
+/// Messages, and bytes of their large values.
+fn counts<'a>(samples: impl Iterator<Item = &'a Sample>) -> (u64, u64) {
+    let bytes = |sample: &Sample| if sample.blob { blob::stored_bytes(&sample.payload) } else { 0 };
+    samples.fold((0, 0), |sum, sample| (sum.0 + 1, sum.1 + bytes(sample)))
 }
 
 fn probe(samples: &[Sample], random: &mut Random) -> Vec<u8> {
@@ -195,11 +202,13 @@ proptest! {
         }
         let mut ends = [probe(&samples, &mut random), probe(&samples, &mut random)];
         ends.sort();
-        let between = samples.iter().filter(|sample| ends[0] <= sample.key && sample.key < ends[1]).count() as u64;
+        let between = samples.iter().filter(|sample| ends[0] <= sample.key && sample.key < ends[1]);
+        let found = |held: Held| (held.messages, held.blob_bytes);
         if !ends[1].is_empty() {
-            prop_assert_eq!(run.estimate(&ends[0], &ends[1])?.0, between);
+            prop_assert_eq!(found(run.estimate(&ends[0], &ends[1])?), counts(between));
         }
-        prop_assert_eq!(run.estimate(&[], &[])?.0, meta.messages);
+        prop_assert_eq!(found(run.estimate(&[], &[])?), counts(samples.iter()));
+        prop_assert_eq!((meta.messages, meta.blob_bytes), counts(samples.iter()));
     }
 
     #[test]
@@ -336,7 +345,7 @@ fn a_large_run_has_two_index_levels_and_several_extents() {
         assert_eq!(cursor.message().payload, sample.payload);
     }
     let (lo, hi) = (&samples[1000].key, &samples[20_000].key);
-    let (messages, bytes) = run.estimate(lo, hi).expect("reads");
+    let Held { messages, bytes, .. } = run.estimate(lo, hi).expect("reads");
     assert!(messages.abs_diff(19_000) < 100 && bytes > 3 << 20, "messages={messages} bytes={bytes}");
     assert!(world.counters.statistics().read_aheads > 10);
 }
@@ -459,7 +468,7 @@ fn range_deletes_travel_with_the_run() {
     assert_eq!(run.range_deletes().expect("reads")[..], [range(3, 8, 9), range(3, 4, 6), range(9, 20, 5)]);
     let mut cursor = run.cursor(CursorMode::default());
     assert!(!cursor.first().expect("reads") && !cursor.seek(b"x").expect("reads") && !cursor.last().expect("reads"));
-    assert_eq!(run.estimate(&[], &[]).expect("reads"), (0, 0));
+    assert_eq!(run.estimate(&[], &[]).expect("reads"), Held::default());
     world.options.has_seq = false;
     let mut writer = RunWriter::new(&world.store, RunId(9), &world.options, 0);
     assert!(writer.add_range(range(1, 2, 1)).is_err());

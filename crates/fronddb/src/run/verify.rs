@@ -6,10 +6,10 @@ use super::counters::Event;
 use super::path::IndexPath;
 use crate::base::checksum::key_hash;
 use crate::base::{BlockPtr, CommitNumber, Error, Result, TreeId, TxnId, key};
-use crate::format::block::{EntryBlock, IndexBlock, IndexEntry};
+use crate::format::block::{EntryBlock, Held, IndexBlock, IndexEntry};
 use crate::format::filter::Filter;
 use crate::format::run_meta::KIND_COUNT;
-use crate::format::{Message, Stamp};
+use crate::format::{Message, Stamp, blob};
 use std::collections::BTreeSet;
 
 /// Something wrong with a part of a run.
@@ -46,14 +46,15 @@ struct Found<'a> {
     visitor: &'a mut dyn RunVisitor,
     with_filter: bool,
     filter: Option<Filter>,
-    messages: u64,
+    /// In the blocks passed so far, as the index counts.
+    held: Held,
     bytes: u64,
-    entry_bytes: u64,
     kinds: [u64; KIND_COUNT],
     /// Messages that have gone from a clipped run, and the first block with others until it is met.
     gone: u64,
     floor: Option<u64>,
     blobs: u64,
+    blob_bytes: u64,
     first_key: Option<Vec<u8>>,
     last_key: Vec<u8>,
     /// The block before could not be read: nothing is known of its last key.
@@ -96,10 +97,10 @@ impl Run {
             visitor,
             with_filter,
             filter: None,
-            messages: 0,
+            held: Held::default(),
             bytes: 0,
-            entry_bytes: 0,
             kinds: [0; KIND_COUNT],
+            blob_bytes: 0,
             gone: 0,
             floor: None,
             blobs: 0,
@@ -163,10 +164,11 @@ impl Found<'_> {
                 self.top(&root, last);
             }
         }
-        let same = self.messages - self.gone == meta.messages
+        let same = self.held.messages - self.gone == meta.messages
             && self.bytes == meta.bytes
             && self.kinds == meta.kinds
             && self.blobs == meta.blobs
+            && (self.blob_bytes == meta.blob_bytes || meta.blob_bytes == 0)
             && self.first_key.as_deref().unwrap_or_default() == meta.first_key
             && self.last_key == meta.last_key
             && self.stamps_are_described()
@@ -214,18 +216,18 @@ impl Found<'_> {
             let entry = root.entry(part);
             let trees = trees_of(root, part, last);
             self.block(entry.ptr, Some(trees));
-            let same = (entry.messages_before, entry.bytes_before) == (self.messages, self.entry_bytes);
+            let same = entry.before == self.held;
             self.tell(self.run.expect(same, entry.ptr, trees.0, "index levels disagree"), Some(trees));
             if let Some(index) = self.tell(self.run.read_index(entry.ptr, Event::BlockReadMeta), Some(trees)) {
                 let first = index.entry(0);
                 let same = index.level() == 0
                     && index.separator(0) == root.separator(part)
                     && first.continues == entry.continues
-                    && (first.messages_before, first.bytes_before) == (entry.messages_before, entry.bytes_before);
+                    && first.before == entry.before;
                 self.tell(self.run.expect(same, entry.ptr, trees.0, "index levels disagree"), Some(trees));
                 if index.level() == 0 {
                     self.index(&index, trees.1);
-                    let same = root.totals_after(part) == (self.messages, self.entry_bytes);
+                    let same = root.held_until(part) == self.held;
                     self.tell(
                         self.run.expect(same, self.run.meta.index, trees.0, "index totals are wrong"),
                         Some(trees),
@@ -236,7 +238,7 @@ impl Found<'_> {
             } else {
                 self.after_gap = true;
             }
-            (self.messages, self.entry_bytes) = root.totals_after(part);
+            self.held = root.held_until(part);
         }
     }
 
@@ -244,29 +246,32 @@ impl Found<'_> {
     fn index(&mut self, index: &IndexBlock, last: TreeId) {
         for at in 0..index.count() {
             let entry = index.entry(at);
-            let (ptr, trees) = (entry.ptr, trees_of(index, at, last));
+            let (ptr, trees, until) = (entry.ptr, trees_of(index, at, last), index.held_until(at));
             if self.floor.is_some_and(|floor| floor != ptr.offset) {
-                (self.messages, self.entry_bytes) = index.totals_after(at);
-                (self.gone, self.after_gap) = (self.messages, true);
+                self.held = until;
+                (self.gone, self.after_gap) = (self.held.messages, true);
                 continue;
             }
             self.floor = None;
             self.block(ptr, Some(trees));
-            let before = (self.messages, self.entry_bytes);
-            let mut same = (entry.messages_before, entry.bytes_before) == before;
+            let mut same = entry.before == self.held;
             match self.tell(self.run.read_entries(ptr, trees.0, Event::BlockReadBulk), Some(trees)) {
                 Some(block) => {
                     let wrong = self.entries(&block, entry, index.separator(at));
                     if let Some(what) = wrong {
                         self.tell(self.run.expect(false, ptr, trees.0, what), Some(trees));
                     }
-                    self.entry_bytes += u64::from(ptr.stored);
-                    same &= index.totals_after(at) == (self.messages, self.entry_bytes);
+                    self.held.bytes += u64::from(ptr.stored);
+                    if until.blob_bytes == entry.before.blob_bytes {
+                        // They were not counted yet.
+                        self.held.blob_bytes = until.blob_bytes;
+                    }
+                    same &= until == self.held;
                 }
                 None => self.after_gap = true,
             }
             self.tell(self.run.expect(same, ptr, trees.0, "index counts are wrong"), Some(trees));
-            (self.messages, self.entry_bytes) = index.totals_after(at);
+            self.held = until;
         }
     }
 
@@ -301,13 +306,16 @@ impl Found<'_> {
             expect(!filtered, "the filter lacks a key");
             let meta = &self.run.meta;
             expect((meta.min_seq..=meta.max_seq).contains(&message.seq), "a sequence number is out of range");
-            self.messages += 1;
+            self.held.messages += 1;
+            let blob_bytes = if message.blob { blob::stored_bytes(message.payload) } else { 0 };
+            self.held.blob_bytes += blob_bytes;
             if is_gone {
                 self.gone += 1;
                 continue;
             }
             self.kinds[message.kind as usize] += 1;
             self.blobs += u64::from(message.blob);
+            self.blob_bytes += blob_bytes;
             self.stamp(message.stamp);
             if message.blob {
                 self.visitor.blob(&message);

@@ -16,8 +16,8 @@ use crate::base::checksum::key_hash;
 use crate::base::compress::Codec;
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Error, Result, RunId, TxnId, key};
-use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, IndexBuilder, RangeBlock, ranges, sort_ranges};
-use crate::format::{Message, RangeDelete, RunMeta, Stamp, filter};
+use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, Held, IndexBuilder, RangeBlock, ranges, sort_ranges};
+use crate::format::{Message, RangeDelete, RunMeta, Stamp, blob, filter};
 use crate::store::{EXTENT_PAGES_MAX, Urgency};
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -54,8 +54,7 @@ struct Partition {
     raw: Vec<u8>,
     separator: Vec<u8>,
     continues: bool,
-    messages: u64,
-    bytes: u64,
+    held: Held,
 }
 
 /// Writes one run. Dropped unfinished, it gives its extents back.
@@ -79,6 +78,8 @@ pub struct RunWriter {
     /// The next messages come from blocks in use; how many of the block being built do.
     is_in_use: bool,
     in_use: u64,
+    /// Bytes of the large values of the block being built.
+    blob_bytes: u64,
     heirs: Heirs,
     has_heirs: bool,
     /// Messages of a key that has a newer one here.
@@ -117,6 +118,7 @@ impl RunWriter {
             last_txn: TxnId(0),
             is_in_use: false,
             in_use: 0,
+            blob_bytes: 0,
             heirs: Heirs::default(),
             has_heirs: false,
             old_versions: 0,
@@ -189,7 +191,12 @@ impl RunWriter {
         self.old_versions += u64::from(!new_key);
         self.meta.messages += 1;
         self.meta.kinds[message.kind as usize] += 1;
-        self.meta.blobs += u64::from(message.blob);
+        if message.blob {
+            let bytes = blob::stored_bytes(message.payload);
+            self.meta.blobs += 1;
+            self.meta.blob_bytes += bytes;
+            self.blob_bytes += bytes;
+        }
         Ok(())
     }
 
@@ -278,6 +285,7 @@ impl RunWriter {
             is_heir,
             separator_end: self.separator.len(),
             messages,
+            blob_bytes: std::mem::take(&mut self.blob_bytes),
             continues: self.continues,
         };
         let before = self.meta.bytes;
@@ -356,7 +364,9 @@ impl RunWriter {
                     {
                         self.partitions.push(end_partition(&mut scratch.index));
                     }
-                    scratch.index.add(0, separator, waiting.continues, ptr, waiting.messages, u64::from(ptr.stored));
+                    let (messages, blob_bytes) = (waiting.messages, waiting.blob_bytes);
+                    let held = Held { messages, bytes: u64::from(ptr.stored), blob_bytes };
+                    scratch.index.add(0, separator, waiting.continues, ptr, held);
                 }
             }
             start = waiting.separator_end;
@@ -482,6 +492,7 @@ impl RunWriter {
             is_heir: self.has_heirs && kind == BlockKind::Filter,
             separator_end: 0,
             messages: 0,
+            blob_bytes: 0,
             continues: false,
         };
         self.put(waiting, codec)
@@ -508,7 +519,7 @@ impl RunWriter {
         let partitions = std::mem::take(&mut self.partitions);
         for partition in &partitions {
             let ptr = self.put_index(&mut space, &mut rest, &partition.raw)?;
-            top.add(1, &partition.separator, partition.continues, ptr, partition.messages, partition.bytes);
+            top.add(1, &partition.separator, partition.continues, ptr, partition.held);
             self.meta.index = ptr;
         }
         if partitions.len() > 1 {
@@ -558,13 +569,7 @@ impl RunWriter {
 
 fn end_partition(index: &mut IndexBuilder) -> Partition {
     let (separator, continues) = index.first();
-    let mut partition = Partition {
-        raw: Vec::new(),
-        separator: separator.to_vec(),
-        continues,
-        messages: index.messages(),
-        bytes: index.bytes(),
-    };
+    let mut partition = Partition { raw: Vec::new(), separator: separator.to_vec(), continues, held: index.held() };
     index.finish(0, &mut partition.raw);
     partition
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::node::{Node, Slot, Target};
 use super::{BeTree, Version};
 use crate::base::Result;
+use crate::format::block::Held;
 use crate::format::message::Kind;
 use crate::memtable::{Level0, RangeSample};
 use crate::run::Run;
@@ -25,8 +26,10 @@ const LEVEL0_COUNTED_MAX: u64 = 12;
 pub struct RangeEstimate {
     /// Rows.
     pub rows: u64,
-    /// Stored bytes, buffers included, and keys and values in level 0.
+    /// Stored bytes, buffers and large values included, and keys and values in level 0.
     pub bytes: u64,
+    /// Of these, what large values take that are kept apart, also such as are deleted or written over and not given back yet.
+    pub blob_bytes: u64,
     /// Messages of the range that are not in leaves yet: 0 means that `rows` counts what leaves hold.
     pub pending: u64,
 }
@@ -37,6 +40,7 @@ struct Sum {
     puts: u64,
     deletes: u64,
     bytes: u64,
+    blob_bytes: u64,
 }
 
 impl BeTree {
@@ -52,7 +56,8 @@ impl BeTree {
         self.add_node(&version.root, None, lower, upper, &mut sum)?;
         Ok(RangeEstimate {
             rows: (sum.base + sum.puts).saturating_sub(sum.deletes),
-            bytes: sum.bytes,
+            bytes: sum.bytes + sum.blob_bytes,
+            blob_bytes: sum.blob_bytes,
             pending: sum.puts + sum.deletes,
         })
     }
@@ -79,6 +84,7 @@ impl BeTree {
                 sum.puts += totals.pending_puts;
                 sum.deletes += totals.pending_deletes;
                 sum.bytes += totals.base_bytes + totals.pending_bytes;
+                sum.blob_bytes += totals.blob_bytes;
             } else {
                 self.add_part(slot, slot_upper, lower, upper, sum)?;
             }
@@ -96,23 +102,27 @@ impl BeTree {
     ) -> Result<()> {
         let sample = Sample::of(slot.buffer(), lower, upper)?;
         for run in slot.buffer() {
-            let (messages, bytes) = match &sample {
+            let held = match &sample {
                 Some(sample) if is_wide(run, lower, upper) => sample.part_of(run),
                 _ => part_of_run(run, lower, upper)?,
             };
             let kinds = &run.meta().kinds;
-            let share =
-                |count: u64| (u128::from(count) * u128::from(messages) / u128::from(run.meta().messages.max(1))) as u64;
+            let share = |count: u64| {
+                (u128::from(count) * u128::from(held.messages) / u128::from(run.meta().messages.max(1))) as u64
+            };
             sum.puts += share(puts(kinds));
             sum.deletes += share(deletes(kinds));
-            sum.bytes += bytes;
+            sum.bytes += held.bytes;
+            sum.blob_bytes += held.blob_bytes;
         }
         match slot.target() {
             Target::Leaf(Some(base)) => {
-                let (rows, bytes) =
-                    if is_apart(base, lower, upper) { (0, 0) } else { base.rows(lower, upper.unwrap_or_default())? };
-                sum.base += rows;
-                sum.bytes += bytes;
+                if !is_apart(base, lower, upper) {
+                    let (rows, held) = base.rows(lower, upper.unwrap_or_default())?;
+                    sum.base += rows;
+                    sum.bytes += held.bytes;
+                    sum.blob_bytes += held.blob_bytes;
+                }
                 Ok(())
             }
             Target::Leaf(None) => Ok(()),
@@ -124,7 +134,7 @@ impl BeTree {
 /// The largest of many runs that reach beyond a range on both sides, and its part in the range.
 struct Sample {
     messages: u64,
-    part: (u64, u64),
+    part: Held,
 }
 
 impl Sample {
@@ -141,10 +151,11 @@ impl Sample {
     }
 
     /// What a run like it has in the range.
-    fn part_of(&self, run: &Run) -> (u64, u64) {
+    fn part_of(&self, run: &Run) -> Held {
         let scaled =
             |part: u64| (u128::from(part) * u128::from(run.meta().messages) / u128::from(self.messages)) as u64;
-        (scaled(self.part.0), scaled(self.part.1))
+        let Held { messages, bytes, blob_bytes } = self.part;
+        Held { messages: scaled(messages), bytes: scaled(bytes), blob_bytes: scaled(blob_bytes) }
     }
 }
 
@@ -154,9 +165,9 @@ fn is_wide(run: &Run, lower: &[u8], upper: Option<&[u8]>) -> bool {
     meta.first_key.as_slice() <= lower && upper.is_some_and(|upper| upper <= meta.last_key.as_slice())
 }
 
-/// The (messages, bytes) of a run that lie in the range.
-fn part_of_run(run: &Run, lower: &[u8], upper: Option<&[u8]>) -> Result<(u64, u64)> {
-    if is_apart(run, lower, upper) { Ok((0, 0)) } else { run.estimate(lower, upper.unwrap_or_default()) }
+/// What a run has in the range.
+fn part_of_run(run: &Run, lower: &[u8], upper: Option<&[u8]>) -> Result<Held> {
+    if is_apart(run, lower, upper) { Ok(Held::default()) } else { run.estimate(lower, upper.unwrap_or_default()) }
 }
 
 /// True when no message of a run is in the range.
@@ -186,8 +197,12 @@ fn count_level0(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, sum: &mut S
 
 /// Adds what lies in the range by estimate; it is more than is worth counting, which was `counted`.
 fn add_sample(level0: &Level0, lower: &[u8], upper: Option<&[u8]>, counted: RangeSample, sum: &mut Sum) {
-    let all =
-        || RangeSample { messages: level0.messages() as f64, kinds: level0.kinds(), bytes: level0.bytes() as u64 };
+    let all = || RangeSample {
+        messages: level0.messages() as f64,
+        kinds: level0.kinds(),
+        bytes: level0.bytes() as u64,
+        blob_bytes: 0,
+    };
     let mut found = level0.sample(lower, upper).unwrap_or_else(all);
     // A leaf that the nodes above do not know of yet is not met.
     if found.messages < counted.messages {
@@ -202,6 +217,7 @@ fn add(found: &RangeSample, sum: &mut Sum) {
     sum.puts += scaled(puts(&found.kinds));
     sum.deletes += scaled(deletes(&found.kinds));
     sum.bytes += scaled(found.bytes);
+    sum.blob_bytes += scaled(found.blob_bytes);
 }
 
 fn puts(kinds: &[u64; 6]) -> u64 {

@@ -263,6 +263,7 @@ impl Slot {
                 base_rows: base.meta().rows(),
                 base_bytes: base.meta().bytes,
                 blobs: base.meta().blobs,
+                blob_bytes: base.meta().blob_bytes,
                 ..Totals::default()
             },
             Target::Node(child) => child.totals,
@@ -277,6 +278,7 @@ impl Slot {
                 pending_deletes: count(Kind::Delete) + count(Kind::SingleDelete),
                 pending_bytes: meta.bytes,
                 blobs: meta.blobs,
+                blob_bytes: meta.blob_bytes,
                 ..Totals::default()
             });
         }

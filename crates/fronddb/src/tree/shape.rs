@@ -76,7 +76,7 @@ fn content(meta: &RunMeta) -> String {
         write_to(&mut out, format_args!(", {name} {count}"));
     }
     if meta.blobs > 0 {
-        write_to(&mut out, format_args!(", blobs {}", meta.blobs));
+        write_to(&mut out, format_args!(", blobs {} of {} bytes", meta.blobs, meta.blob_bytes));
     }
     if !meta.unresolved.is_empty() {
         write_to(&mut out, format_args!(", undecided {}", meta.unresolved.len()));

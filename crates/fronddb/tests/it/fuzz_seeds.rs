@@ -14,7 +14,7 @@ use fronddb::base::compress::Compressor;
 use fronddb::base::memory::MemoryBudget;
 use fronddb::base::{BlockPtr, Extent, Lsn, RunId, checksum};
 use fronddb::format::blob::BlobRef;
-use fronddb::format::block::{self, BlockKind, EntryBlockBuilder, IndexBuilder, Layout, RangeBlock};
+use fronddb::format::block::{self, BlockKind, EntryBlockBuilder, Held, IndexBuilder, Layout, RangeBlock};
 use fronddb::format::filter;
 use fronddb::format::node::{NodeImage, SlotImage, TargetImage, Totals};
 use fronddb::format::record::turned::Turner;
@@ -207,7 +207,8 @@ fn blocks(seeds: &mut Vec<Seed>) {
     for (level, name) in [(0, "bottom"), (1, "top")] {
         for (row, (key, _)) in rows.iter().enumerate() {
             let ptr = BlockPtr { offset: 70_000 + row as u64 * 900, stored: 900 };
-            index.add(level, key, row % 9 == 8, ptr, 40, 900);
+            let blob_bytes = if row % 7 == 6 { 3 << 16 } else { 0 };
+            index.add(level, key, row % 9 == 8, ptr, Held { messages: 40, bytes: 900, blob_bytes });
         }
         let mut raw = Vec::new();
         index.finish(level, &mut raw);

@@ -34,6 +34,7 @@ mod room;
 mod salvage;
 mod scripts;
 mod segments;
+mod sizes;
 mod start;
 mod statements;
 mod statistics;

@@ -388,6 +388,7 @@ fn an_estimate_of_a_cold_range_reads_at_its_borders_alone() {
     let parts = parts.fold(RangeEstimate::default(), |sum, part| RangeEstimate {
         rows: sum.rows + part.rows,
         bytes: sum.bytes + part.bytes,
+        blob_bytes: sum.blob_bytes + part.blob_bytes,
     });
     // Nine tenths cost no more than one.
     estimate(0.5, 9.5);

@@ -1,15 +1,17 @@
 //! Index blocks: where the blocks of a run are.
 //!
 //! An index has one entry per block: a *separator* (above the last key of the block before, at or below
-//! the first key of this one), where the block is stored, how many messages and stored bytes lie before it, and
+//! the first key of this one), where the block is stored, how much lies before it ([`Held`]), and
 //! whether the block *continues*: begins with a message of the key with which the block before ends. Large runs
 //! have two levels: the entries of the top one point to index blocks.
 //!
-//! Raw form: level u8 (0: entries point to entry blocks, 1: to index blocks) · count varint · messages before
-//! the first entry varint · stored bytes before it varint · for each entry: bytes shared with the separator
-//! before (varint), the rest of the separator (byte string), flags u8 (1 continues), distance of the block
+//! Raw form: level u8 (0: entries point to entry blocks, 1: to index blocks; 2 more: large values lie before it) · count
+//! varint · messages before the first entry varint · stored bytes before it varint · bytes of large values before it varint (if
+//! the level says so) · for each entry: bytes shared with the separator
+//! before (varint), the rest of the separator (byte string), flags u8 (1 continues, 2 has large values), distance of the block
 //! from the end of the block before (zigzag varint; from 0 for the first), its stored length (varint),
-//! messages under it (varint), stored bytes of the entry blocks under it (varint, level 1 only).
+//! messages under it (varint), stored bytes of the entry blocks under it (varint, level 1 only), bytes of the large values of
+//! its messages (varint, if the flags say so). Large values are of version 2.
 //!
 //! In memory, separators lie end to end beside arrays of numbers, and are searched by their *heads*, the first eight bytes after the
 //! prefix that all of them share, as numbers. A search begins where the wanted head would be if heads lay at equal distances, and
@@ -30,20 +32,60 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
 const FLAG_CONTINUES: u8 = 1;
+const FLAG_BLOBS: u8 = 2;
+/// Added to the level.
+const BLOBS_BEFORE: u8 = 2;
 /// The first step from a guess: half of what one read of memory brings.
 const STEP_FIRST: usize = 4;
 /// So many of the bytes that all separators share are where a search looks anyway: a tree's and most of a number's.
 const FRONT_BYTES: usize = 12;
+
+/// What blocks of a run hold, added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Held {
+    /// Messages.
+    pub messages: u64,
+    /// Stored bytes of the entry blocks.
+    pub bytes: u64,
+    /// Bytes that the large values of the messages take elsewhere in the data file; none where they were not counted yet.
+    pub blob_bytes: u64,
+}
+
+impl Held {
+    /// Both together; `None` past what can be counted.
+    pub fn checked_add(self, other: Held) -> Option<Held> {
+        Some(Held {
+            messages: self.messages.checked_add(other.messages)?,
+            bytes: self.bytes.checked_add(other.bytes)?,
+            blob_bytes: self.blob_bytes.checked_add(other.blob_bytes)?,
+        })
+    }
+
+    /// What is here and not in `other`.
+    pub fn saturating_sub(self, other: Held) -> Held {
+        Held {
+            messages: self.messages.saturating_sub(other.messages),
+            bytes: self.bytes.saturating_sub(other.bytes),
+            blob_bytes: self.blob_bytes.saturating_sub(other.blob_bytes),
+        }
+    }
+}
+
+impl std::ops::AddAssign for Held {
+    fn add_assign(&mut self, other: Held) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+        self.blob_bytes += other.blob_bytes;
+    }
+}
 
 /// One entry of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexEntry {
     /// The block.
     pub ptr: BlockPtr,
-    /// Messages in all blocks of the run before it.
-    pub messages_before: u64,
-    /// Stored bytes of all entry blocks of the run before it.
-    pub bytes_before: u64,
+    /// What all entry blocks of the run before it hold.
+    pub before: Held,
     /// It begins with the key with which the block before ends.
     pub continues: bool,
 }
@@ -59,14 +101,13 @@ pub struct IndexBuilder {
     first_continues: bool,
     separator_bytes: usize,
     end: u64,
-    before: (u64, u64),
-    messages: u64,
-    bytes: u64,
+    before: Held,
+    held: Held,
 }
 
 impl IndexBuilder {
-    /// Adds a block that holds (or has under it) `messages` messages in `bytes` stored bytes.
-    pub fn add(&mut self, level: u8, separator: &[u8], continues: bool, ptr: BlockPtr, messages: u64, bytes: u64) {
+    /// Adds a block with what it holds, or what those under it do.
+    pub fn add(&mut self, level: u8, separator: &[u8], continues: bool, ptr: BlockPtr, held: Held) {
         if self.count == 0 {
             self.first.extend_from_slice(separator);
             self.first_continues = continues;
@@ -74,21 +115,24 @@ impl IndexBuilder {
         let shared = self.last.iter().zip(separator).take_while(|(a, b)| a == b).count();
         put_varint(&mut self.entries, shared as u64);
         put_bytes(&mut self.entries, &separator[shared..]);
-        self.entries.push(if continues { FLAG_CONTINUES } else { 0 });
+        let has_blobs = held.blob_bytes > 0;
+        self.entries.push(if continues { FLAG_CONTINUES } else { 0 } | if has_blobs { FLAG_BLOBS } else { 0 });
         let distance = ptr.offset.wrapping_sub(self.end) as i64;
         put_varint(&mut self.entries, ((distance << 1) ^ (distance >> 63)) as u64);
         put_varint(&mut self.entries, u64::from(ptr.stored));
-        put_varint(&mut self.entries, messages);
+        put_varint(&mut self.entries, held.messages);
         if level > 0 {
-            put_varint(&mut self.entries, bytes);
+            put_varint(&mut self.entries, held.bytes);
+        }
+        if has_blobs {
+            put_varint(&mut self.entries, held.blob_bytes);
         }
         self.end = ptr.offset + u64::from(ptr.stored);
         self.last.clear();
         self.last.extend_from_slice(separator);
         self.separator_bytes += separator.len();
         self.count += 1;
-        self.messages += messages;
-        self.bytes += bytes;
+        self.held += held;
     }
 
     /// Number of entries.
@@ -106,14 +150,9 @@ impl IndexBuilder {
         self.separator_bytes
     }
 
-    /// Messages under it.
-    pub fn messages(&self) -> u64 {
-        self.messages
-    }
-
-    /// Stored bytes of the entry blocks under it.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    /// What the entry blocks under it hold.
+    pub fn held(&self) -> Held {
+        self.held
     }
 
     /// Separator of its first entry, and whether that continues.
@@ -123,22 +162,26 @@ impl IndexBuilder {
 
     /// Appends the raw form to `out` and empties the builder for the next index block of the same run.
     pub fn finish(&mut self, level: u8, out: &mut Vec<u8>) {
-        out.push(level);
+        let blobs_before = self.before.blob_bytes > 0;
+        out.push(if blobs_before { level + BLOBS_BEFORE } else { level });
         put_varint(out, self.count as u64);
-        put_varint(out, self.before.0);
-        put_varint(out, self.before.1);
+        put_varint(out, self.before.messages);
+        put_varint(out, self.before.bytes);
+        if blobs_before {
+            put_varint(out, self.before.blob_bytes);
+        }
         out.extend_from_slice(&self.entries);
-        self.before = (self.before.0 + self.messages, self.before.1 + self.bytes);
+        self.before += std::mem::take(&mut self.held);
         self.entries.clear();
         self.first.clear();
         self.last.clear();
-        (self.count, self.separator_bytes, self.end, self.messages, self.bytes) = (0, 0, 0, 0, 0);
+        (self.count, self.separator_bytes, self.end) = (0, 0, 0);
     }
 
     /// Empties the builder for another run.
     pub fn reset(&mut self) {
         self.finish(0, &mut Vec::new());
-        self.before = (0, 0);
+        self.before = Held::default();
     }
 }
 
@@ -161,8 +204,10 @@ pub struct IndexBlock {
     level: u8,
     /// Messages and stored bytes before each entry.
     before: Vec<(u64, u64)>,
-    /// Messages and stored bytes before the end.
-    totals: (u64, u64),
+    /// Bytes of large values before each entry; empty where there are none, mostly.
+    blob_bytes_before: Vec<u64>,
+    /// What lies before the end.
+    totals: Held,
 }
 
 const _: () = assert!(std::mem::offset_of!(IndexBlock, separators) == CACHE_LINE_BYTES);
@@ -201,12 +246,16 @@ impl IndexBlock {
     /// `Corruption`.
     pub fn decode(raw: &[u8]) -> Result<IndexBlock> {
         let mut decoder = Decoder::new(raw);
-        let level = decoder.u8()?;
+        let first = decoder.u8()?;
+        let (level, blobs_before) = (first % BLOBS_BEFORE, first >= BLOBS_BEFORE);
         let count = decoder.count(6)?;
-        if level > 1 || count == 0 {
+        if first > 1 + BLOBS_BEFORE || count == 0 {
             return Err(damaged("impossible header"));
         }
-        let mut totals = (decoder.varint()?, decoder.varint()?);
+        let (messages, bytes) = (decoder.varint()?, decoder.varint()?);
+        let blob_bytes = if blobs_before { decoder.varint()? } else { 0 };
+        let mut totals = Held { messages, bytes, blob_bytes };
+        let mut blob_bytes_before = Vec::new();
         let mut places = Vec::with_capacity(count);
         let mut before = Vec::with_capacity(count);
         let mut ends: Vec<u32> = Vec::with_capacity(count);
@@ -224,7 +273,7 @@ impl IndexBlock {
             separators.extend_from_within(start..start + shared);
             separators.extend_from_slice(rest);
             let flags = decoder.u8()?;
-            if flags > FLAG_CONTINUES {
+            if flags > FLAG_CONTINUES | FLAG_BLOBS {
                 return Err(damaged("unknown flag"));
             }
             if index > 0 {
@@ -238,6 +287,7 @@ impl IndexBlock {
             let ptr = BlockPtr { offset: end.wrapping_add(distance as u64), stored: decoder.varint_u32()? };
             let messages = decoder.varint()?;
             let bytes = if level > 0 { decoder.varint()? } else { u64::from(ptr.stored) };
+            let blob_bytes = if flags & FLAG_BLOBS == 0 { 0 } else { decoder.varint()? };
             if ptr.offset > u64::MAX / 2 || ptr.is_none() {
                 return Err(damaged("impossible address"));
             }
@@ -249,14 +299,19 @@ impl IndexBlock {
                 phase: AtomicU8::new(1),
                 block: Mutex::default(),
             });
-            before.push(totals);
-            totals.0 = totals.0.checked_add(messages).ok_or_else(|| damaged("too many messages"))?;
-            totals.1 = totals.1.checked_add(bytes).ok_or_else(|| damaged("too many bytes"))?;
+            before.push((totals.messages, totals.bytes));
+            if totals.blob_bytes > 0 {
+                blob_bytes_before.resize(index, 0);
+                blob_bytes_before.push(totals.blob_bytes);
+            }
+            let held = Held { messages, bytes, blob_bytes };
+            totals = totals.checked_add(held).ok_or_else(|| damaged("too many messages or bytes"))?;
             start = at;
             ends.push(separators.len() as u32);
         }
         decoder.finish()?;
         separators.shrink_to_fit();
+        blob_bytes_before.shrink_to_fit();
         let first = &separators[..ends[0] as usize];
         let shared = first.iter().zip(&separators[start..]).take_while(|(a, b)| a == b).count();
         let starts = std::iter::once(0).chain(ends.iter().map(|end| *end as usize));
@@ -267,7 +322,19 @@ impl IndexBlock {
         let copied = shared.min(FRONT_BYTES);
         front[..copied].copy_from_slice(&separators[..copied]);
         let (heads, places, shared) = (heads.into(), places.into(), shared as u32);
-        Ok(IndexBlock { outer_heads, heads, places, shared, front, separators, ends, level, before, totals })
+        Ok(IndexBlock {
+            outer_heads,
+            heads,
+            places,
+            shared,
+            front,
+            separators,
+            ends,
+            level,
+            before,
+            blob_bytes_before,
+            totals,
+        })
     }
 
     /// 0 when its entries point to entry blocks, 1 when to index blocks.
@@ -284,8 +351,8 @@ impl IndexBlock {
     #[inline]
     pub fn entry(&self, index: usize) -> IndexEntry {
         let index = index.min(self.places.len() - 1);
-        let (place, (messages_before, bytes_before)) = (&self.places[index], self.before[index]);
-        IndexEntry { ptr: place.ptr(), messages_before, bytes_before, continues: place.continues }
+        let place = &self.places[index];
+        IndexEntry { ptr: place.ptr(), before: self.held_before(index), continues: place.continues }
     }
 
     /// The block of entry `index`; of the last one past the end.
@@ -313,9 +380,16 @@ impl IndexBlock {
         place.phase.store(phase, Ordering::Relaxed);
     }
 
-    /// Messages and stored bytes of the run before the end of entry `index`.
-    pub fn totals_after(&self, index: usize) -> (u64, u64) {
-        self.before.get(index + 1).copied().unwrap_or(self.totals)
+    /// What the run holds before entry `index`, or, past the last one, up to the end of that.
+    #[inline]
+    fn held_before(&self, index: usize) -> Held {
+        let Some(&(messages, bytes)) = self.before.get(index) else { return self.totals };
+        Held { messages, bytes, blob_bytes: self.blob_bytes_before.get(index).copied().unwrap_or_default() }
+    }
+
+    /// What the run holds before the end of entry `index`.
+    pub fn held_until(&self, index: usize) -> Held {
+        self.held_before(index.saturating_add(1))
     }
 
     /// Separator of entry `index`, which is below the count.
@@ -412,6 +486,7 @@ impl IndexBlock {
             + self.heads.len() * size_of::<u64>()
             + self.places.len() * size_of::<Place>()
             + self.before.capacity() * size_of::<(u64, u64)>()
+            + self.blob_bytes_before.capacity() * size_of::<u64>()
             + size_of::<IndexBlock>()
             + 64
     }
@@ -424,34 +499,43 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_come_back_and_are_found(mut keys in prop::collection::vec(prop::collection::vec(0u8..4, 0..6), 1..60), level in 0u8..2, probes in prop::collection::vec(prop::collection::vec(0u8..5, 0..7), 20), places in prop::collection::vec(0u64..1 << 60, 60)) {
+        fn entries_come_back_and_are_found(mut keys in prop::collection::vec(prop::collection::vec(0u8..4, 0..6), 1..60), level in 0u8..2, blobs_from in 0usize..60, probes in prop::collection::vec(prop::collection::vec(0u8..5, 0..7), 20), places in prop::collection::vec(0u64..1 << 60, 60)) {
             keys.sort();
             let mut builder = IndexBuilder::default();
             let mut model = Vec::new();
-            let mut messages = 0;
+            let mut before = Held::default();
             for (index, key) in keys.iter().enumerate() {
                 let continues = index > 0 && keys[index - 1] == *key;
                 // Anywhere in a file of an exbibyte, near each other and far apart.
                 let offset = if index % 4 == 0 { places[index] } else { places[0] + index as u64 * 77 % 13 * 5000 };
                 let ptr = BlockPtr { offset, stored: 3 + index as u32 };
-                builder.add(level, key, continues, ptr, index as u64, u64::from(ptr.stored));
-                model.push((ptr, messages, continues));
-                messages += index as u64;
+                // The first block that has large values is any of them, or none.
+                let blob_bytes = if index >= blobs_from && index % 3 > 0 { places[index] >> 8 } else { 0 };
+                let held = Held { messages: index as u64, bytes: u64::from(ptr.stored), blob_bytes };
+                builder.add(level, key, continues, ptr, held);
+                model.push(IndexEntry { ptr, before, continues });
+                before += held;
             }
+            prop_assert_eq!(builder.held(), before);
             let mut raw = Vec::new();
             builder.finish(level, &mut raw);
             let block = IndexBlock::decode(&raw)?;
             prop_assert_eq!(block.count(), keys.len());
             prop_assert_eq!(block.level(), level);
-            for (index, (ptr, before, continues)) in model.iter().enumerate() {
-                let entry = block.entry(index);
-                prop_assert_eq!((entry.ptr, entry.messages_before, entry.continues), (*ptr, *before, *continues));
+            for (index, expected) in model.iter().enumerate() {
+                prop_assert_eq!(block.entry(index), *expected);
                 prop_assert_eq!(block.separator(index), &keys[index][..]);
             }
-            prop_assert_eq!(block.totals_after(keys.len() - 1).0, messages);
+            prop_assert_eq!(block.held_until(keys.len() - 1), before);
+            prop_assert_eq!(block.held_until(usize::MAX), before);
+            // The next block of the run goes on from there.
+            builder.add(level, b"next", false, BlockPtr { offset: 9, stored: 9 }, Held::default());
+            raw.clear();
+            builder.finish(level, &mut raw);
+            prop_assert_eq!(IndexBlock::decode(&raw)?.entry(0).before, before);
             for probe in probes.iter().chain(&keys) {
                 let mut expected = keys.partition_point(|key| key <= probe).saturating_sub(1);
-                while expected > 0 && model[expected].2 && keys[expected] == *probe {
+                while expected > 0 && model[expected].continues && keys[expected] == *probe {
                     expected -= 1;
                 }
                 prop_assert_eq!(block.find(probe), expected);
@@ -467,7 +551,7 @@ mod tests {
             let mut builder = IndexBuilder::default();
             for (index, key) in keys.iter().enumerate() {
                 let continues = index > 0 && keys[index - 1] == *key;
-                builder.add(0, key, continues, BlockPtr { offset: index as u64 * 8, stored: 8 }, 1, 8);
+                builder.add(0, key, continues, BlockPtr { offset: index as u64 * 8, stored: 8 }, Held { messages: 1, bytes: 8, blob_bytes: 0 });
             }
             let mut raw = Vec::new();
             builder.finish(0, &mut raw);
@@ -481,7 +565,7 @@ mod tests {
 
         #[test]
         fn arbitrary_bytes_never_panic(mut raw: Vec<u8>, probe: Vec<u8>) {
-            for level in 0..2 {
+            for level in 0..4 {
                 if let Some(first) = raw.first_mut() {
                     *first = level;
                 }

@@ -41,7 +41,7 @@ mod stored;
 
 pub use builder::{BLOCK_BYTES_MAX, EntryBlockBuilder, Layout, PLANES_MIN};
 pub use entries::{EntryBlock, EntryCursor, Payload};
-pub use index::{IndexBlock, IndexBuilder, IndexEntry};
+pub use index::{Held, IndexBlock, IndexBuilder, IndexEntry};
 pub use range_list::{RangeList, Stretch, sort_ranges};
 pub use ranges::{RangeBlock, RangeLists};
 
@@ -85,6 +85,8 @@ impl BlockKind {
             BlockKind::Entries => 2,
             // 2: there may be another block with those before.
             BlockKind::Ranges => 2,
+            // 2: bytes of large values may be counted.
+            BlockKind::Index | BlockKind::Node => 2,
             _ => 1,
         }
     }

@@ -1,7 +1,8 @@
 //! Messages for tests: random ones of every shape, and rows of the iiBench table.
 
 use crate::base::random::Random;
-use crate::base::{CommitNumber, TxnId};
+use crate::base::{CommitNumber, Extent, TxnId};
+use crate::format::blob::BlobRef;
 use crate::format::{Kind, Message, Stamp};
 
 /// A message that owns its bytes.
@@ -48,6 +49,15 @@ impl CpuTime {
     pub(crate) fn elapsed(&self) -> f64 {
         (CpuTime::nanos() - self.0) as f64
     }
+}
+
+/// A reference to a large value with this head, which lies nowhere.
+fn reference(random: &mut Random, head: Vec<u8>) -> Vec<u8> {
+    let (count, mut out) = (random.below(3) + 1, Vec::new());
+    let extents = (0..count).map(|_| Extent { start: random.below(1 << 30), pages: random.below(100) as u32 + 1 });
+    let blob = BlobRef { bytes: 1 << 20, extents: extents.collect(), chunks: Vec::new(), head };
+    blob.encode(&mut out);
+    out
 }
 
 /// About `count` messages in the order of a run: several trees, keys of one or of many lengths, several
@@ -100,6 +110,7 @@ pub(crate) fn mixed(seed: u64, count: usize) -> Vec<Sample> {
                 _ => Stamp::Written { txn: TxnId(random.below(5000) + 1), step: random.below(4) as u32 },
             };
             let blob = matches!(kind, Kind::Put | Kind::InsertIfAbsent) && random.below(50) == 0 && payload_shape == 3;
+            let payload = if blob { reference(&mut random, payload) } else { payload };
             samples.push(Sample { key: key.clone(), seq, stamp, kind, blob, payload });
             seq -= random.below(1000) + 1;
             if random.below(100) >= versions {

@@ -56,9 +56,10 @@ fn compare(world: &World, run: &Arc<Run>, left: &[&Sample], all: &[Sample], rand
             // No bound.
             continue;
         }
-        let (messages, _) = run.estimate(&key, &high).expect("reads");
-        let between = pairs.iter().filter(|(other, _)| *other >= key && *other < high).count() as u64;
-        assert_eq!(messages, between, "all blocks are cached: {key:02x?}..{high:02x?}");
+        let held = run.estimate(&key, &high).expect("reads");
+        let between = left.iter().copied().filter(|sample| sample.key >= key && sample.key < high);
+        let found = (held.messages, held.blob_bytes);
+        assert_eq!(found, counts(between), "all blocks are cached: {key:02x?}..{high:02x?}");
     }
     let mut lost = |lost: crate::run::salvage::Lost| panic!("{lost:?}");
     let mut salvage = run.salvage(&mut lost).expect("reads");
@@ -109,7 +110,7 @@ proptest! {
             prop_assert_eq!(run.meta().extent_bytes() + freed_pages * PAGE_BYTES, meta.extent_bytes());
             prop_assert!(run.meta().bytes <= bytes && run.meta().extent_bytes() >= run.meta().bytes.saturating_sub(PAGE_BYTES));
             bytes = run.meta().bytes;
-            prop_assert_eq!(run.meta().messages, left.len() as u64);
+            prop_assert_eq!((run.meta().messages, run.meta().blob_bytes), counts(left.iter().copied()));
             prop_assert_eq!(&run.meta().first_key, &left[0].key);
             run.verify()?;
             compare(&world, &run, &left, &samples, &mut random);
@@ -149,6 +150,6 @@ fn range_deletes_of_a_clipped_run_begin_at_the_clip() {
     assert_eq!(beyond.range_deletes().expect("reads")[..], [range(&[0xff; 8], &[0xff; 9], 6)]);
     beyond.verify().expect("whole");
     assert!(!beyond.cursor(CursorMode::default()).first().expect("reads"));
-    assert_eq!(beyond.estimate(&[], &[]).expect("reads"), (0, 0));
+    assert_eq!(beyond.estimate(&[], &[]).expect("reads"), Held::default());
     assert!(clip(&beyond, &[0xff; 9]).is_none());
 }

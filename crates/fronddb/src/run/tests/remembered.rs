@@ -41,7 +41,7 @@ fn seek(run: &Arc<Run>, sample: &Sample) {
 
 fn estimate(run: &Run, sample: &Sample) {
     let above = [&sample.key[..], &[0]].concat();
-    assert_eq!(run.estimate(&sample.key, &above).expect("reads").0, 1);
+    assert_eq!(run.estimate(&sample.key, &above).expect("reads").messages, 1);
 }
 
 const AT_INDEX: Looks = Looks { index: 1, cache: 0, misses: 0, file: 0 };
