@@ -178,6 +178,9 @@ void test_recovery(void)
   frond_recovery_estimate estimate;
   struct seen seen = {0, 0};
   struct told told = {0, 0};
+  frond_list *list;
+  const frond_txn_info *txns;
+  size_t count, i;
   char *json;
   bool found;
 
@@ -224,8 +227,13 @@ void test_recovery(void)
   frond_string_free(json);
   OK(frond_db_open_tree(db, "t", &tree));
 
-  /* Undecided: unseen and locked. */
+  /* Undecided: unseen and locked. What they were in their sessions is known. */
   CHECK(count_prepared(db, 1) == 2);
+  OK(frond_db_transactions(db, &list, &txns, &count));
+  CHECK(count == 2);
+  for (i = 0; i < count; i++)
+    CHECK(txns[i].id == 0 && txns[i].prepared == 1 && txns[i].isolation == FROND_ISOLATION_REPEATABLE_READ && txns[i].messages == 1);
+  frond_list_free(list);
   txn = begin(db);
   OK(frond_txn_get(txn, tree, text("k"), &value));
   CHECK(is(value, "v"));

@@ -872,10 +872,12 @@ typedef struct frond_tree_info {
 typedef struct frond_txn_info {
   uint64_t id;  /* for frond_db_cancel; 0 for prepared ones, which have no session */
   uint64_t txn; /* its id in the database, once it has written or locked; 0 before */
-  frond_isolation isolation; /* this, age_ms and messages: of open ones; of a prepared one repeatable read, 0 and 0 */
-  uint32_t prepared;         /* 1 when it is */
+  frond_isolation isolation;
+  uint32_t prepared; /* 1 when it is */
+  /* Since it began. Of a prepared one by the wall clock, over restarts too: 0 where that was set back to before then. */
   uint64_t age_ms;
   uint64_t messages; /* that it has written */
+  /* Of one prepared by a version that did not keep this: repeatable read, since the database was first opened by one that does, and 0. */
 } frond_txn_info;
 
 typedef struct frond_lock_info {

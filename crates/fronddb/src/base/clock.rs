@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// A monotonic clock: the machine's, or one that a test moves by hand. Clones share their time.
 #[derive(Debug, Clone)]
@@ -30,6 +30,18 @@ impl Clock {
         match &self.0 {
             Inner::Machine(start) => u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX),
             Inner::Manual(micros) => micros.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Milliseconds since 1970 began, for what is to mean something after a restart: by the machine's wall clock, which may be set, also
+    /// back. Of a clock that is moved by hand those since it was made.
+    pub fn wall_ms(&self) -> u64 {
+        match &self.0 {
+            Inner::Machine(_) => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+            }
+            Inner::Manual(_) => self.micros() / 1000,
         }
     }
 

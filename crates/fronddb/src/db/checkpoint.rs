@@ -447,6 +447,7 @@ mod tests {
     use crate::base::random::Random;
     use crate::db::database::Database;
     use crate::db::options::{Durability, LockMode, Options, TreeOptions, TxnOptions, Wait};
+    use crate::db::prepared::LoggedPrepare;
     use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
     use crate::lock::{HeldLock, Mode};
     use crate::memtable::ChunkPool;
@@ -510,7 +511,7 @@ mod tests {
             while engine.gate.try_read().is_some() {
                 std::thread::yield_now();
             }
-            engine.prepared.recovered(&prepared, &locks);
+            engine.prepared.recovered(&prepared, &LoggedPrepare { origin: None, locks }, 0);
             drop(gate);
             assert!(sealing.join().expect("no panic").expect("seals"));
         });

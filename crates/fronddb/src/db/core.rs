@@ -513,8 +513,9 @@ impl TxnCore {
         if state.blobs_unsynced {
             self.engine.store.sync()?;
         }
-        let writer = self.writer(state).clone();
-        let end = self.engine.past_full_log(0, || true, || self.engine.prepare(&writer, xid, &mut state.catalog))?;
+        let (writer, origin) = (self.writer(state).clone(), self.origin());
+        let end =
+            self.engine.past_full_log(0, || true, || self.engine.prepare(&writer, xid, origin, &mut state.catalog))?;
         self.finish(state);
         self.engine.wait_logged(end, durability)
     }

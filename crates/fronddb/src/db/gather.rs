@@ -7,7 +7,7 @@ use super::check::{OnlineCheckCallback, OnlineCheckProgress, finding_in_tree};
 use super::checkpoint_times::CheckpointCause;
 use super::engine::Engine;
 use super::monitor::{Finding, LOCKS_LISTED_MAX, LockInfo, TransactionInfo};
-use super::options::{Isolation, LockMode};
+use super::options::LockMode;
 use super::statistics::{Distribution, Statistics};
 use crate::base::memory::Purpose;
 use crate::base::metrics::HistogramSnapshot;
@@ -149,15 +149,7 @@ impl Engine {
             messages: core.messages(),
             prepared: false,
         });
-        let prepared = self.prepared_list().into_iter().map(|info| TransactionInfo {
-            id: 0,
-            txn: Some(info.txn),
-            isolation: Isolation::default(),
-            age_ms: 0,
-            messages: 0,
-            prepared: true,
-        });
-        open.chain(prepared).collect()
+        open.chain(self.prepared_transactions()).collect()
     }
 
     /// Locks held and waited for.

@@ -138,7 +138,7 @@ fn tell(lsn: Lsn, bytes: &[u8], visit: &mut dyn FnMut(&LogEvent<'_>) -> bool) ->
         Record::Commit { txn, number } => visit(&event(txn, 0, LogAction::Commit { number })),
         Record::Abort { txn } => visit(&event(txn, 0, LogAction::Abort)),
         Record::AbortSteps { txn, from, to } => visit(&event(txn, 0, LogAction::AbortSteps { from, to })),
-        Record::Prepare { txn, external_id, locks } => {
+        Record::Prepare { txn, external_id, locks, .. } => {
             visit(&event(txn, 0, LogAction::Prepare { xid: external_id, locks: locks.count() as u64 }))
         }
         Record::Locks { txn, locks } => visit(&event(txn, 0, LogAction::Locks { locks: locks.count() as u64 })),

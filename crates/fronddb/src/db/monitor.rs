@@ -12,9 +12,11 @@ pub struct TransactionInfo {
     pub txn: Option<TxnId>,
     /// Its isolation level.
     pub isolation: Isolation,
-    /// How long it has been open, in milliseconds.
+    /// How long ago it began, in milliseconds. Of a prepared one by the wall clock, over restarts too: 0 where that was set back to before
+    /// then. One prepared by a version that did not keep this began when the database was first opened by one that does, at the default
+    /// isolation level.
     pub age_ms: u64,
-    /// Messages that it has written.
+    /// Messages that it has written; 0 of a prepared one of such a version.
     pub messages: u64,
     /// True when it is prepared.
     pub prepared: bool,

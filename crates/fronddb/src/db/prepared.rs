@@ -9,6 +9,10 @@
 //! Before that it may give back what it has locked and not written ([`TxnCore::release_unwritten`]): nobody knows how long the decision
 //! takes. What it has written is found by looking at its locked keys as anybody else would, who meets an undecided change there.
 //!
+//! The prepare record also says when the transaction began, at which isolation level, and how much it has written ([`Origin`]), for who
+//! looks for a transaction that nobody decides. Where the record does not say so, which is one of a version before, the opening makes an
+//! origin up, and what is logged from then on has that.
+//!
 //! One caller at a time decides a transaction ([`PreparedTable::claim`]); whoever wants to decide it meanwhile waits to hear what became of that, so
 //! that "no such transaction" says that it is decided, and never that it may be.
 //!
@@ -39,12 +43,12 @@ use super::catalog::CatalogChanges;
 use super::core::{TxnCore, Writer};
 use super::cursor::user_key;
 use super::engine::Engine;
-use super::monitor::PreparedInfo;
-use super::options::Durability;
+use super::monitor::{PreparedInfo, TransactionInfo};
+use super::options::{Durability, Isolation};
 use crate::base::key::{inner, tree_end};
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::{CommitNumber, Error, ErrorKind, Lsn, Result, TxnId};
-use crate::format::record::{PreparedLock, Record, encode_locks, encode_prepare};
+use crate::format::record::{Origin, PreparedLock, Record, encode_locks, encode_prepare};
 use crate::format::visibility::Uncommitted;
 use crate::lock::{HeldLock, Mode};
 use crate::log::Log;
@@ -69,6 +73,7 @@ pub(crate) struct PreparedTable {
 #[derive(Debug)]
 struct Entry {
     txn: TxnId,
+    origin: Origin,
     /// `None` for one that was prepared before the database was opened.
     catalog: Option<CatalogChanges>,
     /// Somebody is committing it or rolling it back.
@@ -77,11 +82,20 @@ struct Entry {
     bytes: usize,
 }
 
+/// What the log says of a prepared transaction.
+#[derive(Debug, Default)]
+pub(crate) struct LoggedPrepare {
+    pub(crate) origin: Option<Origin>,
+    pub(crate) locks: Vec<HeldLock>,
+}
+
 impl PreparedTable {
-    /// Takes in a transaction that recovery found prepared, with these locks.
-    pub(crate) fn recovered(&self, prepared: &Prepared, locks: &[HeldLock]) {
-        let bytes = locks.iter().map(bytes_of).sum();
-        let entry = Entry { txn: prepared.txn, catalog: None, deciding: false, bytes };
+    /// Takes in a transaction that recovery found prepared. Where the log does not say when it began, it did so now, at `wall_ms`.
+    pub(crate) fn recovered(&self, prepared: &Prepared, logged: &LoggedPrepare, wall_ms: u64) {
+        let bytes = logged.locks.iter().map(bytes_of).sum();
+        let unknown = Origin { began_ms: wall_ms, isolation: number_of(Isolation::default()), messages: 0 };
+        let origin = logged.origin.unwrap_or(unknown);
+        let entry = Entry { txn: prepared.txn, origin, catalog: None, deciding: false, bytes };
         self.entries.lock().insert(prepared.xid.clone(), entry);
     }
 
@@ -94,8 +108,8 @@ impl PreparedTable {
         self.entries.lock().get(xid).is_some_and(|entry| entry.txn == txn)
     }
 
-    fn undecided(&self) -> Vec<(TxnId, Vec<u8>)> {
-        self.entries.lock().iter().map(|(xid, entry)| (entry.txn, xid.clone())).collect()
+    fn undecided(&self) -> Vec<(TxnId, Vec<u8>, Origin)> {
+        self.entries.lock().iter().map(|(xid, entry)| (entry.txn, xid.clone(), entry.origin)).collect()
     }
 
     /// Claims a prepared transaction, so that only one caller decides it. It stays listed until it is decided, because a new segment needs its
@@ -151,7 +165,7 @@ impl Drop for Claim<'_> {
 /// keeps everybody waiting, and leaves no room in its segment.
 const LOCKS_BYTES: usize = 256 << 10;
 /// What a record has beside its locks, at most.
-const BESIDE_LOCKS_BYTES: usize = XID_BYTES_MAX + 32;
+const BESIDE_LOCKS_BYTES: usize = XID_BYTES_MAX + 48;
 
 fn stored(locks: &[HeldLock]) -> impl ExactSizeIterator<Item = PreparedLock<'_>> {
     locks.iter().map(|lock| PreparedLock {
@@ -168,7 +182,7 @@ fn bytes_of(lock: &HeldLock) -> usize {
 }
 
 /// The records by which a transaction that holds `locks` is prepared, that of the prepare last.
-fn records(log: &Log, txn: TxnId, xid: &[u8], locks: &[HeldLock]) -> impl Iterator<Item = Vec<u8>> {
+fn records(log: &Log, txn: TxnId, xid: &[u8], origin: Origin, locks: &[HeldLock]) -> impl Iterator<Item = Vec<u8>> {
     let bytes_max = LOCKS_BYTES.min(log.shared_record_bytes_max().saturating_sub(BESIDE_LOCKS_BYTES));
     let mut rest = Some(locks);
     std::iter::from_fn(move || {
@@ -180,15 +194,35 @@ fn records(log: &Log, txn: TxnId, xid: &[u8], locks: &[HeldLock]) -> impl Iterat
             !is_first && bytes > bytes_max
         };
         let (now, later) = locks.split_at(locks.iter().position(is_too_much).unwrap_or(locks.len()));
-        let mut record = Vec::with_capacity(bytes + XID_BYTES_MAX);
+        let mut record = Vec::with_capacity(bytes + BESIDE_LOCKS_BYTES);
         if later.is_empty() {
-            encode_prepare(&mut record, txn, xid, stored(now));
+            encode_prepare(&mut record, txn, xid, Some(origin), stored(now));
         } else {
             encode_locks(&mut record, txn, stored(now));
             rest = Some(later);
         }
         Some(record)
     })
+}
+
+/// The stored number of an isolation level.
+fn number_of(isolation: Isolation) -> u8 {
+    match isolation {
+        Isolation::ReadUncommitted => 0,
+        Isolation::ReadCommitted => 1,
+        Isolation::RepeatableRead => 2,
+        Isolation::Serializable => 3,
+    }
+}
+
+/// The isolation level of a stored number; there is no other one.
+fn isolation_of(number: u8) -> Isolation {
+    match number {
+        0 => Isolation::ReadUncommitted,
+        1 => Isolation::ReadCommitted,
+        2 => Isolation::RepeatableRead,
+        _ => Isolation::Serializable,
+    }
 }
 
 /// A lock of a prepare record, as the lock table takes it.
@@ -227,6 +261,17 @@ const LOOK_TIME_MAX: Duration = Duration::from_millis(500);
 const ROWS_BETWEEN_CLOCKS: u64 = 64;
 
 impl TxnCore {
+    /// What its prepare record is to tell of it.
+    pub(super) fn origin(&self) -> Origin {
+        let clock = &self.engine.clock;
+        let age_ms = clock.micros().saturating_sub(self.began_micros) / 1000;
+        Origin {
+            began_ms: clock.wall_ms().saturating_sub(age_ms),
+            isolation: number_of(self.options.isolation),
+            messages: self.messages(),
+        }
+    }
+
     /// Gives back the locks of keys that the transaction has not written.
     pub(crate) fn release_unwritten(&self) -> Result<()> {
         let mut state = self.active()?;
@@ -313,7 +358,13 @@ impl Left {
 
 impl Engine {
     /// Prepares; returns the end of the record, which must become durable before the caller hears of it.
-    pub(crate) fn prepare(&self, writer: &Writer, xid: &[u8], catalog: &mut CatalogChanges) -> Result<Lsn> {
+    pub(crate) fn prepare(
+        &self,
+        writer: &Writer,
+        xid: &[u8],
+        origin: Origin,
+        catalog: &mut CatalogChanges,
+    ) -> Result<Lsn> {
         if xid.is_empty() || xid.len() > XID_BYTES_MAX {
             return Err(Error::invalid(format!(
                 "external id out of range, bytes={} bytes_max={XID_BYTES_MAX}",
@@ -323,7 +374,7 @@ impl Engine {
         let log = self.log()?;
         let locks = self.locks.export(writer.txn);
         let bytes = locks.iter().map(bytes_of).sum();
-        let mut records: Vec<_> = records(log, writer.txn, xid, &locks).collect();
+        let mut records: Vec<_> = records(log, writer.txn, xid, origin, &locks).collect();
         let last = records.pop().unwrap_or_default();
         let switching = (!records.is_empty()).then(|| self.switching.lock());
         if switching.is_some() {
@@ -347,7 +398,7 @@ impl Engine {
         self.counters.here().log_records.add(1 + records.len() as u64);
         self.counters.here().log_bytes.add((records.iter().map(Vec::len).sum::<usize>() + last.len()) as u64);
         let catalog = Some(std::mem::take(catalog));
-        entries.insert(xid.to_vec(), Entry { txn: writer.txn, catalog, deciding: false, bytes });
+        entries.insert(xid.to_vec(), Entry { txn: writer.txn, origin, catalog, deciding: false, bytes });
         Ok(end)
     }
 
@@ -389,7 +440,10 @@ impl Engine {
     pub(crate) fn prepared_records(&self) -> Result<HashMap<TxnId, Vec<Vec<u8>>>> {
         let log = self.log()?;
         let undecided = self.prepared.undecided().into_iter();
-        Ok(undecided.map(|(txn, xid)| (txn, records(log, txn, &xid, &self.locks.export(txn)).collect())).collect())
+        let made = |(txn, xid, origin): (_, Vec<u8>, _)| {
+            (txn, records(log, txn, &xid, origin, &self.locks.export(txn)).collect())
+        };
+        Ok(undecided.map(made).collect())
     }
 
     /// Whether the records of all undecided transactions are so many that writers should not wait for them, and the disk is not full.
@@ -407,10 +461,10 @@ impl Engine {
         let _switching = self.switching.lock();
         // Others may have done it.
         let undecided = if self.tree.holds_memtables() { self.prepared.undecided() } else { Vec::new() };
-        for (txn, xid) in undecided {
+        for (txn, xid, origin) in undecided {
             let locks = self.locks.export(txn);
             let is_undecided = |_: &Vec<u8>| self.prepared.is_undecided(&xid, txn);
-            for record in records(log, txn, &xid, &locks).take_while(is_undecided) {
+            for record in records(log, txn, &xid, origin, &locks).take_while(is_undecided) {
                 let bytes = self.log_beside_writers(log, &record)?;
                 self.note_repeated_bytes(bytes);
             }
@@ -436,7 +490,10 @@ impl Engine {
         for (xid, entry) in self.prepared.entries.lock().iter() {
             self.logged(match made.get(&entry.txn) {
                 Some(records) => append(records),
-                None => append(&records(log, entry.txn, xid, &self.locks.export(entry.txn)).collect::<Vec<_>>()),
+                None => {
+                    let locks = self.locks.export(entry.txn);
+                    append(&records(log, entry.txn, xid, entry.origin, &locks).collect::<Vec<_>>())
+                }
             })?;
         }
         Ok(())
@@ -474,6 +531,22 @@ impl Engine {
             .iter()
             .map(|(xid, entry)| PreparedInfo { xid: xid.clone(), txn: entry.txn, recovered: entry.catalog.is_none() })
             .collect();
+        list.sort_by_key(|info| info.txn);
+        list
+    }
+
+    /// The same, as open ones are shown.
+    pub(crate) fn prepared_transactions(&self) -> Vec<TransactionInfo> {
+        let now = self.clock.wall_ms();
+        let shown = |Entry { txn, origin, .. }: &Entry| TransactionInfo {
+            id: 0,
+            txn: Some(*txn),
+            isolation: isolation_of(origin.isolation),
+            age_ms: now.saturating_sub(origin.began_ms),
+            messages: origin.messages,
+            prepared: true,
+        };
+        let mut list: Vec<_> = self.prepared.entries.lock().values().map(shown).collect();
         list.sort_by_key(|info| info.txn);
         list
     }

@@ -29,6 +29,7 @@ use super::events::{EventLog, LogLevel};
 use super::graft::Grafts;
 use super::leftovers::{Holders, Leftovers};
 use super::options::{Options, check_directory};
+use super::prepared::{LoggedPrepare, PreparedTable, all_held};
 use super::replay::{Event, Reading};
 use super::report::{RecoveryPhase, RecoveryProgress, RecoveryReport};
 use super::sessions::Sessions;
@@ -302,9 +303,9 @@ impl Recovery<'_> {
             Some(Log::open(self.storage.clone(), &self.log_directory, log_options, tail)?)
         };
         let active = log.as_ref().map_or(self.report.log_end, |log| log.end_lsn().0);
-        let locks = self.replay(&statuses, events, active)?;
+        let logged = self.replay(&statuses, events, active)?;
         let grafts = Grafts::restore(&superblock.body);
-        let parts = Parts { env, root, statuses, sealed, log, active, next_tree, start, locks, grafts };
+        let parts = Parts { env, root, statuses, sealed, log, active, next_tree, start, logged, grafts };
         let engine = self.assemble(parts)?;
         if !self.options.read_only {
             // From here on space of other generations may be used again (S1).
@@ -408,32 +409,32 @@ impl Recovery<'_> {
         Ok((vec![reading], tail))
     }
 
-    /// Applies what the log says about transactions; returns the locks of prepared ones.
+    /// Applies what the log says about transactions; returns what it says of prepared ones.
     fn replay(
         &mut self,
         statuses: &StatusTable,
         mut events: Vec<(Lsn, Event)>,
         active: u64,
-    ) -> Result<HashMap<TxnId, Vec<HeldLock>>> {
+    ) -> Result<HashMap<TxnId, LoggedPrepare>> {
         events.sort_by_key(|(lsn, _)| *lsn);
-        // Some are in records of their own, before that of the prepare; those may be without one.
-        let (mut locks, mut early): (HashMap<TxnId, Vec<HeldLock>>, HashMap<TxnId, Vec<HeldLock>>) = Default::default();
+        // Some locks are in records of their own, before that of the prepare; those may be without one.
+        let (mut logged, mut early) = (HashMap::new(), HashMap::<TxnId, Vec<HeldLock>>::new());
         for (lsn, event) in events {
             let applied = match event {
                 Event::Seen(txn) => statuses.replay_seen(txn),
                 Event::Commit(txn, number) => {
                     self.report.committed += 1;
-                    locks.remove(&txn);
+                    logged.remove(&txn);
                     statuses.replay_commit(txn, number)
                 }
                 Event::Abort(txn) => {
-                    locks.remove(&txn);
+                    logged.remove(&txn);
                     statuses.replay_abort(txn)
                 }
                 Event::AbortSteps(txn, from, to) => statuses.replay_abort_steps(txn, from, to),
-                Event::Prepare(txn, xid, held) => {
+                Event::Prepare(txn, xid, origin, held) => {
                     let before = early.remove(&txn).unwrap_or_default();
-                    locks.insert(txn, super::prepared::all_held(before, held));
+                    logged.insert(txn, LoggedPrepare { origin, locks: all_held(before, held) });
                     statuses.replay_prepare(txn, &xid)
                 }
                 Event::Locks(txn, held) => {
@@ -445,7 +446,7 @@ impl Recovery<'_> {
             applied.map_err(|error| error.context(format!("replay, lsn={lsn}")))?;
         }
         self.report.aborted = statuses.finish_recovery(active).len() as u64;
-        Ok(locks)
+        Ok(logged)
     }
 
     fn tree_env(&self, store: &Arc<Store>, statuses: &Arc<StatusTable>, superblock: &Superblock) -> TreeEnv {
@@ -475,9 +476,8 @@ impl Recovery<'_> {
     }
 
     fn assemble(&mut self, parts: Parts) -> Result<Engine> {
-        let Parts { env, root, statuses, sealed, log, active, next_tree, start, locks, grafts } = parts;
-        let budget = self.budget.clone();
-        let chunk_pool = ChunkPool::new(&budget);
+        let Parts { env, root, statuses, sealed, log, active, next_tree, start, mut logged, grafts } = parts;
+        let (budget, chunk_pool) = (self.budget.clone(), ChunkPool::new(&self.budget));
         let (store, cache, run_counters) = (env.store.clone(), env.cache.clone(), env.run_counters.clone());
         let sessions = Arc::new(Sessions::default());
         let observer = self.wait_observer();
@@ -488,11 +488,11 @@ impl Recovery<'_> {
         let lock_table = LockTable::new(budget.clone(), self.clock.clone(), lock_options);
         let memtable = Arc::new(Memtable::new(active, &chunk_pool));
         let tree = Arc::new(BeTree::with_root(env, root, sealed.clone(), memtable));
-        let prepared = super::prepared::PreparedTable::default();
+        let prepared = PreparedTable::default();
         for undecided in statuses.prepared() {
-            let held = locks.get(&undecided.txn).map(Vec::as_slice).unwrap_or_default();
-            lock_table.import(undecided.txn, held)?;
-            prepared.recovered(&undecided, held);
+            let logged = logged.remove(&undecided.txn).unwrap_or_default();
+            lock_table.import(undecided.txn, &logged.locks)?;
+            prepared.recovered(&undecided, &logged, self.clock.wall_ms());
             self.report.prepared += 1;
         }
         lock_table.set_bytes_max(lock_bytes(self.options.memory_bytes));
@@ -568,7 +568,7 @@ struct Parts {
     active: u64,
     next_tree: u32,
     start: Lsn,
-    locks: HashMap<TxnId, Vec<HeldLock>>,
+    logged: HashMap<TxnId, LoggedPrepare>,
     grafts: Grafts,
 }
 

@@ -5,7 +5,7 @@ use super::prepared::held;
 use crate::base::codec::Decoder;
 use crate::base::{CommitNumber, Lsn, Result, TxnId, key};
 use crate::format::blob::BlobRef;
-use crate::format::record::{Messages, Record};
+use crate::format::record::{Messages, Origin, Record};
 use crate::lock::HeldLock;
 use crate::memtable::SortedPart;
 use crate::store::Store;
@@ -17,7 +17,7 @@ pub(crate) enum Event {
     Commit(TxnId, CommitNumber),
     Abort(TxnId),
     AbortSteps(TxnId, u32, u32),
-    Prepare(TxnId, Vec<u8>, Vec<HeldLock>),
+    Prepare(TxnId, Vec<u8>, Option<Origin>, Vec<HeldLock>),
     /// Locks of a prepare record that follows.
     Locks(TxnId, Vec<HeldLock>),
 }
@@ -75,9 +75,9 @@ impl Reading {
             Record::Commit { txn, number } => self.events.push((lsn, Event::Commit(txn, number))),
             Record::Abort { txn } => self.events.push((lsn, Event::Abort(txn))),
             Record::AbortSteps { txn, from, to } => self.events.push((lsn, Event::AbortSteps(txn, from, to))),
-            Record::Prepare { txn, external_id, locks } => {
+            Record::Prepare { txn, external_id, origin, locks } => {
                 let locks = locks.map(|lock| held(&lock)).collect();
-                self.events.push((lsn, Event::Prepare(txn, external_id.to_vec(), locks)));
+                self.events.push((lsn, Event::Prepare(txn, external_id.to_vec(), origin, locks)));
             }
             Record::Locks { txn, locks } => {
                 self.events.push((lsn, Event::Locks(txn, locks.map(|lock| held(&lock)).collect())));

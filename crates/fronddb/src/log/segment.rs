@@ -14,7 +14,7 @@
 //! | at | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | `FRONDLOG` |
-//! | 8 | 4 | format version, 3; before locks could have records of their own 2, before records could be turned 1, which are read |
+//! | 8 | 4 | format version, 4; 1 to 3 are read: before records could be turned, before records of locks, before origins |
 //! | 12 | 4 | checksum of the 512 bytes with this field zero |
 //! | 16 | 16 | id of the database |
 //! | 32 | 8 | number of the segment; 0 in one that was prepared and never begun |
@@ -40,7 +40,7 @@ pub(super) const HEADER_BYTES: u64 = 4096;
 const CHECKED_BYTES: usize = 512;
 const MAGIC: [u8; 8] = *b"FRONDLOG";
 /// Newest format that this version reads and the one that it writes.
-pub const LOG_FORMAT: u32 = 3;
+pub const LOG_FORMAT: u32 = 4;
 const EXTENSION: &str = ".log";
 
 /// Bytes of zeros written at a time where space cannot be reserved otherwise.

@@ -7,7 +7,7 @@ use shuttle::thread;
 
 use super::{below, explore};
 use crate::base::{ErrorKind, TxnId};
-use crate::db::prepared::PreparedTable;
+use crate::db::prepared::{LoggedPrepare, PreparedTable};
 use crate::txn::Prepared;
 
 const XID: &[u8] = b"x";
@@ -18,7 +18,7 @@ const XID: &[u8] = b"x";
 fn no_such_transaction_is_said_of_one_that_is_decided() {
     explore(1, || {
         let table = Arc::new(PreparedTable::default());
-        table.recovered(&Prepared { txn: TxnId(7), xid: XID.to_vec() }, &[]);
+        table.recovered(&Prepared { txn: TxnId(7), xid: XID.to_vec() }, &LoggedPrepare::default(), 0);
         // Not a lock or atomic at which others go on.
         let decided = Arc::new(AtomicBool::new(false));
         let decide = |table: &PreparedTable, decided: &AtomicBool| match table.claim(XID) {

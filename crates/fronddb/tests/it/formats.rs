@@ -6,10 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fronddb::base::checksum;
+use fronddb::base::clock::Clock;
 use fronddb::format::superblock::FORMAT_VERSION;
 use fronddb::io::{CrashMode, MemoryStorage, OpenMode, Storage};
 use fronddb::log::LOG_FORMAT;
-use fronddb::{Codec, CursorOptions, Database, Durability, Op, Overflow, Program, TreeOptions, TxnOptions, WriteBatch};
+use fronddb::{
+    Codec, CursorOptions, Database, Durability, Isolation, Op, Overflow, Program, TreeOptions, TxnOptions, WriteBatch,
+};
 
 use crate::support::{DIRECTORY, begin, collect, open, options};
 
@@ -50,6 +53,13 @@ fn rows(db: &Database) -> String {
     out
 }
 
+/// Isolation level, age in milliseconds and messages of each prepared transaction, in the order of their ids.
+fn prepared(db: &Database) -> Vec<(Isolation, u64, u64)> {
+    let mut list = db.transactions().unwrap();
+    list.retain(|info| info.prepared);
+    list.into_iter().map(|info| (info.isolation, info.age_ms, info.messages)).collect()
+}
+
 fn load(dir: &Path, storage: &MemoryStorage, into: &Path) {
     storage.create_dir_all(into).unwrap();
     for entry in fs::read_dir(dir).unwrap() {
@@ -75,9 +85,22 @@ fn every_released_format_opens_and_goes_on() {
         let expected = fs::read_to_string(dir.join(ROWS_FILE)).unwrap();
         let storage = MemoryStorage::new();
         load(&dir, &storage, Path::new(DIRECTORY));
-        let db = open(&storage);
+        // The clock of who wrote it stood at 8 s.
+        let clock = Clock::manual();
+        clock.advance_micros(8_000_000);
+        let db = Database::open(DIRECTORY, options(&storage).clock(Some(clock.clone()))).unwrap();
         assert_eq!(rows(&db), expected, "{}", dir.display());
         db.check(&mut |finding| panic!("{}: {finding:?}", dir.display()), None).unwrap();
+
+        // What was not kept of prepared transactions then is as if they had begun now, from now on also after restarts.
+        clock.advance_micros(5_000_000);
+        let is_kept = dir.file_name().is_some_and(|name| name.to_str() == Some(&fixture_name()));
+        let mut shown = vec![(Isolation::ReadCommitted, 11_000, 1), (Isolation::RepeatableRead, 8_000, 400)];
+        shown.truncate(db.prepared().unwrap().len());
+        if !is_kept {
+            shown.fill((Isolation::RepeatableRead, 5_000, 0));
+        }
+        assert_eq!(prepared(&db), shown, "{}", dir.display());
 
         // It can be written, compacted and opened again.
         db.commit_prepared(b"waits").unwrap();
@@ -88,21 +111,22 @@ fn every_released_format_opens_and_goes_on() {
         let after = rows(&db);
         assert!(after.contains("later new\n") && !after.contains("\nprepared waits"), "{after}");
         db.close().unwrap();
-        let db = open(&storage);
+        let db = Database::open(DIRECTORY, options(&storage).clock(Some(clock))).unwrap();
         assert_eq!(rows(&db), after, "{}", dir.display());
+        assert_eq!(prepared(&db), shown[1..], "{}", dir.display());
         db.check(&mut |finding| panic!("{}: {finding:?}", dir.display()), None).unwrap();
         names.push(dir.file_name().unwrap().to_str().unwrap().to_owned());
     }
     names.sort();
     assert_eq!(
         names,
-        ["v1", "v2", "v2-log2", &fixture_name()],
+        ["v1", "v2", "v2-log2", "v2-log3", &fixture_name()],
         "one fixture for each version of the superblock or the log"
     );
 }
 
 /// A database with something of every kind, in runs, in level 0, and only in the log.
-fn write_all(db: &Database) {
+fn write_all(db: &Database, clock: &Clock) {
     let none = TxnOptions { durability: Durability::None, ..TxnOptions::default() };
     let plain = TreeOptions { codec: Some(Codec::None), metadata: b"owner's \0bytes".to_vec() };
     let (numbers, texts) = (
@@ -135,7 +159,9 @@ fn write_all(db: &Database) {
     txn.put(&numbers, b"undone", b"").unwrap();
     txn.rollback_to(mark).unwrap();
     txn.commit().unwrap();
-    let waits = begin(db);
+    clock.advance_micros(2_000_000);
+    let waits = db.begin(TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() }).unwrap();
+    clock.advance_micros(3_000_000);
     waits.put(&odd, b"waits", b"prepared").unwrap();
     waits.prepare(b"waits").unwrap();
     let undone = begin(db);
@@ -157,6 +183,7 @@ fn write_all(db: &Database) {
     for row in 0u32..400 {
         many.put(&odd, &[&row.to_be_bytes()[..], &[b'k'; 1_000]].concat(), b"").unwrap();
     }
+    clock.advance_micros(3_000_000);
     many.prepare(b"many").unwrap();
 }
 
@@ -164,8 +191,9 @@ fn write_all(db: &Database) {
 #[ignore = "writes tests/fixtures for the present version"]
 fn write_the_fixture() {
     let storage = MemoryStorage::new();
-    let db = Database::open(DIRECTORY, options(&storage)).unwrap();
-    write_all(&db);
+    let clock = Clock::manual();
+    let db = Database::open(DIRECTORY, options(&storage).clock(Some(clock.clone()))).unwrap();
+    write_all(&db, &clock);
     let unfinished = begin(&db);
     unfinished.put(&db.open_tree("numbers").unwrap(), b"unfinished", b"").unwrap();
     db.sync_log().unwrap();

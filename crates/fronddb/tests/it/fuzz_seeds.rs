@@ -18,7 +18,7 @@ use fronddb::format::block::{self, BlockKind, EntryBlockBuilder, Held, IndexBuil
 use fronddb::format::filter;
 use fronddb::format::node::{NodeImage, SlotImage, TargetImage, Totals};
 use fronddb::format::record::turned::Turner;
-use fronddb::format::record::{MessageBatch, PreparedLock, Record, encode_locks, encode_prepare};
+use fronddb::format::record::{MessageBatch, Origin, PreparedLock, Record, encode_locks, encode_prepare};
 use fronddb::format::{Kind, Message, RangeDelete, RunMeta, Stamp, Superblock, SuperblockBody};
 use fronddb::io::{MemoryStorage, OpenMode, Storage};
 use fronddb::log::{Log, LogOptions};
@@ -359,7 +359,11 @@ fn records(seeds: &mut Vec<Seed>) {
     let mut more = Vec::new();
     encode_locks(&mut more, txn, locks.into_iter());
     seeds.push(("record", "locks", more));
-    encode_prepare(&mut raw, txn, b"external id", locks.into_iter());
+    encode_prepare(&mut raw, txn, b"external id", None, locks.into_iter());
+    seeds.push(("record", "prepare_without_origin", raw));
+    let origin = Origin { began_ms: 1_790_000_000_000, isolation: 1, messages: 300 };
+    let mut raw = Vec::new();
+    encode_prepare(&mut raw, txn, b"external id", Some(origin), locks.into_iter());
     seeds.push(("record", "prepare", raw));
 }
 

@@ -4,6 +4,7 @@ use std::ops::Bound;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use fronddb::base::clock::Clock;
 use fronddb::io::{CrashMode, FaultPlan, FaultStorage, MemoryStorage};
 use fronddb::{
     BulkOptions, CursorOptions, Database, Durability, ErrorKind, Isolation, LockMode, Locked, Op, Program, Result,
@@ -624,6 +625,76 @@ fn prepared_transactions_keep_their_locks_over_restarts_and_checkpoints() {
     assert_eq!(db.get(&tree, &[1]).unwrap().as_deref(), Some(&b"prepared"[..]));
     assert_eq!(db.get(&tree, &[2]).unwrap(), None);
     assert!(db.locks().unwrap().is_empty());
+}
+
+#[test]
+fn a_prepared_transaction_keeps_its_age_its_isolation_level_and_its_messages() {
+    let (storage, clock) = (MemoryStorage::new(), Clock::manual());
+    let with = |clock: &Clock| Database::open(DIRECTORY, options(&storage).clock(Some(clock.clone()))).unwrap();
+    let shown = |db: &Database| {
+        let told = |info: fronddb::TransactionInfo| {
+            assert_eq!((info.id, info.prepared), (0, true));
+            (info.isolation, info.age_ms, info.messages)
+        };
+        db.transactions().unwrap().into_iter().map(told).collect::<Vec<_>>()
+    };
+    let mut db = with(&clock);
+    let tree = db.create_tree("t", &TreeOptions::default()).unwrap();
+    clock.advance_micros(2_000_000);
+    let mut expected = Vec::new();
+    use Isolation::{ReadCommitted, ReadUncommitted, RepeatableRead, Serializable};
+    for (number, isolation) in [ReadUncommitted, ReadCommitted, RepeatableRead, Serializable].into_iter().enumerate() {
+        let txn = at(&db, isolation);
+        for row in 0..number as u8 {
+            txn.put(&tree, &[number as u8, row], b"prepared").unwrap();
+        }
+        txn.get_locked(&tree, &[number as u8], LockMode::Exclusive, Wait::Default).unwrap();
+        // Its age counts from where it began.
+        clock.advance_micros(1_000_000);
+        txn.prepare(&[number as u8]).unwrap();
+        expected.push((isolation, 1_000 * (4 - number as u64), number as u64));
+    }
+    // One of many locks, of which most are in records before the one that tells of it.
+    let many = at(&db, ReadCommitted);
+    for row in 0..400u32 {
+        many.put(&tree, &[&row.to_be_bytes()[..], &[b'k'; 1_000]].concat(), b"").unwrap();
+    }
+    many.prepare(b"many").unwrap();
+    expected.push((ReadCommitted, 0, 400));
+    assert_eq!(shown(&db), expected);
+    let older = |expected: &mut Vec<(Isolation, u64, u64)>, clock: &Clock| {
+        clock.advance_micros(60_000_000);
+        expected.iter_mut().for_each(|entry| entry.1 += 60_000);
+    };
+
+    // A crash, and another one of the database that has come out of it.
+    for _ in 0..2 {
+        older(&mut expected, &clock);
+        drop(db);
+        db = with(&clock);
+        assert_eq!(shown(&db), expected, "after a crash");
+    }
+    // A checkpoint writes the records again, and what was before them goes.
+    for _ in 0..3 {
+        older(&mut expected, &clock);
+        db.checkpoint().unwrap();
+        while db.step_background().unwrap() {}
+        assert_eq!(shown(&db), expected, "after a checkpoint");
+        db.close().unwrap();
+        db = with(&clock);
+        assert_eq!(shown(&db), expected, "after a clean restart");
+    }
+    // The clock was set back before they began.
+    db.close().unwrap();
+    db = with(&Clock::manual());
+    assert!(shown(&db).iter().all(|entry| entry.1 == 0));
+    db.close().unwrap();
+    db = with(&clock);
+    assert_eq!(shown(&db), expected);
+    for number in 0..4u8 {
+        db.commit_prepared(&[number]).unwrap();
+    }
+    assert_eq!(shown(&db), expected[4..]);
 }
 
 #[test]

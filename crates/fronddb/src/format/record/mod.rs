@@ -25,8 +25,12 @@
 //! | 4 | commit with messages | txn, step, commit number, messages to the end |
 //! | 5 | abort | txn |
 //! | 6 | abort steps | txn, from, to (both included) |
-//! | 7 | prepare | txn, external id (string), number of locks, locks |
+//! | 7 | prepare, before log format 4 | txn, external id (string), number of locks, locks |
 //! | 8 | locks | txn, number of locks, locks: those that a prepare record which follows lacks, because they are many |
+//! | 9 | prepare | txn, external id (string), origin, number of locks, locks |
+//!
+//! An origin: when the transaction began (milliseconds since 1970 began), isolation level (u8: 0 read uncommitted, 1 read committed,
+//! 2 repeatable read, 3 serializable), messages that it had written.
 //!
 //! A lock: tree, flags (1 exclusive, 2 range), key (string), for a range also its end (string, empty: none).
 //!
@@ -58,6 +62,9 @@ const ABORT: u8 = 5;
 const ABORT_STEPS: u8 = 6;
 const PREPARE: u8 = 7;
 const LOCKS: u8 = 8;
+const PREPARE_WITH_ORIGIN: u8 = 9;
+
+const ISOLATION_MAX: u8 = 3;
 
 const LOCK_EXCLUSIVE: u8 = 1;
 const LOCK_RANGE: u8 = 2;
@@ -116,6 +123,8 @@ pub enum Record<'a> {
         txn: TxnId,
         /// The name that a transaction coordinator gave it.
         external_id: &'a [u8],
+        /// `None` in a record of before log format 4.
+        origin: Option<Origin>,
         /// What it has locked; with the records of locks before it, as far as they follow the transaction's last prepare record.
         locks: PreparedLocks<'a>,
     },
@@ -126,6 +135,17 @@ pub enum Record<'a> {
         /// What it has locked.
         locks: PreparedLocks<'a>,
     },
+}
+
+/// What is kept of a prepared transaction's life before it was prepared, for who looks at it and finds no session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// When it began: milliseconds since 1970 began, by the wall clock.
+    pub began_ms: u64,
+    /// Its isolation level by number (see the header), 3 at most.
+    pub isolation: u8,
+    /// Messages that it had written.
+    pub messages: u64,
 }
 
 /// A lock that a prepared transaction holds.
@@ -196,7 +216,9 @@ impl<'a> Record<'a> {
                 put_varint(out, u64::from(*from));
                 put_varint(out, u64::from(*to));
             }
-            Record::Prepare { txn, external_id, locks } => encode_prepare(out, *txn, external_id, locks.clone()),
+            Record::Prepare { txn, external_id, origin, locks } => {
+                encode_prepare(out, *txn, external_id, *origin, locks.clone());
+            }
             Record::Locks { txn, locks } => encode_locks(out, *txn, locks.clone()),
         }
     }
@@ -228,16 +250,22 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Appends a [`Record::Prepare`] to `out`.
+/// Appends a [`Record::Prepare`] to `out`; without an origin that of before log format 4.
 pub fn encode_prepare<'l>(
     out: &mut Vec<u8>,
     txn: TxnId,
     external_id: &[u8],
+    origin: Option<Origin>,
     locks: impl ExactSizeIterator<Item = PreparedLock<'l>>,
 ) {
-    out.push(PREPARE);
+    out.push(if origin.is_some() { PREPARE_WITH_ORIGIN } else { PREPARE });
     put_varint(out, txn.0);
     put_bytes(out, external_id);
+    if let Some(origin) = origin {
+        put_varint(out, origin.began_ms);
+        out.push(origin.isolation);
+        put_varint(out, origin.messages);
+    }
     put_locks(out, locks);
 }
 
@@ -292,15 +320,25 @@ fn decode<'a>(lsn: Lsn, bytes: &'a [u8]) -> Result<Record<'a>> {
             }
             Record::AbortSteps { txn, from, to }
         }
-        PREPARE => {
+        PREPARE | PREPARE_WITH_ORIGIN => {
             let external_id = decoder.bytes()?;
-            Record::Prepare { txn, external_id, locks: decode_locks(&mut decoder)? }
+            let has_origin = number == PREPARE_WITH_ORIGIN;
+            let origin = if has_origin { Some(decode_origin(&mut decoder)?) } else { None };
+            Record::Prepare { txn, external_id, origin, locks: decode_locks(&mut decoder)? }
         }
         LOCKS => Record::Locks { txn, locks: decode_locks(&mut decoder)? },
         _ => return Err(Error::corruption(format!("unknown record, number={number}"))),
     };
     decoder.finish()?;
     Ok(record)
+}
+
+fn decode_origin(decoder: &mut Decoder<'_>) -> Result<Origin> {
+    let origin = Origin { began_ms: decoder.varint()?, isolation: decoder.u8()?, messages: decoder.varint()? };
+    if origin.isolation > ISOLATION_MAX {
+        return Err(Error::corruption(format!("unknown isolation level, number={}", origin.isolation)));
+    }
+    Ok(origin)
 }
 
 fn decode_locks<'a>(decoder: &mut Decoder<'a>) -> Result<PreparedLocks<'a>> {

@@ -50,6 +50,14 @@ fn lock() -> impl Strategy<Value = (u32, bool, Vec<u8>, Option<Vec<u8>>)> {
     (any::<u32>(), any::<bool>(), any::<Vec<u8>>(), any::<Option<Vec<u8>>>())
 }
 
+fn origin() -> impl Strategy<Value = Origin> {
+    (any::<u64>(), 0..=ISOLATION_MAX, any::<u64>()).prop_map(|(began_ms, isolation, messages)| Origin {
+        began_ms,
+        isolation,
+        messages,
+    })
+}
+
 proptest! {
     #[test]
     fn messages_are_read_back_as_written(list in prop::collection::vec(owned(), 0..200), number: u64) {
@@ -92,16 +100,28 @@ proptest! {
     }
 
     #[test]
-    fn locks_of_prepared_transactions_are_read_back(external_id: Vec<u8>, list in prop::collection::vec(lock(), 0..20)) {
+    fn prepared_transactions_are_read_back(
+        external_id: Vec<u8>,
+        origin in prop::option::of(origin()),
+        list in prop::collection::vec(lock(), 0..20),
+    ) {
         let locks: Vec<_> = list
             .iter()
             .map(|(tree, exclusive, key, end)| PreparedLock { tree: TreeId(*tree), exclusive: *exclusive, key, end: end.as_deref() })
             .collect();
         let mut bytes = Vec::new();
-        encode_prepare(&mut bytes, TxnId(4), &external_id, locks.iter().copied());
-        let Record::Prepare { external_id: read, locks: again, .. } = Record::decode(Lsn(1), &bytes)? else { panic!("kind") };
-        prop_assert_eq!(read, &external_id[..]);
+        encode_prepare(&mut bytes, TxnId(4), &external_id, origin, locks.iter().copied());
+        let record = Record::decode(Lsn(1), &bytes)?;
+        let mut copied = Vec::new();
+        record.encode(&mut copied);
+        prop_assert_eq!(&copied, &bytes);
+        prop_assert_eq!(record.txn(), TxnId(4));
+        let Record::Prepare { external_id: read, origin: from, locks: again, .. } = record else { panic!("kind") };
+        prop_assert_eq!((read, from), (&external_id[..], origin));
         prop_assert_eq!(again.collect::<Vec<_>>(), &locks[..]);
+        prop_assert!(Record::decode(Lsn(1), &bytes[..bytes.len() - 1]).is_err());
+        bytes.push(0);
+        prop_assert!(Record::decode(Lsn(1), &bytes).is_err());
         bytes.clear();
         encode_locks(&mut bytes, TxnId(4), locks.iter().copied());
         let record = Record::decode(Lsn(1), &bytes)?;
@@ -120,6 +140,28 @@ proptest! {
             prop_assert!(matches!(messages.next(), Ok(None)), "nothing follows an error");
         }
     }
+}
+
+#[test]
+fn a_prepare_record_has_an_origin_from_log_format_4_on() {
+    let lock = [1, 5, 1, 1, b'k'];
+    let without = [&[7, 4, 1, b'x'][..], &lock].concat();
+    let with = [&[9, 4, 1, b'x', 0xac, 2, 3, 6][..], &lock].concat();
+    let origin = Origin { began_ms: 300, isolation: 3, messages: 6 };
+    for (bytes, expected) in [(without, None), (with.clone(), Some(origin))] {
+        let Ok(Record::Prepare { txn, external_id, origin, locks }) = Record::decode(Lsn(1), &bytes) else {
+            panic!("kind")
+        };
+        assert_eq!((txn, external_id, origin), (TxnId(4), &b"x"[..], expected));
+        let lock = PreparedLock { tree: TreeId(5), exclusive: true, key: b"k", end: None };
+        assert_eq!(locks.clone().collect::<Vec<_>>(), [lock]);
+        let mut written = Vec::new();
+        encode_prepare(&mut written, txn, external_id, origin, locks);
+        assert_eq!(written, bytes);
+    }
+    let mut unknown = with;
+    unknown[6] = ISOLATION_MAX + 1;
+    assert!(Record::decode(Lsn(1), &unknown).is_err(), "an isolation level that there is not");
 }
 
 #[test]
