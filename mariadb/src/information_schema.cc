@@ -37,8 +37,11 @@ public:
   void text_or_null(const std::string &value) { value.empty() ? null() : text(value); }
   void time_before_now(uint64_t milliseconds)
   {
+    /* Of the clock not only the seconds, or what began at one moment would be shown at two. */
+    my_hrtime_t then= my_hrtime();
+    then.val-= std::min<ulonglong>(then.val, milliseconds * 1000);
     MYSQL_TIME time;
-    thd->variables.time_zone->gmt_sec_to_TIME(&time, my_time(0) - static_cast<my_time_t>(milliseconds / 1000));
+    thd->variables.time_zone->gmt_sec_to_TIME(&time, hrtime_to_my_time(then));
     take()->store_time(&time);
   }
   /* True on an error. */
