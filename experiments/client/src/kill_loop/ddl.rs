@@ -106,7 +106,13 @@ impl Definer {
                     }
                     _ => table.columns.push(column.clone()),
                 }
-                format!("ALTER TABLE {name} ADD COLUMN {column} INT DEFAULT 5{place}")
+                let index = format!("by_{column}");
+                let with_index =
+                    if self.random.chance(50) { format!(", ADD INDEX {index} ({column})") } else { String::new() };
+                if !with_index.is_empty() {
+                    table.indexes.insert(index);
+                }
+                format!("ALTER TABLE {name} ADD COLUMN {column} INT DEFAULT 5{place}{with_index}")
             }
             6 => {
                 let Some(at) = table.columns.iter().position(|column| column.starts_with('c')) else {

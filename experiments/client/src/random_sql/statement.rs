@@ -193,7 +193,7 @@ fn locking(random: &mut Random, table: &Table) -> String {
 
 fn ddl(random: &mut Random, table: &Table) -> String {
     let name = &table.name;
-    match random.below(9) {
+    match random.below(11) {
         0 => format!("TRUNCATE TABLE {name}"),
         1 | 2 => format!("ALTER TABLE {name} ADD INDEX extra{} ({})", random.below(3), table.new_index(random)),
         3 => format!("ALTER TABLE {name} DROP INDEX extra{}", random.below(3)),
@@ -201,6 +201,13 @@ fn ddl(random: &mut Random, table: &Table) -> String {
         5 if !table.indexes.is_empty() => format!("ALTER TABLE {name} DROP INDEX {}", random.pick(&table.indexes)),
         6 => format!("ALTER TABLE {name} FORCE"),
         7 => format!("SELECT COUNT(*) FROM {name}"),
+        8 => {
+            let (number, columns) = (random.below(3), table.new_index(random));
+            format!(
+                "ALTER TABLE {name} ADD COLUMN added INT DEFAULT 3 INVISIBLE, ADD INDEX extra{number} ({columns}, added)"
+            )
+        }
+        9 => format!("ALTER TABLE {name} DROP COLUMN added"),
         _ => format!("ALTER TABLE {name} ADD UNIQUE INDEX extra{} ({})", random.below(3), table.new_index(random)),
     }
 }
