@@ -259,13 +259,8 @@ Judgement judge_indexes(const TABLE *table, const TABLE *altered, const Alter_ma
       return copy("a unique index over long columns needs a computed one");
     for (uint part= 0; part < key.user_defined_key_parts; part++) {
       uint column= key.key_part[part].fieldnr - 1;
-      int was= map.column_was[column];
-      if (was < 0)
-        return copy("an index on a column that is added with it");
       if (!altered->field[column]->stored_in_db() && (flags & (ALTER_VIRTUAL_GCOL_EXPR | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE)))
         return copy("an index on a virtual column whose values may change");
-      if (!same_storage(make_column(table, was), make_column(altered, column)))
-        return copy(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
     }
   }
   /* An expression may have changed, and what indexes and stored columns hold of it. */
@@ -380,6 +375,20 @@ private:
   KEY key;
   std::vector<KEY_PART_INFO> parts;
 };
+
+/* Whether a new index has a column that comes with it, or is stored otherwise from now on. */
+bool builds_on_new_columns(const TABLE *table, const TABLE *altered, const Alter_map &map)
+{
+  auto is_new= [&](uint column) {
+    const int was= map.column_was[column];
+    return was < 0 || !same_storage(make_column(table, was), make_column(altered, column));
+  };
+  for (uint key= 0; key < altered->s->keys; key++)
+    for (uint column= 0; map.key_was[key] < 0 && column < altered->s->fields; column++)
+      if (has_column(altered->key_info[key], column) && is_new(column))
+        return true;
+  return false;
+}
 
 bool is_clustering(const KEY &key)
 {
@@ -603,6 +612,26 @@ enum_alter_inplace_result ha_frond::check_if_supported_inplace_alter(TABLE *alte
   return judgement.result;
 }
 
+int ha_frond::read_as_altered(TABLE *altered, Alter *alter)
+{
+  alter->build->note_rows_of(table);
+  alter->altered_rows= std::make_unique<Alter::Altered_rows>();
+  Alter::Altered_rows &as= *alter->altered_rows;
+  const bool has_primary= altered->s->primary_key != MAX_KEY;
+  if (int error= has_primary ? as.primary.init(altered, &altered->key_info[altered->s->primary_key]) : 0)
+    return error;
+  std::vector<uint32_t> dropped;
+  Table_definition next= alter_definition(share->definition, table, altered, *alter, &dropped);
+  return as.rows.init(altered, next, has_primary ? &as.primary : nullptr);
+}
+
+Builder ha_frond::builder_of(TABLE *altered, const Alter &alter) const
+{
+  if (const Alter::Altered_rows *as= alter.altered_rows.get())
+    return {altered, &as->rows, altered->s->primary_key != MAX_KEY ? &as->primary : nullptr};
+  return {table, &rows, primary_codec()};
+}
+
 bool ha_frond::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
 {
   auto *alter= new (ha_thd()->mem_root) Alter(share);
@@ -615,13 +644,17 @@ bool ha_frond::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *i
   if (!(info->handler_flags & ADD_INDEX_FLAGS))
     return false;
   alter->build= std::make_unique<Index_build>(share);
+  const bool by_altered= builds_on_new_columns(table, altered, alter->map);
   uint32_t id= share->definition.next_index_id;
   int error= 0;
   for (uint i= 0; i < altered->s->keys && !error; i++)
     if (alter->map.key_was[i] < 0) {
       const KEY &key= altered->key_info[i];
-      error= alter->build->add(table, Present_key(key, alter->map).get(), i, is_clustering(key), id++);
+      error= by_altered ? alter->build->add(altered, &key, i, is_clustering(key), id++)
+                        : alter->build->add(table, Present_key(key, alter->map).get(), i, is_clustering(key), id++);
     }
+  if (!error && by_altered)
+    error= read_as_altered(altered, alter);
   if (!error) {
     frond_status status= in_ddl_transaction(ha_thd(), [&](frond_txn *txn) {
       frond_tree_options options;
@@ -645,9 +678,10 @@ bool ha_frond::report_build_failure(TABLE *altered, const Alter &alter, int erro
   } else if (error == HA_ERR_ABORTED_BY_USER) {
     my_error(ER_QUERY_INTERRUPTED, MYF(0));
   } else if (error == HA_ERR_FOUND_DUPP_KEY) {
-    restore_record(altered, s->default_values);
     KEY *key= &altered->key_info[alter.build->duplicate_key()];
-    for (uint part= 0; part < key->user_defined_key_parts; part++) {
+    if (!alter.altered_rows)
+      restore_record(altered, s->default_values);
+    for (uint part= 0; !alter.altered_rows && part < key->user_defined_key_parts; part++) {
       Field *to= altered->field[key->key_part[part].fieldnr - 1];
       Field *from= table->field[alter.map.column_was[to->field_index]];
       if (from->is_null()) {
@@ -667,12 +701,13 @@ bool ha_frond::report_build_failure(TABLE *altered, const Alter &alter, int erro
 /* A step of a build, which reads rows into record[0]; true, and the reason told, when it failed. */
 template <typename Step> bool ha_frond::run_build(TABLE *altered, const Alter &alter, Step step)
 {
-  MY_BITMAP *old_read= tmp_use_all_columns(table, &table->read_set);
-  MY_BITMAP *old_write= tmp_use_all_columns(table, &table->write_set);
+  TABLE *its= builder_of(altered, alter).table;
+  MY_BITMAP *old_read= tmp_use_all_columns(its, &its->read_set);
+  MY_BITMAP *old_write= tmp_use_all_columns(its, &its->write_set);
   int error= step(alter.build.get());
   bool failed= error && report_build_failure(altered, alter, error);
-  tmp_restore_column_map(&table->read_set, old_read);
-  tmp_restore_column_map(&table->write_set, old_write);
+  tmp_restore_column_map(&its->read_set, old_read);
+  tmp_restore_column_map(&its->write_set, old_write);
   return failed;
 }
 
@@ -681,8 +716,8 @@ bool ha_frond::inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
   Alter *alter= static_cast<Alter *>(info->handler_ctx);
   if (!alter || !alter->build)
     return false;
-  bool failed= run_build(altered, *alter, [this](Index_build *build) {
-    return build->run(ha_thd(), table, rows, primary_codec(), stats.records);
+  bool failed= run_build(altered, *alter, [&](Index_build *build) {
+    return build->run(ha_thd(), builder_of(altered, *alter), stats.records);
   });
   /* Of the partitions that are built others have written to meanwhile: what is left to the end keeps everybody waiting. */
   for (const Alter *one= alter->before; one && !failed; one= one->before)

@@ -4,7 +4,7 @@
      instant   the definition is rewritten, no row is: dropping indexes; names, defaults, comments, options, codec; adding
                and dropping columns; order of columns; columns that become wider or may be NULL from now on. Rows keep the
                layout that they were written in (definition.h, D1).
-     no copy   the same, and indexes are added, online: index_build.h.
+     no copy   the same, and indexes are added, online, on columns too that are added or widened with them: index_build.h.
      copy      the rest, with a reason for the user where one was given.
 
    A1  what the engine has changes in one transaction, at commit: definition, codec, trees of dropped and of new indexes,
@@ -49,6 +49,12 @@ public:
   Alter_map map;
   std::vector<Column> columns; /* of the altered table; id 0 where the column is new and has_default says what rows have */
   std::unique_ptr<Index_build> build;
+  /* What reads the rows as the altered table has them, if the build does (B7). */
+  struct Altered_rows {
+    Key_codec primary;
+    Row_codec rows;
+  };
+  std::unique_ptr<Altered_rows> altered_rows;
 };
 
 /* False when the table's definitions cannot be matched. */

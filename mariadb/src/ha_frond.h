@@ -44,6 +44,7 @@
 
 namespace frond {
 class Alter;
+struct Builder;
 class Session;
 class Table_check;
 class Virtual_columns;
@@ -173,6 +174,8 @@ public:
 private:
   friend class frond::Table_check;
 
+  int read_as_altered(TABLE *altered, frond::Alter *alter);
+  frond::Builder builder_of(TABLE *altered, const frond::Alter &alter) const;
   bool report_build_failure(TABLE *altered, const frond::Alter &alter, int error);
   template <typename Step> bool run_build(TABLE *altered, const frond::Alter &alter, Step step);
   frond_status commit_alter(frond_txn *txn, const frond::Alter &alter, const TABLE *altered,

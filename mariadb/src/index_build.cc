@@ -218,7 +218,7 @@ uint64_t Index_build::touch(const TABLE *its_table, const Row_codec &its_rows, c
   return likely(pace.is_free()) ? 0 : pace.take_turn(my_interval_timer(), notes.size());
 }
 
-/* The row, for indexes on virtual columns (B6). An update that changes nothing that they are made from does not touch them. */
+/* The row, for computed indexes (B6, B7). An update that changes nothing that they are made from does not touch them. */
 void Index_build::touch_row(const TABLE *its_table, const Row_codec &its_rows, const uchar *old_record, const Bytes &old_key,
                             const uchar *new_record, const Bytes &new_key, Bytes *notes) const
 {
@@ -249,11 +249,11 @@ Index_build::~Index_build()
     frond_tree_close(index.tree);
 }
 
-int Index_build::add(const TABLE *present, const KEY *key, uint key_number, bool clustering, uint32_t id)
+int Index_build::add(const TABLE *table, const KEY *key, uint key_number, bool clustering, uint32_t id)
 {
   Index index;
   index.codec= std::make_unique<Key_codec>();
-  int error= index.codec->init(present, key);
+  int error= index.codec->init(table, key);
   if (error)
     return error;
   index.id= id;
@@ -261,7 +261,7 @@ int Index_build::add(const TABLE *present, const KEY *key, uint key_number, bool
   index.unique= key->flags & HA_NOSAME;
   index.clustering= index.of_blobs= clustering;
   for (uint part= 0; part < key->user_defined_key_parts; part++) {
-    Field *field= present->field[key->key_part[part].fieldnr - 1];
+    Field *field= table->field[key->key_part[part].fieldnr - 1];
     index.of_blobs|= (field->flags & BLOB_FLAG) || !field->stored_in_db();
     if (field->stored_in_db())
       continue;
@@ -271,16 +271,25 @@ int Index_build::add(const TABLE *present, const KEY *key, uint key_number, bool
   if (index.computed) {
     auto add_parts= [&](const KEY &of) {
       for (uint part= 0; part < of.user_defined_key_parts; part++)
-        computed_from.add(present->field[of.key_part[part].fieldnr - 1]);
+        computed_from.add(table->field[of.key_part[part].fieldnr - 1]);
     };
     add_parts(*key);
-    if (present->s->primary_key != MAX_KEY)
-      add_parts(present->key_info[present->s->primary_key]);
-    for (uint column= 0; clustering && column < present->s->fields; column++)
-      computed_from.add(present->field[column]);
+    if (table->s->primary_key != MAX_KEY)
+      add_parts(table->key_info[table->s->primary_key]);
+    for (uint column= 0; clustering && column < table->s->fields; column++)
+      computed_from.add(table->field[column]);
   }
   indexes.push_back(std::move(index));
   return 0;
+}
+
+void Index_build::note_rows_of(const TABLE *present)
+{
+  computed_from= Virtual_columns();
+  for (uint column= 0; column < present->s->fields; column++)
+    computed_from.add(present->field[column]);
+  for (Index &index : indexes)
+    index.computed= true;
 }
 
 frond_status Index_build::create_trees(frond_txn *txn, const frond_tree_options &table_options)
@@ -346,11 +355,9 @@ void Index_build::withdraw()
  * The load
  */
 
-int Index_build::run(THD *thd, TABLE *table_arg, const Row_codec &rows_arg, const Key_codec *primary_arg, uint64_t rows_about)
+int Index_build::run(THD *thd, const Builder &builder_arg, uint64_t rows_about)
 {
-  table= table_arg;
-  rows= &rows_arg;
-  primary= primary_arg;
+  builder= builder_arg;
   thd_progress_init(thd, 3);
   frond_status status= load(thd, rows_about);
   int error= lacks_temporary_space ? temporary_space_error() : build_error(status);
@@ -415,12 +422,13 @@ frond_status Index_build::gather(THD *thd, frond_txn *txn, Bulk_load *all, uint6
 {
   MY_BITMAP short_columns;
   my_bitmap_map bits[bitmap_buffer_size(MAX_FIELDS) / sizeof(my_bitmap_map)];
+  const TABLE *table= builder.table;
   my_bitmap_init(&short_columns, bits, table->s->fields);
   for (uint column= 0; column < table->s->fields; column++)
     if (!(table->field[column]->flags & BLOB_FLAG))
       bitmap_set_bit(&short_columns, column);
   const bool of_blobs= std::any_of(indexes.begin(), indexes.end(), [](const Index &index) { return index.of_blobs; });
-  const MY_BITMAP *wanted= of_blobs || rows->wants_blobs(&short_columns) ? nullptr : &short_columns;
+  const MY_BITMAP *wanted= of_blobs || builder.rows->wants_blobs(&short_columns) ? nullptr : &short_columns;
   frond_cursor_options range= {};
   range.flags= FROND_CURSOR_NO_FILL_CACHE | (wanted ? FROND_CURSOR_HEADS_ONLY : 0);
   frond_cursor *cursor;
@@ -469,8 +477,8 @@ frond_status Index_build::decode_gathered(frond_txn *txn, const frond_row &row, 
 
 int Index_build::decode(frond_slice key, frond_slice value, const MY_BITMAP *wanted)
 {
-  int error= rows->decode(key.data, key.size, value.data, value.size, wanted, table->record[0]);
-  return error || virtual_parts.compute(table->in_use) ? error : HA_ERR_GENERIC;
+  int error= builder.rows->decode(key.data, key.size, value.data, value.size, wanted, builder.table->record[0]);
+  return error || virtual_parts.compute(builder.table->in_use) ? error : HA_ERR_GENERIC;
 }
 
 frond_status Index_build::show_row(frond_txn *txn, frond_slice key)
@@ -561,7 +569,7 @@ bool Index_build::Setting::is_entry_of_record(const Note &note, frond_slice row)
   row_key.clear();
   row_key.append(row.data, row.size);
   entry_key.clear();
-  build->form(build->indexes[note.index]).append_key(build->table->record[0], row_key, entry_key);
+  build->form(build->indexes[note.index]).append_key(build->builder.table->record[0], row_key, entry_key);
   return same(slice(entry_key), note.key);
 }
 
@@ -619,10 +627,10 @@ frond_status Index_build::Setting::set_row(const Note &note)
   if (there)
     append_entries_of_record(row, &entries);
   if (note.key.size) {
-    if (build->rows->decode(note.row.data, note.row.size, note.key.data, note.key.size, nullptr, build->table->record[0]))
+    if (build->builder.rows->decode(note.row.data, note.row.size, note.key.data, note.key.size, nullptr, build->builder.table->record[0]))
       return FROND_CORRUPTION;
     /* Of a row that cannot be computed nobody has made an entry. */
-    if (build->virtual_parts.compute_quietly(build->table->in_use))
+    if (build->virtual_parts.compute_quietly(build->builder.table->in_use))
       append_entries_of_record(row, &entries);
   }
   for (const Note &entry : Note::parse(entries))
@@ -633,7 +641,7 @@ frond_status Index_build::Setting::set_row(const Note &note)
 
 void Index_build::Setting::append_entries_of_record(const Bytes &row, Bytes *notes) const
 {
-  const uchar *record= build->table->record[0];
+  const uchar *record= build->builder.table->record[0];
   Bytes key;
   for (size_t i= 0; i < build->indexes.size(); i++) {
     if (!build->indexes[i].computed)
@@ -684,7 +692,7 @@ frond_status Index_build::Setting::set(const Note &note)
     row_key.clear();
     row_key.append(note.row.data, note.row.size);
     entry_value.clear();
-    build->form(index).append_value(build->table->record[0], row_key, entry_value);
+    build->form(index).append_value(build->builder.table->record[0], row_key, entry_value);
     if (is_own && same(found, slice(entry_value)))
       return FROND_OK;
   }

@@ -20,6 +20,8 @@
      B6  virtual columns are computed by the builder, in its own TABLE: a writer has not those that are in none of its indexes. So where an
          index has one, a writer notes the row and what it was, and the builder sets right the entry of that and the one that the row has now.
          Each state of a row that the load can have met is the last one, or one that was noted.
+     B7  so it is as well where an index has a column that comes with it or becomes another. The builder reads the rows as the altered table has them (Builder),
+         all indexes are computed, and a writer, who knows nothing of the column, notes every row that changes.
 
    Notes are kept in memory up to a few MiB, then in a temporary file.
 
@@ -72,14 +74,23 @@ private:
   my_off_t file_end= 0;
 };
 
+/* How the builder reads rows: as the present table has them, or the altered one (B7). */
+struct Builder {
+  TABLE *table;
+  const Row_codec *rows;
+  const Key_codec *primary; /* null: hidden */
+};
+
 class Index_build {
 public:
   explicit Index_build(Table_share *share_arg) : share(share_arg) {}
   ~Index_build();
 
   /* An index to build, before the trees are made: `key` is number `key_number` of the altered table, its parts' fieldnr
-     say the fields of the present one. 0 or an HA_ERR_*. */
+     say the fields of the builder's. 0 or an HA_ERR_*. */
   int add(const TABLE *table, const KEY *key, uint key_number, bool clustering, uint32_t id);
+  /* After all indexes: the builder's table is the altered one, and this the writers' (B7). */
+  void note_rows_of(const TABLE *present);
   bool empty() const { return indexes.empty(); }
 
   /* Makes the trees, after waiting for prepared transactions that have written to the table (B2). */
@@ -92,8 +103,8 @@ public:
   frond_status drop_trees(frond_txn *txn);
 
   /* Builds; 0 or an HA_ERR_*. What it is given has to last until finish(). After HA_ERR_FOUND_DUPP_KEY: duplicate_key, and
-     the row is in record[0] of the table. */
-  int run(THD *thd, TABLE *table, const Row_codec &rows, const Key_codec *primary, uint64_t rows_about);
+     the row is in record[0] of the builder's table. */
+  int run(THD *thd, const Builder &builder, uint64_t rows_about);
   /* Sets right what others have touched since, while they go on; as run(). */
   int follow(THD *thd);
   /* Sets the last entries right, when nobody writes any more; as run(). */
@@ -112,7 +123,7 @@ public:
     uint key_number= 0;
     bool unique= false;
     bool clustering= false;
-    bool computed= false; /* has virtual columns (B6) */
+    bool computed= false; /* writers cannot make its entries (B6, B7) */
     bool of_blobs= false; /* an entry may be made of any column, or of one that makes rows long */
   };
   std::vector<Index> indexes;
@@ -121,7 +132,7 @@ private:
   struct Note;
   class Setting;
 
-  Entry_form form(const Index &index) const { return form(index, *rows, primary); }
+  Entry_form form(const Index &index) const { return form(index, *builder.rows, builder.primary); }
   Entry_form form(const Index &index, const Row_codec &its_rows, const Key_codec *its_primary) const
   {
     return {*index.codec, its_primary, its_rows, index.unique, index.clustering};
@@ -149,11 +160,7 @@ private:
   Bytes row_memory; /* of the row in record[0] */
   Virtual_columns virtual_parts; /* which a row does not have */
   Virtual_columns computed_from; /* what the entries of computed indexes are made from, their values too; empty where there are none */
-
-  /* Of the ALTER. */
-  TABLE *table= nullptr;
-  const Row_codec *rows= nullptr;
-  const Key_codec *primary= nullptr;
+  Builder builder= {};
 };
 
 } // namespace frond
