@@ -373,11 +373,11 @@ frond_status frond_txn_commit_with(frond_txn *txn, frond_durability durability);
 /* Undoes everything and ends the handle, whatever the status. Time does not depend on the number of rows. */
 frond_status frond_txn_rollback(frond_txn *txn);
 
-/* Ends the lock wait that transaction id is in, or the next one that it enters, with FROND_CANCELLED; also a cursor's step
- * over many keys without rows (deleted, or not committed yet). For threads that kill sessions: any thread, at any time. A
- * long scan of rows is its caller's to stop between two calls. Point reads, waits for the log or for room in level 0 go on
- * to their end; bulk loads and compactions are given up by their callbacks. FROND_NOT_FOUND when no such transaction is
- * open. */
+/* Ends the wait that transaction id is in, for a lock or for room in level 0, or the next one that it enters, with
+ * FROND_CANCELLED; also a cursor's step over many keys without rows (deleted, or not committed yet). For threads that kill
+ * sessions: any thread, at any time. A long scan of rows is its caller's to stop between two calls. Point reads and waits
+ * for the log go on to their end, and so does a batch of which a part is written; bulk loads and compactions are given up
+ * by their callbacks. FROND_NOT_FOUND when no such transaction is open. */
 frond_status frond_db_cancel(frond_db *db, uint64_t id);
 
 /* Marks to roll back to, nested to any depth. *savepoint is a number that means something to this transaction only, and never

@@ -18,13 +18,13 @@
 //! is left of the bucket goes when a memtable has been written: turns that were given at the slowest pace say nothing about the
 //! next one.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::checkpoint_times::CheckpointCause;
 use super::engine::Engine;
 use super::full_disk::Admitted;
-use crate::base::{ErrorKind, Result};
+use crate::base::{Error, ErrorKind, Result};
 
 /// Sealed memtables beside the active one before writers stop.
 const SEALED_MAX: usize = 1;
@@ -157,10 +157,15 @@ fn is_free(sealed: usize, urgency: f32) -> bool {
 }
 
 impl Engine {
-    /// Lets a writer with `bytes` of messages pass, at once, after a while, or not (`NoSpace`). `deletes_only` is asked
-    /// when it matters. What is returned is to be held until the messages are in level 0.
+    /// Lets a writer with `bytes` of messages pass, at once, after a while, or not (`NoSpace`; `Cancelled` when it waits for room and `stop`
+    /// is set). `deletes_only` is asked when it matters. What is returned is to be held until the messages are in level 0.
     #[inline]
-    pub(crate) fn admit(&self, bytes: usize, deletes_only: impl FnOnce() -> bool) -> Result<Admitted<'_>> {
+    pub(crate) fn admit(
+        &self,
+        bytes: usize,
+        stop: &AtomicBool,
+        deletes_only: impl FnOnce() -> bool,
+    ) -> Result<Admitted<'_>> {
         let mut admitted = self.full_disk.count_large(bytes);
         let counted = self.full_disk.admitted();
         let version = self.tree.version_guard();
@@ -178,7 +183,7 @@ impl Engine {
             admitted = self.back_write(admitted, bytes, deletes_only)?;
         }
         if !is_free {
-            self.admit_slowly(bytes, active, sealed, f64::from(urgency))?;
+            self.admit_slowly(bytes, stop, active, sealed, f64::from(urgency))?;
         }
         Ok(admitted)
     }
@@ -189,10 +194,10 @@ impl Engine {
     }
 
     #[cold]
-    fn admit_slowly(&self, bytes: usize, active: usize, sealed: usize, urgency: f64) -> Result<()> {
+    fn admit_slowly(&self, bytes: usize, stop: &AtomicBool, active: usize, sealed: usize, urgency: f64) -> Result<()> {
         let limit = self.level0_bytes();
         if active >= limit && sealed >= SEALED_MAX {
-            return self.wait_for_room();
+            return self.wait_for_room(Some(stop));
         }
         if self.options.manual_background {
             return Ok(());
@@ -213,11 +218,11 @@ impl Engine {
         let version = self.tree.version_guard();
         let is_full = version.sealed.len() >= SEALED_MAX && version.active.bytes() >= self.level0_bytes();
         drop(version);
-        if is_full { self.wait_for_room() } else { Ok(()) }
+        if is_full { self.wait_for_room(None) } else { Ok(()) }
     }
 
-    /// Waits until level 0 has room again, or it shows that it cannot be emptied.
-    fn wait_for_room(&self) -> Result<()> {
+    /// Waits until level 0 has room again, or it shows that it cannot be emptied, or `stop` is set.
+    fn wait_for_room(&self, stop: Option<&AtomicBool>) -> Result<()> {
         let started = self.clock.micros();
         let failed_before = self.full_disk.failed_seals();
         let outcome = loop {
@@ -232,6 +237,12 @@ impl Engine {
             }
             if let Some(why) = self.full_disk.why_not_sealed(failed_before) {
                 break Err(why);
+            }
+            if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+                break Err(Error::new(
+                    ErrorKind::Cancelled,
+                    "a write was cancelled while it waited for room in level 0",
+                ));
             }
             match self.step_by_hand() {
                 Err(error) => break Err(error),
@@ -299,24 +310,66 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
     use std::thread::ScopedJoinHandle;
     use std::time::Instant;
 
     use super::*;
-    use crate::base::Error;
     use crate::db::database::Database;
-    use crate::db::options::{Options, TreeOptions};
+    use crate::db::options::{Options, TreeOptions, TxnOptions};
     use crate::io::MemoryStorage;
 
     const MIB: usize = 1 << 20;
 
+    /// Its memtables are small, and threads seal them.
+    fn small() -> Result<Database> {
+        let options = Options::new().create_if_missing(true).storage(Some(Arc::new(MemoryStorage::new())));
+        let options = options.memory_bytes(8 << 20).level0_bytes(64 << 10).checkpoint_interval_ms(0);
+        Database::open("/db", options.recovery_target_ms(0))
+    }
+
+    fn is_full(engine: &Engine) -> bool {
+        let version = engine.tree.version_guard();
+        version.sealed.len() >= SEALED_MAX && version.active.bytes() >= engine.level0_bytes()
+    }
+
+    #[test]
+    fn who_waits_for_room_in_level_0_is_heard_when_it_is_cancelled() -> Result<()> {
+        let db = small()?;
+        let (engine, tree) = (db.engine(), db.create_tree("t", &TreeOptions::default())?);
+        // No thread gets any further.
+        let held = engine.begun.lock();
+        let txn = db.begin(TxnOptions::default())?;
+        let id = txn.id();
+        let put = |row: u32| txn.put(&tree, &row.to_be_bytes(), &[7; 3000]);
+        let refused = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| (0..10_000).find_map(|row| put(row).err().map(|error| (row, error))));
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while !is_full(engine) && Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+            let cancelled = db.cancel(id);
+            while !writer.is_finished() && Instant::now() < deadline {
+                std::thread::yield_now();
+            }
+            let has_ended = writer.is_finished();
+            drop(held);
+            let refused = writer.join().expect("no panic").filter(|_| has_ended);
+            cancelled.map(|()| refused)
+        })?;
+        let (row, error) = refused.ok_or_else(|| Error::internal("it was not heard"))?;
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+        // Nothing of that write is there, and the transaction goes on.
+        assert!(txn.get(&tree, &row.to_be_bytes())?.is_none() && txn.get(&tree, &(row - 1).to_be_bytes())?.is_some());
+        put(row)?;
+        txn.commit()?;
+        assert!(db.get(&tree, &row.to_be_bytes())?.is_some());
+        db.close()
+    }
+
     /// Whatever it is that keeps level 0 from being emptied; the first time it may be a passing failure.
     #[test]
     fn who_waits_for_a_level_0_that_is_tried_to_be_emptied_in_vain_is_told_why() -> Result<()> {
-        let options = Options::new().create_if_missing(true).storage(Some(Arc::new(MemoryStorage::new())));
-        let options = options.memory_bytes(8 << 20).level0_bytes(64 << 10).checkpoint_interval_ms(0);
-        let db = Database::open("/db", options.recovery_target_ms(0))?;
+        let db = small()?;
         let (engine, tree) = (db.engine(), db.create_tree("t", &TreeOptions::default())?);
         // No thread gets any further.
         let held = engine.begun.lock();
@@ -324,12 +377,8 @@ mod tests {
         let why = std::thread::scope(|scope| {
             let writer = scope.spawn(|| (0..10_000).find_map(|row| put(row).err()));
             let deadline = Instant::now() + Duration::from_secs(30);
-            let is_full = || {
-                let version = engine.tree.version_guard();
-                version.sealed.len() >= SEALED_MAX && version.active.bytes() >= engine.level0_bytes()
-            };
             while !writer.is_finished() && Instant::now() < deadline {
-                if is_full() {
+                if is_full(engine) {
                     let failed = Error::new(ErrorKind::Io, "tried in vain").into_passing();
                     assert!(engine.sealed::<()>(Err(failed)).is_err());
                 }

@@ -248,7 +248,7 @@ impl TxnCore {
         })
     }
 
-    /// Ends the wait that it is in, or the next one, or a scan that passes over keys without rows.
+    /// Ends the wait that it is in, for a lock or for room, or the next one, or a scan that passes over keys without rows.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         let txn = self.txn.load(Ordering::SeqCst);
@@ -335,7 +335,7 @@ impl TxnCore {
         error
     }
 
-    /// Takes note of how a scan failed, other than by a lock: the cancellation that it met is over.
+    /// Takes note of how a scan failed, other than by a lock, or a wait for room: the cancellation that it met is over.
     #[cold]
     pub(crate) fn scan_failed(&self, state: &TxnState, error: &Error) {
         if error.kind() == ErrorKind::Cancelled {

@@ -464,10 +464,10 @@ impl Database {
         Ok(self.engine().lock_list())
     }
 
-    /// Ends the lock wait that transaction `id` is in, or the next one it enters, with `Cancelled`; also a cursor's step over
-    /// many keys without rows (deleted, or not committed yet). For the threads that kill sessions. A long scan of rows is its caller's to
-    /// stop, between two of them. Point reads, waits for the log or for room in level 0 go on to their end; bulk loads and compactions
-    /// are given up by their callbacks.
+    /// Ends the wait that transaction `id` is in, for a lock or for room in level 0, or the next one it enters, with `Cancelled`; also a
+    /// cursor's step over many keys without rows (deleted, or not committed yet). For the threads that kill sessions. A long scan of rows
+    /// is its caller's to stop, between two of them. Point reads and waits for the log go on to their end, and so does a batch of which a
+    /// part is written; bulk loads and compactions are given up by their callbacks.
     ///
     /// # Errors
     /// `NotFound` when no such transaction is open; `Closed`.

@@ -80,9 +80,8 @@ fn key_exists(index: usize) -> Error {
 impl TxnCore {
     /// Locks and checks everything that a batch needs.
     pub(super) fn decide(&self, state: &mut TxnState, batch: &WriteBatch) -> Result<Decided<'_>> {
-        let engine = &self.engine;
         batch.trees().try_for_each(|tree| self.check_tree(state, tree))?;
-        let admitted = engine.admit(self.level0_bytes(batch), || batch.deletes_only())?;
+        let admitted = self.admit(state, self.level0_bytes(batch), || batch.deletes_only())?;
         let mut decisions = Decisions {
             conflict: self.conflict_snapshot(state),
             wait: self.lock_wait(Wait::Default),

@@ -116,6 +116,18 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 impl TxnCore {
+    /// As [`Engine::admit`]. Who waits for room is heard when it is cancelled.
+    #[inline]
+    pub(super) fn admit(
+        &self,
+        state: &TxnState,
+        bytes: usize,
+        deletes_only: impl FnOnce() -> bool,
+    ) -> Result<Admitted<'_>> {
+        let admitted = self.engine.admit(bytes, &self.cancelled, deletes_only);
+        admitted.inspect_err(|error| self.scan_failed(state, error))
+    }
+
     /// Applies a batch in a transaction that goes on.
     pub(crate) fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.engine.past_full_log(batch.bytes(), || batch.deletes_only(), || self.write_once(batch))
@@ -161,7 +173,7 @@ impl TxnCore {
             return Ok(());
         }
         batch.trees().try_for_each(|tree| self.check_tree(&state, tree))?;
-        let admitted = self.engine.admit(self.level0_bytes(batch), || batch.deletes_only())?;
+        let admitted = self.admit(&state, self.level0_bytes(batch), || batch.deletes_only())?;
         let blobs = self.write_blobs(&mut state, batch, &[])?;
         self.apply(&mut state, batch, &[], blobs, admitted)
     }
@@ -170,7 +182,7 @@ impl TxnCore {
     #[cfg(test)]
     pub(super) fn apply_inside(&self, batch: &WriteBatch) -> Result<()> {
         let mut state = self.writing()?;
-        let admitted = self.engine.admit(batch.bytes(), || false)?;
+        let admitted = self.admit(&state, batch.bytes(), || false)?;
         self.apply(&mut state, batch, &[], Blobs { engine: &self.engine, references: Vec::new() }, admitted)
     }
 
@@ -382,7 +394,7 @@ impl TxnCore {
     pub(crate) fn write_range_delete(&self, state: &mut TxnState, start: &[u8], end: &[u8]) -> Result<()> {
         let engine = &self.engine;
         let step = state.step_to_write(false)?;
-        let admitted = engine.admit(start.len() + end.len(), || true)?;
+        let admitted = self.admit(state, start.len() + end.len(), || true)?;
         state.statement.fresh.clear();
         state.has_deleted_ranges = true;
         let writer = self.writer(state);
