@@ -259,7 +259,7 @@ Judgement judge_indexes(const TABLE *table, const TABLE *altered, const Alter_ma
       return copy("a unique index over long columns needs a computed one");
     for (uint part= 0; part < key.user_defined_key_parts; part++) {
       uint column= key.key_part[part].fieldnr - 1;
-      if (!altered->field[column]->stored_in_db() && (flags & (ALTER_VIRTUAL_GCOL_EXPR | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE)))
+      if (!altered->field[column]->stored_in_db() && (flags & ALTER_VIRTUAL_GCOL_EXPR))
         return copy("an index on a virtual column whose values may change");
     }
   }
@@ -314,7 +314,7 @@ bool texts_may_compare_otherwise(const TABLE *table, const TABLE *altered)
       return true;
   for (uint i= 0; i < altered->s->fields; i++)
     if (is_kept(altered, i))
-      return true; /* an index comes with it, and is built by the old table */
+      return true; /* an index comes with it, and may be built by the old table */
   return false;
 }
 
@@ -376,12 +376,13 @@ private:
   std::vector<KEY_PART_INFO> parts;
 };
 
-/* Whether a new index has a column that comes with it, or is stored otherwise from now on. */
-bool builds_on_new_columns(const TABLE *table, const TABLE *altered, const Alter_map &map)
+/* Whether a new index has a column that comes with it, or is stored otherwise from now on, or made from one that may be. */
+bool builds_on_new_columns(const TABLE *table, const TABLE *altered, const Alter_map &map, alter_table_operations flags)
 {
   auto is_new= [&](uint column) {
     const int was= map.column_was[column];
-    return was < 0 || !same_storage(make_column(table, was), make_column(altered, column));
+    const bool may_be_made_from_new= !altered->field[column]->stored_in_db() && (flags & ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE);
+    return was < 0 || may_be_made_from_new || !same_storage(make_column(table, was), make_column(altered, column));
   };
   for (uint key= 0; key < altered->s->keys; key++)
     for (uint column= 0; map.key_was[key] < 0 && column < altered->s->fields; column++)
@@ -644,7 +645,7 @@ bool ha_frond::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *i
   if (!(info->handler_flags & ADD_INDEX_FLAGS))
     return false;
   alter->build= std::make_unique<Index_build>(share);
-  const bool by_altered= builds_on_new_columns(table, altered, alter->map);
+  const bool by_altered= builds_on_new_columns(table, altered, alter->map, info->handler_flags);
   uint32_t id= share->definition.next_index_id;
   int error= 0;
   for (uint i= 0; i < altered->s->keys && !error; i++)

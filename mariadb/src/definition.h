@@ -112,7 +112,7 @@ struct Table_definition
   uint64_t table_id= 0;
   uint64_t auto_increment_start= 0;   /* given by CREATE or ALTER; 0: none */
   uint64_t analyzed_rows= 0;          /* rows when rec_per_key was counted; 0: never */
-  uint64_t row_bytes= 0;              /* of a row before compression, on average then; 0: not known */
+  uint64_t row_bytes= 0;              /* of a row before compression, but for what lies apart, on average then; 0: not known */
   /* The server's version of the table's definition (16 bytes, as in its .frm): after a crash inside an ALTER TABLE
      it asks which one the engine has. */
   std::string server_version;

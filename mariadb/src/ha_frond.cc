@@ -184,11 +184,11 @@ const frond_tree *ha_frond::tree_of(uint index) const
  */
 
 /* Rows count as they are before compression: what is reckoned for the other ways to them does not know of that either, nor do InnoDB's
-   costs, whose plans users expect. */
+   costs, whose plans users expect. What lies apart counts as it is stored. */
 double ha_frond::scan_time()
 {
-  double stored= static_cast<double>(stats.data_file_length);
-  return std::max(stored, rows2double(stats.records) * static_cast<double>(row_bytes)) / PAGE_BYTES + 2;
+  double apart= static_cast<double>(blob_bytes), stored= static_cast<double>(stats.data_file_length) - apart;
+  return (apart + std::max(stored, rows2double(stats.records) * static_cast<double>(row_bytes))) / PAGE_BYTES + 2;
 }
 
 double ha_frond::read_time(uint index, uint ranges, ha_rows count)
@@ -197,9 +197,10 @@ double ha_frond::read_time(uint index, uint ranges, ha_rows count)
     return handler::read_time(index, ranges, count);
   if (count <= 2)
     return rows2double(count);
-  double whole= scan_time();
-  ha_rows total= estimate_rows_upper_bound();
-  return total < count ? whole : ranges + rows2double(count) / rows2double(total) * whole;
+  /* However long rows are, none is dearer in a range than by its place: nor is it for InnoDB. */
+  double whole= scan_time(), total= rows2double(estimate_rows_upper_bound());
+  double some= ranges + rows2double(count) * std::min(1.0, whole / total);
+  return total < rows2double(count) ? std::min(whole, some) : some;
 }
 
 double ha_frond::keyread_time(uint index, uint ranges, ha_rows count)
@@ -254,22 +255,23 @@ ha_rows ha_frond::records_in_range(uint index, const key_range *min, const key_r
 int ha_frond::info(uint flag)
 {
   if (flag & HA_STATUS_VARIABLE) {
-    uint64_t count, data_bytes, index_bytes;
     /* The optimizer asks without these flags, an opening with HA_STATUS_CONST too; who else asks with them counts (history partitions). */
     using Precision= Table_share::Precision;
     Precision precision= Precision::recent;
     if (flag & (HA_STATUS_TIME | HA_STATUS_OPEN))
       precision= (flag & HA_STATUS_OPEN) && (flag & HA_STATUS_CONST) ? Precision::present : Precision::counted;
-    share->statistics(ha_thd()->start_utime * 1000, precision, &count, &data_bytes, &index_bytes);
+    const Table_share::Sizes sizes= share->statistics(ha_thd()->start_utime * 1000, precision);
+    const uint64_t count= sizes.rows;
+    blob_bytes= sizes.blob_bytes;
     /* The optimizer takes 0 for a fact. */
     stats.records= count == 0 && precision == Precision::recent ? 1 : count;
     stats.deleted= 0;
-    stats.data_file_length= std::max<uint64_t>(data_bytes, static_cast<uint64_t>(PAGE_BYTES));
-    stats.index_file_length= index_bytes;
+    stats.data_file_length= std::max<uint64_t>(sizes.data_bytes, static_cast<uint64_t>(PAGE_BYTES));
+    stats.index_file_length= sizes.index_bytes;
     stats.delete_length= 0;
     stats.check_time= 0;
     stats.mrr_length_per_rec= ref_length + sizeof(void *);
-    stats.mean_rec_length= count ? static_cast<ulong>(data_bytes / count) : 0;
+    stats.mean_rec_length= count ? static_cast<ulong>(sizes.data_bytes / count) : 0;
   }
   if (flag & HA_STATUS_TIME)
     stats.update_time= share->changed_at();
@@ -927,9 +929,7 @@ bool ha_frond::fills_empty_table() const
   bool said= thd_test_options(thd, OPTION_RELAXED_UNIQUE_CHECKS) && thd_test_options(thd, OPTION_NO_FOREIGN_KEY_CHECKS);
   if (!alone && !said)
     return false;
-  uint64_t rows_now, data_bytes, index_bytes;
-  share->statistics(my_interval_timer(), Table_share::Precision::counted, &rows_now, &data_bytes, &index_bytes);
-  return rows_now == 0;
+  return share->statistics(my_interval_timer(), Table_share::Precision::counted).rows == 0;
 }
 
 int ha_frond::begin_load()
@@ -1010,8 +1010,7 @@ void ha_frond::show_duplicate(uint index, const frond_row &duplicate)
         codecs[index]->decode(duplicate.key.data, duplicate.key.size, &restore, duplicate.value.data + duplicate.value.size, record);
     }
   }
-  if (table->vfield)
-    table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+  update_virtual_fields(table, this);
 }
 
 /* The row read last stays what it is: of a partition the server may have read it ahead, to update or delete it after this one is written. */
@@ -2243,8 +2242,8 @@ int ha_frond::rnd_pos_by_record(uchar *record)
   column_bitmaps_signal();
   position(record);
   int error= rnd_pos(record, ref);
-  if (!error && table->vfield)
-    table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
+  if (!error)
+    update_virtual_fields(table, this);
   return error;
 }
 

@@ -311,7 +311,8 @@ private:
   bool places_are_columns= false; /* of the primary key, as the server has them in a key: what position() gives */
 
   uint64_t index_statistics_version= 0; /* of those in table->key_info, and of row_bytes */
-  uint64_t row_bytes= 0;                /* of a row before compression, on average; 0: not known */
+  uint64_t row_bytes= 0;                /* of a row before compression, but for what lies apart, on average; 0: not known */
+  uint64_t blob_bytes= 0;               /* as stored, of rows that lie apart */
 
   frond_lock_mode lock_mode= FROND_LOCK_NONE, stored_lock_mode= FROND_LOCK_NONE;
   bool skip_locked= false;

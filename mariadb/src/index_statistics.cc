@@ -21,10 +21,10 @@ constexpr uint32_t ROWS_BETWEEN_STOPS= 1000;
 /* So many rows lie in a block or two of each run: to read ahead would read what nobody looks at. */
 constexpr uint64_t SHORT_STRETCH_ROWS= 1000;
 constexpr size_t BUFFER_BYTES= 64 * 1024;
-/* Places where rows are measured, rows of each, and bytes after which long ones are enough. */
+/* Places where rows are measured, rows of each, and bytes after which long ones are enough at each. */
 constexpr uint32_t LENGTH_PLACES= 16;
 constexpr uint32_t LENGTH_ROWS= 16;
-constexpr uint64_t LENGTH_BYTES_MAX= 1 << 20;
+constexpr uint64_t LENGTH_BYTES_MAX= 64 * 1024;
 
 frond_slice slice(const std::string &bytes)
 {
@@ -251,19 +251,20 @@ frond_status visit_places(frond_txn *txn, const frond_tree *tree, uint64_t rows,
   return status;
 }
 
-/* The rows of a place, for how long they are. */
+/* The rows of a place, for how long they are in the tree: what of them lies apart is known without that. */
 class Lengths {
 public:
   frond_status look(frond_txn *txn, const frond_tree *tree, frond_slice lower)
   {
     frond_cursor_options options= {};
     options.lower= lower;
-    options.flags= FROND_CURSOR_NO_FILL_CACHE | FROND_CURSOR_NO_READ_AHEAD | FROND_CURSOR_GIVE_UP;
+    options.flags= FROND_CURSOR_NO_FILL_CACHE | FROND_CURSOR_NO_READ_AHEAD | FROND_CURSOR_GIVE_UP | FROND_CURSOR_HEADS_ONLY;
     frond_cursor *cursor;
     frond_status status= frond_cursor_open(txn, tree, &options, &cursor);
     if (status != FROND_OK)
       return status;
-    for (uint32_t i= 0; i < LENGTH_ROWS && bytes < LENGTH_BYTES_MAX; i++) {
+    const uint64_t enough= bytes + LENGTH_BYTES_MAX;
+    for (uint32_t i= 0; i < LENGTH_ROWS && bytes < enough; i++) {
       frond_row row;
       status= frond_cursor_move(cursor, i == 0 ? FROND_MOVE_FIRST : FROND_MOVE_NEXT, NOTHING, &row);
       if (status != FROND_OK || !row.key.data)

@@ -428,6 +428,7 @@ Table_share::Size Table_share::measure(const Size &last, bool unknown, Precision
     /* A row that was updated counts once more until the update comes to its leaf. Entries of an index are left alone or deleted and put. */
     now.rows= std::min(estimate.rows, entries);
     now.data_bytes= estimate.bytes;
+    now.blob_bytes= estimate.blob_bytes;
     small|= now.rows < COUNTED_ROWS;
   }
   now.index_bytes= bytes;
@@ -472,6 +473,7 @@ bool Table_share::read_size(Size *found, Times *times) const
   uint64_t version= published.version.load(std::memory_order_acquire);
   found->rows= published.rows.load(std::memory_order_relaxed);
   found->data_bytes= published.data_bytes.load(std::memory_order_relaxed);
+  found->blob_bytes= published.blob_bytes.load(std::memory_order_relaxed);
   found->index_bytes= published.index_bytes.load(std::memory_order_relaxed);
   found->inserted= published.inserted.load(std::memory_order_relaxed);
   found->deleted= published.deleted.load(std::memory_order_relaxed);
@@ -490,6 +492,7 @@ void Table_share::write_size(const Size &found, const Times &times)
   std::atomic_thread_fence(std::memory_order_release);
   published.rows.store(found.rows, std::memory_order_relaxed);
   published.data_bytes.store(found.data_bytes, std::memory_order_relaxed);
+  published.blob_bytes.store(found.blob_bytes, std::memory_order_relaxed);
   published.index_bytes.store(found.index_bytes, std::memory_order_relaxed);
   published.inserted.store(found.inserted, std::memory_order_relaxed);
   published.deleted.store(found.deleted, std::memory_order_relaxed);
@@ -498,7 +501,7 @@ void Table_share::write_size(const Size &found, const Times &times)
   published.version.store(version + 2, std::memory_order_release);
 }
 
-void Table_share::statistics(uint64_t now, Precision precision, uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes)
+Table_share::Sizes Table_share::statistics(uint64_t now, Precision precision)
 {
   Size known;
   Times times;
@@ -528,9 +531,8 @@ void Table_share::statistics(uint64_t now, Precision precision, uint64_t *rows, 
     }
     known= size;
   }
-  *rows= known.rows_now(inserted.load(std::memory_order_relaxed), deleted.load(std::memory_order_relaxed));
-  *data_bytes= known.data_bytes;
-  *index_bytes= known.index_bytes;
+  const uint64_t rows= known.rows_now(inserted.load(std::memory_order_relaxed), deleted.load(std::memory_order_relaxed));
+  return {rows, known.data_bytes, known.blob_bytes, known.index_bytes};
 }
 
 bool Table_share::take_index_sampling(uint64_t rows_now)

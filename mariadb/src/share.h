@@ -91,7 +91,7 @@ struct Counters {
 /* Statistics of a table's indexes. */
 struct Key_statistics {
   uint64_t rows= 0;      /* of the table then */
-  uint64_t row_bytes= 0; /* of a row before compression, on average; 0: not known */
+  uint64_t row_bytes= 0; /* of a row before compression, but for what lies apart, on average; 0: not known */
   std::vector<std::vector<uint64_t>> rows_per_key; /* by key number, for the first 1, 2, … columns; empty: not known */
 };
 
@@ -112,7 +112,10 @@ public:
     present, /* as it is now; counted no more than that */
     counted  /* for who shows them, or acts on a table without rows */
   };
-  void statistics(uint64_t now, Precision precision, uint64_t *rows, uint64_t *data_bytes, uint64_t *index_bytes);
+  struct Sizes {
+    uint64_t rows, data_bytes, blob_bytes /* of these, of rows that lie apart */, index_bytes;
+  };
+  Sizes statistics(uint64_t now, Precision precision);
   void row_inserted() { inserted.fetch_add(1, std::memory_order_relaxed); }
   void row_deleted() { deleted.fetch_add(1, std::memory_order_relaxed); }
   void all_changed()
@@ -189,7 +192,7 @@ private:
   struct Size {
     /* A guess is the engine's estimate where they should have been counted. */
     enum Rows_are { ESTIMATED, COUNTED, GUESSED };
-    uint64_t rows= 0, data_bytes= 0, index_bytes= 0;
+    uint64_t rows= 0, data_bytes= 0, blob_bytes= 0, index_bytes= 0;
     uint64_t inserted= 0, deleted= 0;
     Rows_are rows_are= GUESSED; /* not published with the rest */
     uint64_t rows_now(uint64_t inserted_now, uint64_t deleted_now) const;
@@ -215,7 +218,7 @@ private:
      an even version that is the same belongs together. On a line of its own. */
   struct alignas(64) Published {
     std::atomic<uint64_t> version{0};
-    std::atomic<uint64_t> rows{0}, data_bytes{0}, index_bytes{0}, inserted{0}, deleted{0};
+    std::atomic<uint64_t> rows{0}, data_bytes{0}, blob_bytes{0}, index_bytes{0}, inserted{0}, deleted{0};
     std::atomic<uint64_t> rest{0}, after{0}; /* as in Times */
   };
   Published published;

@@ -20,6 +20,7 @@
 #include "plugin.h"
 #include "session.h"
 #include "slices.h"
+#include "virtual_columns.h"
 
 /* The server declares it to its own parts only, and has no service for it in its library of services. */
 extern "C" void print_check_msg(THD *thd, const char *db, const char *table, const char *operation, const char *kind,
@@ -242,9 +243,7 @@ int Table_check::step(uint64_t of)
 int Table_check::set_record(frond_slice row_key, frond_slice row_value)
 {
   int error= file.rows.decode(row_key.data, row_key.size, row_value.data, row_value.size, nullptr, table->record[0]);
-  if (!error && table->vfield)
-    error= table->update_virtual_fields(&file, VCOL_UPDATE_FOR_READ);
-  return error;
+  return error ? error : update_virtual_fields(table, &file);
 }
 
 /* Key and value of the entry that the row in record[0] calls for. */

@@ -45,6 +45,7 @@ void Virtual_columns::compute_each() const
   Query_arena kept;
   thd->set_n_backup_active_arena(table->expr_arena, &kept);
   MY_BITMAP *write_set= dbug_tmp_use_all_columns(table, &table->write_set);
+  Own_bit own(table);
   for (uint column : columns) {
     Field *field= table->field[column];
     if (!field->stored_in_db())

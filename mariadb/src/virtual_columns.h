@@ -13,6 +13,27 @@
 
 namespace frond {
 
+/* While it lives a table has a bit among the tables of a statement, if none gave it one: without it CONVERT_TZ takes a column for a constant, and
+   what it made of the first row's for what it makes of all. */
+class Own_bit {
+public:
+  explicit Own_bit(TABLE *table_arg) : table(table_arg), given(table_arg->map) { table->map= given ? given : 1; }
+  ~Own_bit() { table->map= given; }
+  Own_bit(const Own_bit &)= delete;
+  Own_bit &operator=(const Own_bit &)= delete;
+
+private:
+  TABLE *table;
+  const table_map given;
+};
+
+/* The server's way to all virtual columns that the statement reads. */
+inline int update_virtual_fields(TABLE *table, handler *file)
+{
+  Own_bit own(table);
+  return table->vfield ? table->update_virtual_fields(file, VCOL_UPDATE_FOR_READ) : 0;
+}
+
 class Virtual_columns {
 public:
   /* Adds a column of the table, and what it is made from, if it is virtual; of a stored one only its name. */
