@@ -215,10 +215,12 @@ impl Engine {
 
     /// Waits while level 0 is full. For the later parts of a write that was admitted whole; the level-0 gate may not be held.
     pub(crate) fn wait_while_full(&self) -> Result<()> {
+        if self.is_level0_full() { self.wait_for_room(None) } else { Ok(()) }
+    }
+
+    fn is_level0_full(&self) -> bool {
         let version = self.tree.version_guard();
-        let is_full = version.sealed.len() >= SEALED_MAX && version.active.bytes() >= self.level0_bytes();
-        drop(version);
-        if is_full { self.wait_for_room(None) } else { Ok(()) }
+        version.sealed.len() >= SEALED_MAX && version.active.bytes() >= self.level0_bytes()
     }
 
     /// Waits until level 0 has room again, or it shows that it cannot be emptied, or `stop` is set.
@@ -229,10 +231,7 @@ impl Engine {
             if let Err(error) = self.check_writable() {
                 break Err(error);
             }
-            let version = self.tree.version_guard();
-            let full = version.sealed.len() >= SEALED_MAX && version.active.bytes() >= self.level0_bytes();
-            drop(version);
-            if !full {
+            if !self.is_level0_full() {
                 break Ok(());
             }
             if let Some(why) = self.full_disk.why_not_sealed(failed_before) {
@@ -327,11 +326,6 @@ mod tests {
         Database::open("/db", options.recovery_target_ms(0))
     }
 
-    fn is_full(engine: &Engine) -> bool {
-        let version = engine.tree.version_guard();
-        version.sealed.len() >= SEALED_MAX && version.active.bytes() >= engine.level0_bytes()
-    }
-
     #[test]
     fn who_waits_for_room_in_level_0_is_heard_when_it_is_cancelled() -> Result<()> {
         let db = small()?;
@@ -344,7 +338,7 @@ mod tests {
         let refused = std::thread::scope(|scope| {
             let writer = scope.spawn(|| (0..10_000).find_map(|row| put(row).err().map(|error| (row, error))));
             let deadline = Instant::now() + Duration::from_secs(30);
-            while !is_full(engine) && Instant::now() < deadline {
+            while !engine.is_level0_full() && Instant::now() < deadline {
                 std::thread::yield_now();
             }
             let cancelled = db.cancel(id);
@@ -378,7 +372,7 @@ mod tests {
             let writer = scope.spawn(|| (0..10_000).find_map(|row| put(row).err()));
             let deadline = Instant::now() + Duration::from_secs(30);
             while !writer.is_finished() && Instant::now() < deadline {
-                if is_full(engine) {
+                if engine.is_level0_full() {
                     let failed = Error::new(ErrorKind::Io, "tried in vain").into_passing();
                     assert!(engine.sealed::<()>(Err(failed)).is_err());
                 }

@@ -10,6 +10,7 @@
 //! messages of one record share it. Messages of one record that name the same key are ordered by their
 //! place in the record.
 
+use super::blob;
 use crate::base::{CommitNumber, Error, Result, TxnId};
 
 /// What a message does. The numbers are stored: never renumber.
@@ -80,6 +81,14 @@ pub struct Message<'a> {
     pub blob: bool,
     /// Value or program; empty for deletes.
     pub payload: &'a [u8],
+}
+
+impl Message<'_> {
+    /// Bytes that its large value takes in the data file; 0 where it has none.
+    #[inline]
+    pub fn blob_bytes(&self) -> u64 {
+        if self.blob { blob::stored_bytes(self.payload) } else { 0 }
+    }
 }
 
 /// Deletes every key of an interval that is older than it.

@@ -18,7 +18,7 @@ use super::leaf::{Leaf, Link, next_of};
 use super::leaves::LeafList;
 use super::node::{self, Target};
 use super::order::{self, SLOTS};
-use crate::format::{Kind, Message, blob};
+use crate::format::{Kind, Message};
 
 /// Ways down from the nodes between the two searches, where these part, at most.
 const WAYS: usize = 64;
@@ -44,7 +44,7 @@ impl RangeSample {
         self.kinds[number] += 1;
         if number > 0 {
             self.bytes += (message.key.len() + message.payload.len()) as u64;
-            self.blob_bytes += if message.blob { blob::stored_bytes(message.payload) } else { 0 };
+            self.blob_bytes += message.blob_bytes();
         }
     }
 

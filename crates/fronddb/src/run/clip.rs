@@ -15,9 +15,9 @@ use super::path::IndexPath;
 use super::{CursorMode, Run};
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Extent, Result};
+use crate::format::RangeDelete;
 use crate::format::block::RangeList;
 use crate::format::run_meta::KIND_COUNT;
-use crate::format::{RangeDelete, blob};
 
 /// What [`Run::clipped`] leaves.
 #[derive(Debug)]
@@ -44,10 +44,8 @@ impl Run {
         while valid && cursor.key() < from {
             let message = cursor.message();
             gone[message.kind as usize] += 1;
-            if message.blob {
-                meta.blobs = meta.blobs.saturating_sub(1);
-                meta.blob_bytes = meta.blob_bytes.saturating_sub(blob::stored_bytes(message.payload));
-            }
+            meta.blobs = meta.blobs.saturating_sub(u64::from(message.blob));
+            meta.blob_bytes = meta.blob_bytes.saturating_sub(message.blob_bytes());
             valid = cursor.next()?;
         }
         for (kept, gone) in meta.kinds.iter_mut().zip(gone) {

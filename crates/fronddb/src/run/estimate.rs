@@ -11,7 +11,6 @@ use super::counters::Event;
 use super::path::{Access, IndexPath, Way};
 use crate::base::Result;
 use crate::base::key::PREFIX_BYTES;
-use crate::format::blob;
 use crate::format::block::{EntryBlock, Held};
 use crate::format::run_meta::{KIND_COUNT, rows_of};
 use std::sync::Arc;
@@ -168,6 +167,5 @@ fn part(all: u64, some: u64, whole: u64) -> u64 {
 
 /// Bytes that the large values of the first `count` messages of a block take.
 fn blob_bytes_of(block: &EntryBlock, count: usize) -> u64 {
-    let large = (0..count.min(block.count())).filter(|index| block.is_blob(*index));
-    large.map(|index| blob::stored_bytes(block.payload_bytes(index))).sum()
+    (0..count.min(block.count())).map(|index| block.message(index, &[]).blob_bytes()).sum()
 }

@@ -21,7 +21,7 @@ use crate::cache::{Cache, Priority};
 use crate::format::block::Held;
 use crate::format::block::samples::{CpuTime, Sample, iibench, mixed};
 use crate::format::message::Kind;
-use crate::format::{Message, RangeDelete, RunMeta, Stamp, SuperblockBody, blob};
+use crate::format::{Message, RangeDelete, RunMeta, Stamp, SuperblockBody};
 use crate::io::{CallClass, Fault, FaultPlan, FaultRule, FaultStorage, MemoryStorage, Storage};
 use crate::store::{DATA_FILE, Store, StoreOptions, Urgency};
 use proptest::prelude::*;
@@ -100,8 +100,7 @@ fn mode(number: u64) -> CursorMode {
 
 /// Messages, and bytes of their large values.
 fn counts<'a>(samples: impl Iterator<Item = &'a Sample>) -> (u64, u64) {
-    let bytes = |sample: &Sample| if sample.blob { blob::stored_bytes(&sample.payload) } else { 0 };
-    samples.fold((0, 0), |sum, sample| (sum.0 + 1, sum.1 + bytes(sample)))
+    samples.fold((0, 0), |sum, sample| (sum.0 + 1, sum.1 + sample.message().blob_bytes()))
 }
 
 fn probe(samples: &[Sample], random: &mut Random) -> Vec<u8> {

@@ -9,7 +9,7 @@ use crate::base::{BlockPtr, CommitNumber, Error, Result, TreeId, TxnId, key};
 use crate::format::block::{EntryBlock, Held, IndexBlock, IndexEntry};
 use crate::format::filter::Filter;
 use crate::format::run_meta::KIND_COUNT;
-use crate::format::{Message, Stamp, blob};
+use crate::format::{Message, Stamp};
 use std::collections::BTreeSet;
 
 /// Something wrong with a part of a run.
@@ -307,7 +307,7 @@ impl Found<'_> {
             let meta = &self.run.meta;
             expect((meta.min_seq..=meta.max_seq).contains(&message.seq), "a sequence number is out of range");
             self.held.messages += 1;
-            let blob_bytes = if message.blob { blob::stored_bytes(message.payload) } else { 0 };
+            let blob_bytes = message.blob_bytes();
             self.held.blob_bytes += blob_bytes;
             if is_gone {
                 self.gone += 1;

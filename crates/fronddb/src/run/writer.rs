@@ -17,7 +17,7 @@ use crate::base::compress::Codec;
 use crate::base::space::PAGE_BYTES;
 use crate::base::{BlockPtr, Error, Result, RunId, TxnId, key};
 use crate::format::block::{self, BLOCK_BYTES_MAX, BlockKind, Held, IndexBuilder, RangeBlock, ranges, sort_ranges};
-use crate::format::{Message, RangeDelete, RunMeta, Stamp, blob, filter};
+use crate::format::{Message, RangeDelete, RunMeta, Stamp, filter};
 use crate::store::{EXTENT_PAGES_MAX, Urgency};
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -191,12 +191,10 @@ impl RunWriter {
         self.old_versions += u64::from(!new_key);
         self.meta.messages += 1;
         self.meta.kinds[message.kind as usize] += 1;
-        if message.blob {
-            let bytes = blob::stored_bytes(message.payload);
-            self.meta.blobs += 1;
-            self.meta.blob_bytes += bytes;
-            self.blob_bytes += bytes;
-        }
+        let blob_bytes = message.blob_bytes();
+        self.meta.blobs += u64::from(message.blob);
+        self.meta.blob_bytes += blob_bytes;
+        self.blob_bytes += blob_bytes;
         Ok(())
     }
 

@@ -282,12 +282,6 @@ impl EntryBlock {
         kind_of(self.tags.get(&self.bytes, index) as u8)
     }
 
-    /// True when the payload of message `index` refers to a large value.
-    #[inline]
-    pub fn is_blob(&self, index: usize) -> bool {
-        self.tags.get(&self.bytes, index) as u8 & TAG_BLOB != 0
-    }
-
     /// True when its messages are puts of values, each the only one of its key, all with one stamp: who sees one of them sees
     /// all, and needs to look at no other message of the block for it.
     #[inline]
