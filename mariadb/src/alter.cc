@@ -384,10 +384,12 @@ bool builds_on_new_columns(const TABLE *table, const TABLE *altered, const Alter
     const bool may_be_made_from_new= !altered->field[column]->stored_in_db() && (flags & ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE);
     return was < 0 || may_be_made_from_new || !same_storage(make_column(table, was), make_column(altered, column));
   };
-  for (uint key= 0; key < altered->s->keys; key++)
-    for (uint column= 0; map.key_was[key] < 0 && column < altered->s->fields; column++)
-      if (has_column(altered->key_info[key], column) && is_new(column))
+  for (uint i= 0; i < altered->s->keys; i++) {
+    const KEY &key= altered->key_info[i];
+    for (uint part= 0; map.key_was[i] < 0 && part < key.user_defined_key_parts; part++)
+      if (is_new(key.key_part[part].fieldnr - 1))
         return true;
+  }
   return false;
 }
 
@@ -672,6 +674,22 @@ bool ha_frond::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *i
   return false;
 }
 
+/* The key of the row in record[0] into that of the altered table, to be told. */
+void ha_frond::show_as_altered(TABLE *altered, const KEY &key, const Alter &alter)
+{
+  restore_record(altered, s->default_values);
+  for (uint part= 0; part < key.user_defined_key_parts; part++) {
+    Field *to= altered->field[key.key_part[part].fieldnr - 1];
+    Field *from= table->field[alter.map.column_was[to->field_index]];
+    if (from->is_null()) {
+      to->set_null();
+    } else {
+      to->set_notnull();
+      field_conv(to, from);
+    }
+  }
+}
+
 bool ha_frond::report_build_failure(TABLE *altered, const Alter &alter, int error)
 {
   if (ha_thd()->is_error()) {
@@ -681,17 +699,7 @@ bool ha_frond::report_build_failure(TABLE *altered, const Alter &alter, int erro
   } else if (error == HA_ERR_FOUND_DUPP_KEY) {
     KEY *key= &altered->key_info[alter.build->duplicate_key()];
     if (!alter.altered_rows)
-      restore_record(altered, s->default_values);
-    for (uint part= 0; !alter.altered_rows && part < key->user_defined_key_parts; part++) {
-      Field *to= altered->field[key->key_part[part].fieldnr - 1];
-      Field *from= table->field[alter.map.column_was[to->field_index]];
-      if (from->is_null()) {
-        to->set_null();
-      } else {
-        to->set_notnull();
-        field_conv(to, from);
-      }
-    }
+      show_as_altered(altered, *key, alter);
     print_keydup_error(altered, key, MYF(0));
   } else {
     print_error(error, MYF(0));

@@ -176,6 +176,7 @@ private:
 
   int read_as_altered(TABLE *altered, frond::Alter *alter);
   frond::Builder builder_of(TABLE *altered, const frond::Alter &alter) const;
+  void show_as_altered(TABLE *altered, const KEY &key, const frond::Alter &alter);
   bool report_build_failure(TABLE *altered, const frond::Alter &alter, int error);
   template <typename Step> bool run_build(TABLE *altered, const frond::Alter &alter, Step step);
   frond_status commit_alter(frond_txn *txn, const frond::Alter &alter, const TABLE *altered,

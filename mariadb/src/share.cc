@@ -531,8 +531,8 @@ Table_share::Sizes Table_share::statistics(uint64_t now, Precision precision)
     }
     known= size;
   }
-  const uint64_t rows= known.rows_now(inserted.load(std::memory_order_relaxed), deleted.load(std::memory_order_relaxed));
-  return {rows, known.data_bytes, known.blob_bytes, known.index_bytes};
+  known.rows= known.rows_now(inserted.load(std::memory_order_relaxed), deleted.load(std::memory_order_relaxed));
+  return known;
 }
 
 bool Table_share::take_index_sampling(uint64_t rows_now)

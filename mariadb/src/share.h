@@ -113,7 +113,7 @@ public:
     counted  /* for who shows them, or acts on a table without rows */
   };
   struct Sizes {
-    uint64_t rows, data_bytes, blob_bytes /* of these, of rows that lie apart */, index_bytes;
+    uint64_t rows= 0, data_bytes= 0, blob_bytes= 0 /* of these, of rows that lie apart */, index_bytes= 0;
   };
   Sizes statistics(uint64_t now, Precision precision);
   void row_inserted() { inserted.fetch_add(1, std::memory_order_relaxed); }
@@ -189,10 +189,9 @@ private:
 
   std::atomic<uint64_t> inserted{0}, deleted{0}, replaced{0}; /* rows */
   /* What the engine said, and how many rows had been inserted and deleted when it was asked. */
-  struct Size {
+  struct Size : Sizes {
     /* A guess is the engine's estimate where they should have been counted. */
     enum Rows_are { ESTIMATED, COUNTED, GUESSED };
-    uint64_t rows= 0, data_bytes= 0, blob_bytes= 0, index_bytes= 0;
     uint64_t inserted= 0, deleted= 0;
     Rows_are rows_are= GUESSED; /* not published with the rest */
     uint64_t rows_now(uint64_t inserted_now, uint64_t deleted_now) const;
